@@ -1,4 +1,4 @@
-"""Speaks `oscope.transfer/2` by hand, as no sender of ours does (probe/src/transfer/wire.rs)."""
+"""Speaks `oscope.transfer/2` by hand, as no sender of ours does (crates/transfer/src/wire.rs)."""
 
 from __future__ import annotations
 

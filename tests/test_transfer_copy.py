@@ -23,7 +23,7 @@ LIMIT_S = 60.0
 DOCUMENT = {"files": 5, "sizes": "document"}
 RATE = 10_000_000
 BURST = max(RATE // 250, 16 << 10)
-"""What a token bucket lets go at once (probe/src/net/shape.rs)."""
+"""What a token bucket lets go at once (crates/sys/src/net/shape.rs)."""
 NETEM = {"where": "namespaces", "size": 100_000}
 IS_ROOT = os.geteuid() == 0
 root_only = pytest.mark.skipif(not IS_ROOT, reason="only root makes network namespaces")

@@ -110,7 +110,7 @@ build() {
 }
 build "the probe"
 .venv/bin/oscope-probe describe >/dev/null || fail "the probe does not start" "run .venv/bin/oscope-probe describe"
-build "the file system" --manifest-path fs/Cargo.toml
+build "the file system" --manifest-path crates/fs/Cargo.toml
 .venv/bin/oscope-fs operations >/dev/null || fail "the file system does not start" "run .venv/bin/oscope-fs operations"
 if [ "$purpose" = bench ] && ! PATH="$PATH:$PWD/.venv/bin" command -v hyperfine >/dev/null; then
   # What oscope bench is compared with; later versions need a later Rust.

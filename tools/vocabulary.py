@@ -30,7 +30,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 CONFIGURATION = ROOT / "tools" / "vocabulary.toml"
-PLACES = ("README.md", "docs", "python", "probe", "fs", "notebooks", "tools", "benchmarks")
+PLACES = ("README.md", "docs", "python", "crates", "notebooks", "tools", "benchmarks")
 ENDINGS = (".md", ".py", ".rs", ".ipynb", ".html", ".j2", ".toml")
 LEFT_OUT = {"_build", "generated", "target", "fixtures", "Cargo.toml", "pyproject.toml", "vocabulary.toml"}
 KEEP = "vocabulary: keep"

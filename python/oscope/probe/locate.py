@@ -14,7 +14,7 @@ from oscope.model.errors import OscopeError, ProbeError
 
 _ANSWER_LIMIT_S = 20.0
 _REMEDY = "build it anew with `make setup`"
-_SOURCES = {"oscope-probe": ".", "oscope-fs": "./fs"}
+_SOURCES = {"oscope-probe": ".", "oscope-fs": "./crates/fs"}
 """The package of each program, a folder of a clone."""
 
 

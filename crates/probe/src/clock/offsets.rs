@@ -1,0 +1,252 @@
+//! How far the time-stamp counters of the CPUs are apart.
+//!
+//! Two pinned threads hand a cache line to and fro. In each round the first reads its counter, hands over, the other reads its own
+//! and hands back, and the first reads again. If the other's reading was taken at the middle of the round trip, the offset is that
+//! reading less the mean of the two; it is wrong by half the round trip at most. The quickest round is kept (as in NTP's clock filter,
+//! RFC 5905 section 10).
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::Builder;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+
+use super::reading::{tsc_begin, tsc_end};
+use oscope_sys::affinity;
+use oscope_sys::error::Failure;
+
+/// Rounds played with each CPU.
+const ROUNDS: u64 = 2000;
+/// Longest time spent on one CPU: with both CPUs busy, a round waits for the scheduler.
+const TIME_LIMIT: Duration = Duration::from_millis(500);
+/// Longest wait for the first round, without which there is no offset at all: on a busy machine the other thread comes late.
+const FIRST_ROUND: Duration = Duration::from_secs(10);
+
+/// Offsets of the TSC of each allowed CPU from that of the first. Serialises as `environment.tsc_offsets` of the wire.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Offsets {
+    /// CPU numbers; the first is the reference.
+    pub cpus: Vec<usize>,
+    /// What that CPU's counter shows beyond the first's at the same moment, in ticks.
+    pub ticks: Vec<f64>,
+    /// Greatest possible error of `ticks`: half the quickest round trip, in ticks.
+    pub error_ticks: Vec<f64>,
+}
+
+impl Offsets {
+    /// Measure the offset of each of `cpus` from the first (about 1 ms for each).
+    ///
+    /// # Errors
+    /// `Failure::Failed` if a thread cannot be pinned or a CPU does not answer in time.
+    pub fn measure(cpus: &[usize]) -> Result<Self, Failure> {
+        let mut offsets = Self {
+            cpus: cpus.to_vec(),
+            ticks: vec![0.0],
+            error_ticks: vec![0.0],
+        };
+        let Some((&first, others)) = cpus.split_first() else {
+            return Err(Failure::failed("no CPU is allowed to this process"));
+        };
+        for &other in others {
+            let round = quickest_round(first, other)?;
+            offsets.ticks.push(round.offset());
+            offsets.error_ticks.push(round.error());
+        }
+        Ok(offsets)
+    }
+
+    /// Whether any counter is apart from the first's by more than the error of the measurement.
+    pub fn apart(&self) -> bool {
+        let pairs = self.ticks.iter().zip(&self.error_ticks);
+        pairs.into_iter().any(|(ticks, error)| ticks.abs() > *error)
+    }
+
+    /// What to subtract from a reading on `cpu` to compare it with readings on the reference CPU, in ticks.
+    pub fn of(&self, cpu: usize) -> Option<f64> {
+        let place = self.cpus.iter().position(|&known| known == cpu)?;
+        Some(self.ticks[place])
+    }
+}
+
+impl std::fmt::Display for Offsets {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter) -> std::fmt::Result {
+        write!(formatter, "TSC offsets in ticks from CPU {}:", self.cpus[0])?;
+        for (place, cpu) in self.cpus.iter().enumerate().skip(1) {
+            let (ticks, error) = (self.ticks[place], self.error_ticks[place]);
+            let comma = if place > 1 { "," } else { "" };
+            write!(formatter, "{comma} CPU {cpu} {ticks:+} ± {error}")?;
+        }
+        Ok(())
+    }
+}
+
+/// The three readings of one round.
+#[derive(Debug, Clone, Copy)]
+struct Round {
+    sent: u64,
+    seen: u64,
+    returned: u64,
+}
+
+impl Round {
+    fn trip(&self) -> u64 {
+        self.returned.wrapping_sub(self.sent)
+    }
+
+    fn error(&self) -> f64 {
+        self.trip() as f64 / 2.0
+    }
+
+    fn offset(&self) -> f64 {
+        // Differences first: the counters themselves may exceed the 53 bits of a double.
+        self.seen.wrapping_sub(self.sent) as i64 as f64 - self.error()
+    }
+}
+
+/// The line that goes to and fro: odd turns belong to the second thread.
+#[repr(align(128))]
+#[derive(Default)]
+struct Line {
+    turn: AtomicU64,
+    seen: AtomicU64,
+    over: AtomicBool,
+}
+
+fn quickest_round(first: usize, other: usize) -> Result<Round, Failure> {
+    let line = Line::default();
+    std::thread::scope(|scope| {
+        // Not `scope.spawn`, which panics where the limit of processes is reached.
+        let spawned = |error| Failure::system("TSC offsets: starting a thread", error);
+        let answerer = Builder::new()
+            .spawn_scoped(scope, || answer(&line, other))
+            .map_err(spawned)?;
+        let asker = Builder::new().spawn_scoped(scope, || ask(&line, first));
+        let asked = asker.map_err(spawned).and_then(|asker| {
+            asker
+                .join()
+                .map_err(|_| Failure::failed("TSC offsets: a thread panicked"))
+        });
+        line.over.store(true, Ordering::Release);
+        answerer
+            .join()
+            .map_err(|_| Failure::failed("TSC offsets: a thread panicked"))??;
+        asked?
+    })?
+    .ok_or_else(|| {
+        Failure::failed(format!(
+            "TSC offsets: CPU {other} did not answer CPU {first}"
+        ))
+    })
+}
+
+/// Play the rounds from this side; `None` if there was no answer at all in time.
+fn ask(line: &Line, cpu: usize) -> Result<Option<Round>, Failure> {
+    affinity::pin(cpu)?;
+    let started = Instant::now();
+    let mut best: Option<Round> = None;
+    for round in 0..ROUNDS {
+        let sent = tsc_begin();
+        line.turn.store(2 * round + 1, Ordering::Release);
+        while line.turn.load(Ordering::Acquire) != 2 * round + 2 {
+            let limit = best.map_or(FIRST_ROUND, |_| TIME_LIMIT);
+            if line.over.load(Ordering::Relaxed) || started.elapsed() > limit {
+                return Ok(best);
+            }
+        }
+        let (returned, _) = tsc_end();
+        let this = Round {
+            sent,
+            seen: line.seen.load(Ordering::Relaxed),
+            returned,
+        };
+        if best.is_none_or(|best| this.trip() < best.trip()) {
+            best = Some(this);
+        }
+    }
+    Ok(best)
+}
+
+/// Answer each round until the other side says that it is over.
+fn answer(line: &Line, cpu: usize) -> Result<(), Failure> {
+    if let Err(failure) = affinity::pin(cpu) {
+        line.over.store(true, Ordering::Release);
+        return Err(failure);
+    }
+    loop {
+        let turn = line.turn.load(Ordering::Acquire);
+        if turn % 2 == 1 {
+            line.seen.store(tsc_end().0, Ordering::Relaxed);
+            line.turn.store(turn + 1, Ordering::Release);
+        } else if line.over.load(Ordering::Acquire) {
+            return Ok(());
+        } else {
+            std::hint::spin_loop();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_round_gives_offset_and_error() {
+        let round = Round {
+            sent: u64::MAX - 9,
+            seen: 1040,
+            returned: 90,
+        };
+        assert_eq!(round.trip(), 100);
+        assert_eq!(round.error(), 50.0);
+        assert_eq!(round.offset(), 1000.0);
+    }
+
+    #[test]
+    fn one_cpu_is_its_own_reference() {
+        let offsets = Offsets::measure(&[3]).unwrap();
+        assert_eq!(offsets.of(3), Some(0.0));
+        assert_eq!(offsets.of(4), None);
+    }
+
+    #[test]
+    fn counters_are_apart_only_beyond_the_error() {
+        let mut offsets = Offsets {
+            cpus: vec![0, 1],
+            ticks: vec![0.0, -30.0],
+            error_ticks: vec![0.0, 30.0],
+        };
+        assert!(!offsets.apart());
+        offsets.ticks[1] = -31.0;
+        assert!(offsets.apart());
+    }
+
+    #[test]
+    fn offsets_are_reported_in_one_line() {
+        let offsets = Offsets {
+            cpus: vec![0, 1, 3],
+            ticks: vec![0.0, 12.0, -3.5],
+            error_ticks: vec![0.0, 30.0, 41.0],
+        };
+        let expected = "TSC offsets in ticks from CPU 0: CPU 1 +12 ± 30, CPU 3 -3.5 ± 41";
+        assert_eq!(offsets.to_string(), expected);
+    }
+
+    #[test]
+    fn no_cpu_is_an_error() {
+        assert!(Offsets::measure(&[]).is_err());
+    }
+
+    #[test]
+    #[cfg(target_arch = "x86_64")]
+    fn the_cpus_of_this_machine_answer() {
+        let cpus = affinity::allowed().unwrap();
+        let offsets = Offsets::measure(&cpus).unwrap();
+        assert_eq!(offsets.ticks.len(), cpus.len());
+        assert!(
+            offsets
+                .error_ticks
+                .iter()
+                .all(|error| error.is_finite() && *error >= 0.0)
+        );
+    }
+}

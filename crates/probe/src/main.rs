@@ -1,0 +1,216 @@
+//! `oscope-probe`: the measuring instrument of Oscope.
+//!
+//! It describes itself (`describe`), measures on request over a pipe (`run`), and describes the machine it is on (`environment`).
+//! Standard output is data, standard error is for people. Exit status: 0 done, 1 failed, 2 usage.
+
+mod cache_model;
+mod calibration;
+mod clock;
+mod counters;
+mod covariates;
+mod cpu_modes;
+mod description;
+mod environment;
+mod guest_init;
+mod harness;
+mod inject;
+mod input;
+mod names;
+mod parameters;
+mod pressure;
+mod protocol;
+mod region;
+mod registry;
+mod renewal;
+mod self_check;
+mod session;
+mod shared_folder;
+mod steps;
+mod tune;
+mod workload;
+mod workloads;
+mod xor;
+
+use std::error::Error;
+use std::io::{self, Write};
+use std::os::fd::RawFd;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+use serde_json::{Value, json};
+
+use clock::offsets::Offsets;
+use clock::{Clock, ClockKind, Wanted};
+use harness::Instrument;
+use input::Wait;
+use oscope_sys::error::Failure;
+use oscope_transfer::verbs::{ReceiveArguments, SendArguments};
+use protocol::{Probe, SCHEMA};
+use workloads::ipc_throughput;
+
+/// Measures one workload at a time and reports samples as JSON lines.
+#[derive(Parser)]
+#[command(version)]
+struct Cli {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Print what this probe can measure, as one JSON object.
+    Describe,
+    /// Read one JSON request a line, answer one JSON event a line.
+    Run(RunArguments),
+    /// Print what is known of this machine, as one JSON object.
+    Environment(ClockChoice),
+    /// Undo what probes that were killed left behind; one JSON object a line says what was, or could not be.
+    Restore,
+    /// Transfer bytes once through a pipe or a pair of sockets, and print how fast: what to trace from outside.
+    Ipc(ipc_throughput::verb::Arguments),
+    /// Find what may be DHCP in the packet capture at standard input; prints one JSON object a line, one for each packet.
+    Dhcp,
+    /// Send files to a receiver, each verified; progress is one JSON object a line.
+    Send(SendArguments),
+    /// Receive files into a folder, each verified before it gets its name; progress is one JSON object a line.
+    Receive(ReceiveArguments),
+    /// Hold settings of this machine until standard input ends, then restore them; without any, list what there is.
+    Tune {
+        /// Settings, as NAME=VALUE.
+        settings: Vec<String>,
+    },
+    /// Interfere with this machine on purpose, in phases; one JSON object a line reports each phase.
+    Inject(inject::Arguments),
+    /// Interpret what a terminal got, in frames, and write the text that a person saw.
+    Screen(oscope_transcript::Arguments),
+}
+
+#[derive(Args)]
+struct RunArguments {
+    #[command(flatten)]
+    choice: ClockChoice,
+    /// Take over the environment that this process found before it renewed itself: the descriptor of a file that has it.
+    #[arg(long, hide = true, value_name = "FD")]
+    renewed: Option<RawFd>,
+}
+
+#[derive(Args)]
+struct ClockChoice {
+    /// Which clock to read.
+    #[arg(long, value_enum, default_value_t = Wanted::Auto)]
+    clock: Wanted,
+}
+
+fn main() -> ExitCode {
+    if guest_init::is_wanted() {
+        guest_init::run();
+    }
+    let verb = match Cli::parse().verb {
+        Verb::Send(arguments) => return oscope_transfer::verbs::run_send(&arguments),
+        Verb::Receive(arguments) => return oscope_transfer::verbs::run_receive(&arguments),
+        Verb::Screen(arguments) => return oscope_transcript::run(&arguments),
+        verb => verb,
+    };
+    match act(verb) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            match error.downcast_ref() {
+                Some(Failure::Unavailable {
+                    message,
+                    remedy: Some(remedy),
+                }) => eprintln!("oscope-probe: {message}; {remedy}"),
+                _ => eprintln!("oscope-probe: {error}"),
+            }
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn act(verb: Verb) -> Result<(), Box<dyn Error>> {
+    match verb {
+        Verb::Describe => print(&description()),
+        Verb::Run(RunArguments { choice, renewed }) => serve(choice.clock, renewed),
+        Verb::Environment(choice) => {
+            let instrument = Instrument::new(Clock::open(choice.clock)?)?;
+            let offsets = (instrument.clock.kind == ClockKind::Tsc)
+                .then(|| Offsets::measure(&instrument.allowed));
+            print(&session::environment(&instrument, offsets))
+        }
+        Verb::Restore => restore(),
+        Verb::Ipc(arguments) => Ok(ipc_throughput::verb::run(&arguments)?),
+        Verb::Dhcp => Ok(oscope_capture::run()?),
+        Verb::Inject(arguments) => Ok(inject::run(&arguments)?),
+        Verb::Tune { settings } => tune::run(&settings),
+        Verb::Send(_) | Verb::Receive(_) | Verb::Screen(_) => {
+            unreachable!("they end with their own status")
+        }
+    }
+}
+
+/// Serve requests from standard input until it ends, or until a fresh process is to take this one's place.
+fn serve(wanted: Wanted, renewed: Option<RawFd>) -> Result<(), Box<dyn Error>> {
+    oscope_sys::cancel::install()?;
+    let input = io::stdin();
+    let mut lines = input::Lines::new(&input, Wait::Asleep);
+    let (instrument, environment) = match renewed {
+        Some(descriptor) => {
+            let left = renewal::take_over(descriptor)?;
+            lines = lines.after(left.unused_input);
+            // What the process before this had is free by now. Taken at once, it would be the same pages again for the length of a run.
+            if !lines.wait()? {
+                return Ok(());
+            }
+            let (clock, environment) = renewal::read(&left.environment, wanted)?;
+            (Instrument::new(clock)?, environment)
+        }
+        None => {
+            let instrument = Instrument::new(Clock::open(wanted)?)?;
+            let environment = session::environment(&instrument, None);
+            (instrument, environment)
+        }
+    };
+    if instrument.clock.kind == ClockKind::Instructions {
+        lines.wait_busily();
+    }
+    match session::serve(&instrument, &environment, &mut lines, &mut io::stdout())? {
+        session::End::Over => Ok(()),
+        session::End::Renewal(program) => {
+            let unused = lines.take_unused();
+            Err(renewal::replace_process(&environment, &unused, wanted, program).into())
+        }
+    }
+}
+
+/// Undo what dead processes left, and report each.
+fn restore() -> Result<(), Box<dyn Error>> {
+    let mut reported = Ok(());
+    let clean = oscope_sys::cleanup::restore(&mut |line| {
+        if reported.is_ok() {
+            reported = writeln!(io::stdout(), "{line}");
+        }
+    })?;
+    reported?;
+    match clean {
+        true => Ok(()),
+        false => Err("not all could be undone, see above".into()),
+    }
+}
+
+/// Everything the probe says about itself.
+fn description() -> Value {
+    let workloads: Vec<_> = registry::REGISTRY
+        .iter()
+        .map(|entry| (entry.describe)())
+        .collect();
+    json!({
+        "schema": SCHEMA,
+        "probe": Probe::THIS,
+        "workloads": workloads,
+        "covariates": covariates::describe(),
+        "causes": inject::describe(),
+    })
+}
+
+fn print(value: &Value) -> Result<(), Box<dyn Error>> {
+    Ok(writeln!(io::stdout(), "{value:#}")?)
+}

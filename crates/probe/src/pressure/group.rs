@@ -1,0 +1,214 @@
+//! A memory control group made for a run, version 1 or 2.
+//!
+//! Source: `Documentation/admin-guide/cgroup-v1/memory.rst` and `cgroup-v2.rst` of Linux.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use nix::unistd::Pid;
+
+use super::keeper::Keeper;
+use super::kills::Kills;
+use oscope_sys::cleanup::Made;
+use oscope_sys::cleanup::resource::{GROUP_PREFIX, Thing};
+use oscope_sys::error::{Failure, words};
+use oscope_sys::machine::cgroup::{self, Groups};
+use oscope_sys::machine::memory;
+
+/// How willingly the kernel swaps in a group of version 1: its own default, whatever this machine's is.
+const SWAPPINESS: &str = "60";
+
+/// The group. Dropping it kills what is in it, and removes it.
+#[derive(Debug)]
+pub struct Group {
+    version: u8,
+    path: PathBuf,
+    // In the order in which they are undone: what is in the group ends while its keeper lives.
+    _made: Made,
+    keeper: Option<Keeper>,
+}
+
+impl Group {
+    /// Make a group whose members together may have `limit` bytes of memory; who keeps it runs on `cpus`.
+    ///
+    /// # Errors
+    /// `Failure::Unavailable` where none can be made, with the remedy.
+    pub fn make(limit: u64, cpus: &[usize]) -> Result<Self, Failure> {
+        let groups = cgroup::own_groups("memory").map_err(|reason| {
+            Failure::unavailable(reason, "mount cgroup2, or choose --set pressure=none")
+        })?;
+        let room = memory::room().map_err(Failure::failed)?;
+        if limit > room {
+            return Err(Failure::unavailable(
+                format!(
+                    "the group may take {limit} B, and {room} B are available (MemAvailable, cgroup limits)"
+                ),
+                "choose less with --set limit=SIZE, or free memory",
+            ));
+        }
+        let parent = parent(&groups)?;
+        Self::make_below(parent, groups.version, limit, cpus)
+    }
+
+    fn make_below(parent: &Path, version: u8, limit: u64, cpus: &[usize]) -> Result<Self, Failure> {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = parent.join(format!("{GROUP_PREFIX}{}-{number}", std::process::id()));
+        let made = Made::announce(Thing::Group { path: path.clone() })?;
+        fs::create_dir(&path).map_err(|error| refused(&path, &error))?;
+        let mut group = Self {
+            version,
+            path,
+            _made: made,
+            keeper: None,
+        };
+        match version {
+            1 => {
+                group.set("memory.limit_in_bytes", &limit.to_string())?;
+                group.set("memory.swappiness", SWAPPINESS)?;
+                group.keeper = Some(Keeper::fork(&group.path, limit, cpus)?);
+            }
+            // Beyond `high` a member is slowed down and made to reclaim, which keeps the OOM killer away while swap has room.
+            _ => {
+                group.set("memory.high", &limit.to_string())?;
+                group.set("memory.max", &(limit + limit / 4).to_string())?;
+            }
+        }
+        Ok(group)
+    }
+
+    fn set(&self, name: &str, value: &str) -> Result<(), Failure> {
+        let path = self.path.join(name);
+        fs::write(&path, value).map_err(|error| refused(&path, &error))?;
+        let now = fs::read_to_string(&path).map_err(|error| refused(&path, &error))?;
+        if now.trim() == value {
+            return Ok(());
+        }
+        Err(Failure::failed(format!(
+            "{} is {} and not {value}",
+            path.display(),
+            now.trim()
+        )))
+    }
+
+    /// Have a process enter the group; what it touches from then on counts here.
+    ///
+    /// # Errors
+    /// `Failure::Failed` with the kernel's reason.
+    pub fn take(&self, process: Pid) -> Result<(), Failure> {
+        let path = self.path.join("cgroup.procs");
+        fs::write(&path, process.to_string()).map_err(|error| {
+            Failure::failed(format!(
+                "process {process} cannot enter {}: {}",
+                path.display(),
+                words(&error)
+            ))
+        })
+    }
+
+    /// Put the group into the state in which each repetition is to begin.
+    ///
+    /// # Errors
+    /// `Failure::Failed` with the kernel's reason.
+    pub fn arm(&self) -> Result<(), Failure> {
+        self.keeper.as_ref().map_or(Ok(()), Keeper::arm)
+    }
+
+    /// The process that keeps the group from the OOM killer, where it needs one.
+    pub fn keeper(&self) -> Option<Pid> {
+        self.keeper.as_ref().map(Keeper::process)
+    }
+
+    /// How the limit is held.
+    pub fn notes(&self) -> Vec<String> {
+        let how = match self.version {
+            1 => {
+                "pressure: a control group of version 1; where the kernel finds nothing to reclaim, the limit is exceeded by 2 MiB for some milliseconds, and the competitor stopped, instead of killing"
+            }
+            _ => {
+                "pressure: a control group of version 2; its limit is memory.high, and memory.max a quarter more"
+            }
+        };
+        let keeper = self.keeper.as_ref().and_then(Keeper::note);
+        [how.to_owned()]
+            .into_iter()
+            .chain(keeper.cloned())
+            .collect()
+    }
+
+    /// As [`Group::take`], of the competitor.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn admit_competitor(&self, process: Pid) -> Result<(), Failure> {
+        if let Some(keeper) = &self.keeper {
+            keeper.stop_at_times(process);
+        }
+        self.take(process)
+    }
+
+    /// Where the kernel counts the processes that it killed for this group.
+    pub fn kills(&self) -> Kills {
+        let name = match self.version {
+            1 => "memory.oom_control",
+            _ => "memory.events",
+        };
+        Kills::in_file(self.path.join(name))
+    }
+}
+
+#[cfg(test)]
+impl Group {
+    /// Its folder.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// Below which group one with a memory limit can be made: in version 1 this process's own; in version 2 the nearest that hands the controller
+/// on, which one with processes of its own cannot do, the topmost excepted ("no internal processes").
+fn parent(groups: &Groups) -> Result<&Path, Failure> {
+    let hands_on = |folder: &&PathBuf| {
+        let controllers = fs::read_to_string(folder.join("cgroup.subtree_control"));
+        controllers.is_ok_and(|all| all.split_whitespace().any(|name| name == "memory"))
+    };
+    let found = match groups.version {
+        1 => groups.folders.first(),
+        _ => groups.folders.iter().find(hands_on),
+    };
+    let top = groups
+        .folders
+        .last()
+        .map_or(Path::new("/sys/fs/cgroup"), PathBuf::as_path);
+    found.map(PathBuf::as_path).ok_or_else(|| {
+        Failure::unavailable(
+            format!("no control group from this process's up to {} hands the memory controller on", top.display()),
+            format!(
+                "as root: echo +memory > {}/cgroup.subtree_control; in a container, run on the host instead",
+                top.display()
+            ),
+        )
+    })
+}
+
+fn refused(path: &Path, error: &std::io::Error) -> Failure {
+    let remedy = match error.kind() {
+        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
+            "run as root, with a writable /sys/fs/cgroup"
+        }
+        _ => "run on a kernel with CONFIG_MEMCG, as root",
+    };
+    Failure::unavailable(
+        format!(
+            "no memory control group can be made: {}: {}",
+            path.display(),
+            words(error)
+        ),
+        remedy,
+    )
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,320 @@
+//! `disk.drop-caches`: what writing 1, 2 or 3 to `/proc/sys/vm/drop_caches` frees.
+
+mod crowd;
+mod figures;
+mod slabs;
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use self::crowd::Crowd;
+use self::figures::Figures;
+use self::slabs::Objects;
+use super::disk::residency::{DROP_CACHES, Residency, make_warm, take_turn};
+use super::disk::scratch::unnamed;
+use super::disk::{content, source::Place};
+use crate::description::{Alone, Description, Kind, Metric, Parameter, Quantity};
+use crate::region::Region;
+use crate::workload::{Context, Iterations, Work, Workload};
+use oscope_sys::cancel;
+use oscope_sys::error::{Failure, words};
+
+/// Bytes written at once while the page cache's file is made; a multiple of 8.
+const PIECE: usize = 1 << 20;
+/// What the kernel keeps, whatever is written (`mapping_try_invalidate` in `mm/truncate.c`, `prune_dcache_sb` and `prune_icache_sb` in `fs/`).
+const KEPT: &str = "drop_caches frees only what is clean and unused: pages that are dirty, under write-back, locked, mapped by a process or in \
+    tmpfs stay, and so do dentries and inodes in use; other programs fill the caches meanwhile";
+
+/// Parameters of `disk.drop-caches`.
+#[derive(Debug, Deserialize)]
+pub struct Parameters {
+    value: String,
+    directory: PathBuf,
+    size: u64,
+    files: u32,
+}
+
+/// The prepared workload.
+#[derive(Debug)]
+pub struct DropCaches {
+    value: Value,
+    /// The file without a name that fills the page cache, and its length.
+    filler: File,
+    size: u64,
+    crowd: Crowd,
+    seen: Option<Seen>,
+}
+
+/// What is written, a set of bits as `fs/drop_caches.c` takes it.
+#[derive(Debug, Clone, Copy)]
+struct Value(u8);
+
+impl Value {
+    fn drops_pages(self) -> bool {
+        self.0 & 1 != 0
+    }
+
+    fn drops_slabs(self) -> bool {
+        self.0 & 2 != 0
+    }
+}
+
+/// What `verify` judges by.
+#[derive(Debug, Clone, Copy)]
+struct Seen {
+    before: Figures,
+    after: Figures,
+    /// Pages of our own file after the write; all were there before.
+    pages: Residency,
+}
+
+impl Workload for DropCaches {
+    type Parameters = Parameters;
+
+    fn describe() -> Description {
+        Description {
+            name: "disk.drop-caches",
+            version: 1,
+            purpose: "What writing 1, 2 or 3 to /proc/sys/vm/drop_caches frees",
+            timing_model: "time_s = (raw - correction) in seconds, with raw = one write(2) of the value to the open file. Outside the clock: reading a \
+                file of size bytes, looking at the small files, syncfs of their file system (drop_caches frees only what is clean), and the figures. \
+                Those after the write are read at once, save slab_after_bytes, which is read when the slabs have stood still for 0.2 s \
+                (2 s at most): their memory comes free after an RCU grace period. All figures are of the whole machine, so that \
+                what other programs do in between is in them.",
+            parameters: parameters(),
+            metrics: metrics(),
+            needs: vec!["root"],
+            programs: vec![],
+            alone: Alone::Never,
+        }
+    }
+
+    fn prepare(parameters: Parameters, _context: &Context) -> Result<Self, Failure> {
+        open_knob()?;
+        let digit = parameters.value.parse();
+        Ok(Self {
+            value: Value(digit.map_err(|error| Failure::request("value", format!("{error}")))?),
+            filler: filler(&parameters.directory, parameters.size)?,
+            size: parameters.size,
+            crowd: Crowd::make(&parameters.directory, parameters.files)?,
+            seen: None,
+        })
+    }
+
+    fn iterations(&self) -> Iterations {
+        Iterations::Fixed(1)
+    }
+
+    // Each repetition fills what it drops, and everybody pays for a drop.
+    fn warmup(&self) -> u64 {
+        0
+    }
+
+    fn run(&mut self, _iterations: u64, region: &mut Region) -> Result<Work, Failure> {
+        self.seen = None;
+        // Held until the figures are read, so that none of ours drops what is filled here.
+        let mut knob = take_turn(open_knob()?)?;
+        self.fill()?;
+        let objects_before = Objects::read();
+        let before = Figures::read()?;
+        let digit = [b'0' + self.value.0];
+        let written = region.measure(|| knob.write(&digit));
+        let after = Figures::read()?;
+        // Asked for before the wait: somebody may read the machine's files meanwhile, but nobody can read this one.
+        let pages = Residency::of(&self.filler, self.size)?;
+        drop(knob);
+        let slab_after = figures::settled_slab()?;
+        let objects_after = Objects::read();
+        let written = written.map_err(|error| {
+            Failure::failed(format!(
+                "writing {} to {DROP_CACHES}: {}",
+                self.value.0,
+                words(&error)
+            ))
+        })?;
+        let after = Figures {
+            slab_bytes: slab_after,
+            ..after
+        };
+        self.seen = Some(Seen {
+            before,
+            after,
+            pages,
+        });
+        let mut metrics = before.metrics(&figures::BEFORE);
+        metrics.extend(after.metrics(&figures::AFTER));
+        for (objects, names) in [
+            (
+                objects_before,
+                ["slab_dentries_before", "slab_inodes_before"],
+            ),
+            (objects_after, ["slab_dentries_after", "slab_inodes_after"]),
+        ] {
+            metrics.extend(objects.iter().flat_map(|objects| objects.metrics(names)));
+        }
+        let time_ns = region.clock().nanoseconds(region.corrected()?);
+        metrics.push(("time_s", time_ns / 1e9));
+        Ok(Work {
+            metrics,
+            done: written as u64,
+            wanted: digit.len() as u64,
+            notes: vec![KEPT.to_owned()],
+        })
+    }
+
+    fn verify(&mut self, _work: &Work) -> Result<(), Failure> {
+        let seen = self
+            .seen
+            .as_ref()
+            .ok_or_else(|| Failure::failed("nothing was looked at"))?;
+        judge(self.value, self.crowd.count(), seen)
+    }
+}
+
+impl DropCaches {
+    /// Fill the caches: the page cache with our file, those of dentries and inodes with our small files; all of it clean.
+    fn fill(&self) -> Result<(), Failure> {
+        // What fails now may succeed in the next repetition: others use the memory too.
+        make_warm(&self.filler, self.size)
+            .map_err(|failure| Failure::failed(failure.to_string()))?;
+        self.crowd.look()?;
+        self.crowd.sync()
+    }
+}
+
+/// Proves by a trial that the caches may be dropped.
+fn open_knob() -> Result<File, Failure> {
+    let opened = OpenOptions::new().write(true).open(DROP_CACHES);
+    opened.map_err(|error| {
+        Failure::unavailable(
+            format!("cannot write to {DROP_CACHES}: {}", words(&error)),
+            "run as root, in a container with /proc/sys writable",
+        )
+    })
+}
+
+/// Our own file's pages are gone where the value means pages, and there are fewer dentries where it means slabs.
+fn judge(value: Value, files: u32, seen: &Seen) -> Result<(), Failure> {
+    let Seen {
+        before,
+        after,
+        pages,
+    } = seen;
+    if value.drops_pages() && pages.resident > 0 {
+        return Err(Failure::failed(format!(
+            "{} of {} pages of a clean file stayed in the page cache (found by {})",
+            pages.resident, pages.pages, pages.source
+        )));
+    }
+    if value.drops_slabs() && files > 0 && after.dentries >= before.dentries {
+        return Err(Failure::failed(format!(
+            "there were {} dentries before and {} after, although {files} of our own could go; measure when the machine is quieter",
+            before.dentries, after.dentries
+        )));
+    }
+    Ok(())
+}
+
+/// A file without a name, of `size` bytes, that the device has.
+fn filler(directory: &Path, size: u64) -> Result<File, Failure> {
+    let doing = |written: u64| {
+        let place = directory.display().to_string();
+        move |error: std::io::Error| {
+            Failure::failed(format!(
+                "writing a file of {size} bytes in {place}: {}, after {written} bytes",
+                words(&error)
+            ))
+        }
+    };
+    let mut file = unnamed(directory)?;
+    let mut piece = vec![0; PIECE];
+    let mut written = 0;
+    while written < size {
+        if cancel::requested() {
+            return Err(Failure::failed("interrupted while filling the page cache"));
+        }
+        let length = (size - written).min(PIECE as u64) as usize;
+        content::fill(written, &mut piece[..length]);
+        file.write_all(&piece[..length]).map_err(doing(written))?;
+        written += length as u64;
+    }
+    file.sync_all().map_err(doing(written))?;
+    Ok(file)
+}
+
+fn parameters() -> Vec<Parameter> {
+    vec![
+        Parameter {
+            name: "value",
+            kind: Kind::Choice {
+                default: "1",
+                choices: vec!["1", "2", "3"],
+                pattern: None,
+            },
+            unit: None,
+            applies: Vec::new(),
+            doc: "What is written: 1 drops the page cache, 2 the slabs that can be reclaimed (dentries and inodes among them), 3 both. It drops the \
+                caches of the whole machine: everything else runs slower until they are filled again.",
+        },
+        Place::directory(),
+        Parameter {
+            name: "size",
+            kind: Kind::Bytes {
+                default: 64 << 20,
+                minimum: 4096,
+                maximum: 1 << 40,
+            },
+            unit: Some("B"),
+            applies: Vec::new(),
+            doc: "Bytes of page cache filled before each write, with a scratch file of that length; less than the free memory.",
+        },
+        Parameter {
+            name: "files",
+            kind: Kind::Integer {
+                default: 2000,
+                minimum: 0,
+                maximum: 1_000_000,
+            },
+            unit: None,
+            applies: Vec::new(),
+            doc: "Empty files made in a folder of their own and looked at before each write, each of which has a dentry and an inode in memory then.",
+        },
+    ]
+}
+
+fn metrics() -> Vec<Metric> {
+    vec![
+        Metric::found("page_cache_before_bytes", "B", "page cache of files and devices before the write")
+            .note("Cached + Buffers - Shmem of /proc/meminfo."),
+        Metric::spent("page_cache_after_bytes", "B", "page cache of files and devices after the write"),
+        Metric::found("dentries_before", "1", "dentries in memory before the write")
+            .note("nr_dentry of /proc/sys/fs/dentry-state."),
+        Metric::spent("dentries_after", "1", "dentries in memory after the write"),
+        Metric::found("inodes_before", "1", "inodes in memory before the write").note(
+            "Of all file systems: nr_inodes of /proc/sys/fs/inode-nr, which is exact at once, as slabs are not.",
+        ),
+        Metric::spent("inodes_after", "1", "inodes in memory after the write"),
+        Metric::found("slab_before_bytes", "B", "memory of reclaimable slabs before the write")
+            .note("SReclaimable of /proc/meminfo."),
+        Metric::spent("slab_after_bytes", "B", "memory of reclaimable slabs after the write")
+            .note("Read once it has not changed for 0.2 s, at most 2 s after the write."),
+        Metric::found("slab_dentries_before", "1", "dentries in use before the write")
+            .note("As /proc/slabinfo counts them."),
+        Metric::spent("slab_dentries_after", "1", "dentries in use after the write")
+            .note("Read once the slabs no longer change."),
+        Metric::found("slab_inodes_before", "1", "inodes in use before the write").note(
+            "In all slabs *inode_cache of /proc/slabinfo, except that of the security modules, which keep an object for each inode.",
+        ),
+        Metric::spent("slab_inodes_after", "1", "inodes in use after the write")
+            .note("Read once the slabs no longer change."),
+        Metric::time("time_s", "s", Quantity::Time)
+            .of("the write")
+            .note("The cost of reading the clock is subtracted."),
+    ]
+}
+
+#[cfg(test)]
+mod tests;

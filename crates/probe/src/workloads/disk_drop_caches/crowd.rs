@@ -1,0 +1,319 @@
+//! Many small files in a folder of their own, removed again however the probe ends.
+//!
+//! A dentry and an inode stay in memory only while the file has a name, so that the files cannot be unlinked early. A child, the janitor,
+//! therefore waits for the probe's end, which it sees as the end of a pipe, and removes the files after SIGKILL too. Only if both are
+//! killed at once, or the machine stops, does the folder `oscope-PID-XXXXXX` stay.
+
+use std::ffi::{CStr, CString};
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use nix::errno::Errno;
+use nix::fcntl::{AtFlags, OFlag, openat};
+use nix::sys::stat::{Mode, fstatat};
+use nix::sys::wait::waitpid;
+use nix::unistd::{ForkResult, Pid, UnlinkatFlags, fork, mkdtemp, pipe2, read, unlinkat};
+
+use oscope_sys::cancel;
+use oscope_sys::error::Failure;
+
+/// Files in a folder of their own. Dropping it removes them.
+#[derive(Debug)]
+pub struct Crowd {
+    path: PathBuf,
+    folder: Folder,
+    janitor: Janitor,
+}
+
+impl Crowd {
+    /// Make `count` empty files in a new folder in `directory`, and write them out.
+    ///
+    /// # Errors
+    /// `Failure::Unavailable` if the directory takes no folder, `Failure::Failed` if a file cannot be made; nothing is left then.
+    pub fn make(directory: &Path, count: u32) -> Result<Self, Failure> {
+        let path = new_folder(directory)?;
+        let opened = Folder::open(directory, &path, count);
+        let guarded = opened.and_then(|folder| Ok((Janitor::start(&folder)?, folder)));
+        let (janitor, folder) = guarded.map_err(|error| {
+            // It is empty, and nobody else knows of it.
+            let _ = std::fs::remove_dir(&path);
+            Failure::system(&format!("guarding the folder {}", path.display()), error)
+        })?;
+        let crowd = Self {
+            path,
+            folder,
+            janitor,
+        };
+        crowd.fill()?;
+        crowd.sync()?;
+        Ok(crowd)
+    }
+
+    /// How many files there are.
+    pub fn count(&self) -> u32 {
+        self.folder.count
+    }
+
+    /// Look at each file, which brings its dentry and its inode into memory.
+    ///
+    /// # Errors
+    /// `Failure::Failed` that names the file that is gone.
+    pub fn look(&self) -> Result<(), Failure> {
+        self.each("looking at", |name| {
+            fstatat(&self.folder.itself, name, AtFlags::AT_SYMLINK_NOFOLLOW).map(|_| ())
+        })
+    }
+
+    /// Write out all that is dirty on the file system of the files, syncfs(2).
+    ///
+    /// # Errors
+    /// `Failure::Failed` with the kernel's reason.
+    pub fn sync(&self) -> Result<(), Failure> {
+        // SAFETY: the call takes a file descriptor, which is open, and nothing else.
+        Errno::result(unsafe { libc::syncfs(self.folder.itself.as_raw_fd()) })
+            .map(|_| ())
+            .map_err(|error| Failure::system("syncfs", error))
+    }
+
+    fn fill(&self) -> Result<(), Failure> {
+        let flags = OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_WRONLY | OFlag::O_CLOEXEC;
+        self.each("making", |name| {
+            openat(&self.folder.itself, name, flags, Mode::S_IRUSR).map(|_| ())
+        })
+    }
+
+    fn each(&self, doing: &str, act: impl Fn(&CStr) -> Result<(), Errno>) -> Result<(), Failure> {
+        for number in 0..self.folder.count {
+            if cancel::requested() {
+                return Err(Failure::failed(format!("interrupted while {doing} files")));
+            }
+            act(FileName::of(number).as_c_str()).map_err(|error| {
+                let path = self.path.display();
+                Failure::failed(format!("{doing} file {number} in {path}: {error}"))
+            })?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Crowd {
+    fn drop(&mut self) {
+        if let Err(error) = self.folder.remove() {
+            eprintln!(
+                "oscope-probe: cannot remove {}: {error}",
+                self.path.display()
+            );
+        }
+        self.janitor.dismiss();
+    }
+}
+
+/// A folder that did not exist before, named for this process.
+fn new_folder(directory: &Path) -> Result<PathBuf, Failure> {
+    let template = directory.join(format!("oscope-{}-XXXXXX", std::process::id()));
+    mkdtemp(&template).map_err(|error| {
+        Failure::unavailable(
+            format!("no folder can be made in {}: {error}", directory.display()),
+            "choose another with --set directory=DIR",
+        )
+    })
+}
+
+/// The name of a file, made without allocating: the janitor may not.
+struct FileName([u8; 9]);
+
+impl FileName {
+    fn of(number: u32) -> Self {
+        let mut name = [0; 9];
+        for (place, byte) in name[..8].iter_mut().enumerate() {
+            *byte = b"0123456789abcdef"[(number >> (28 - 4 * place) & 0xf) as usize];
+        }
+        Self(name)
+    }
+
+    fn as_c_str(&self) -> &CStr {
+        CStr::from_bytes_with_nul(&self.0).expect("the last byte alone is zero")
+    }
+}
+
+/// A folder whose files are named by number, held open so that no other can be meant.
+#[derive(Debug)]
+struct Folder {
+    itself: OwnedFd,
+    parent: OwnedFd,
+    name: CString,
+    count: u32,
+}
+
+impl Folder {
+    fn open(parent: &Path, path: &Path, count: u32) -> io::Result<Self> {
+        let name = path.file_name().expect("mkdtemp gave it a name");
+        Ok(Self {
+            itself: File::open(path)?.into(),
+            parent: File::open(parent)?.into(),
+            name: CString::new(name.as_bytes())?,
+            count,
+        })
+    }
+
+    /// Remove the files made so far and the folder, by system calls alone. What was not made by us stays, and the folder with it.
+    fn remove(&self) -> Result<(), Errno> {
+        let mut result = Ok(());
+        for number in 0..self.count {
+            let name = FileName::of(number);
+            match unlinkat(&self.itself, name.as_c_str(), UnlinkatFlags::NoRemoveDir) {
+                Ok(()) | Err(Errno::ENOENT) => {}
+                Err(error) => result = Err(error),
+            }
+        }
+        result.and(unlinkat(
+            &self.parent,
+            self.name.as_c_str(),
+            UnlinkatFlags::RemoveDir,
+        ))
+    }
+}
+
+/// A child that removes a folder when its parent has died, or ends when its parent asks it to.
+#[derive(Debug)]
+struct Janitor {
+    process: Pid,
+    life: File,
+}
+
+impl Janitor {
+    fn start(folder: &Folder) -> io::Result<Self> {
+        let (end, life) = pipe2(OFlag::O_CLOEXEC)?;
+        // SAFETY: the child makes async-signal-safe calls only, and leaves by `_exit`.
+        match unsafe { fork() }? {
+            ForkResult::Parent { child } => Ok(Self {
+                process: child,
+                life: life.into(),
+            }),
+            ForkResult::Child => {
+                drop(life);
+                guard(folder, &end)
+            }
+        }
+    }
+
+    /// Have the child go without removing anything, and wait until it has.
+    fn dismiss(&mut self) {
+        // One that was killed cannot be asked, and has ended.
+        let _ = self.life.write(&[0]);
+        while waitpid(self.process, None) == Err(Errno::EINTR) {}
+    }
+}
+
+/// The janitor's life: wait for the end of the pipe, or for a byte.
+fn guard(folder: &Folder, end: &OwnedFd) -> ! {
+    // Whoever reads from the probe is to see its end; signals meant for the probe only set its flag here.
+    for standard in 0..=2 {
+        // SAFETY: nothing in this process uses them any more.
+        unsafe { libc::close(standard) };
+    }
+    let dismissed = loop {
+        match read(end, &mut [0]) {
+            Ok(bytes) => break bytes > 0,
+            Err(Errno::EINTR) => {}
+            Err(_) => break false,
+        }
+    };
+    let removed = dismissed || folder.remove().is_ok();
+    // SAFETY: ends the process without the parent's handlers.
+    unsafe { libc::_exit(i32::from(!removed)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    fn inodes(path: &Path) -> usize {
+        std::fs::read_dir(path).unwrap().count()
+    }
+
+    #[test]
+    fn names_are_the_numbers_in_hexadecimal() {
+        assert_eq!(FileName::of(0).as_c_str(), c"00000000");
+        assert_eq!(FileName::of(0x00ab_cdef).as_c_str(), c"00abcdef");
+    }
+
+    #[test]
+    fn files_are_there_while_it_lives_and_gone_after() {
+        let crowd = Crowd::make(Path::new("/var/tmp"), 300).unwrap();
+        assert_eq!(inodes(&crowd.path), 300);
+        assert_eq!(crowd.look(), Ok(()));
+        let (path, janitor) = (crowd.path.clone(), crowd.janitor.process);
+        drop(crowd);
+        assert!(!path.exists());
+        assert_eq!(waitpid(janitor, None), Err(Errno::ECHILD));
+    }
+
+    #[test]
+    fn two_in_a_process_do_not_wait_for_each_other() {
+        let first = Crowd::make(Path::new("/var/tmp"), 1).unwrap();
+        let second = Crowd::make(Path::new("/var/tmp"), 1).unwrap();
+        drop(first);
+        assert!(second.path.exists());
+    }
+
+    #[test]
+    fn a_file_that_somebody_removed_is_named() {
+        let crowd = Crowd::make(Path::new("/var/tmp"), 3).unwrap();
+        std::fs::remove_file(crowd.path.join("00000001")).unwrap();
+        let refused = crowd.look().unwrap_err().to_string();
+        assert!(refused.contains("file 1 in /var/tmp/oscope-"), "{refused}");
+    }
+
+    #[test]
+    fn what_is_not_ours_stays() {
+        let crowd = Crowd::make(Path::new("/var/tmp"), 3).unwrap();
+        let foreign = crowd.path.join("foreign");
+        std::fs::write(&foreign, "").unwrap();
+        let path = crowd.path.clone();
+        drop(crowd);
+        assert_eq!(inodes(&path), 1);
+        std::fs::remove_dir_all(path).unwrap();
+    }
+
+    #[test]
+    fn a_directory_that_takes_nothing_is_reported_and_nothing_is_left() {
+        let refused = Crowd::make(Path::new("/proc"), 3).unwrap_err();
+        assert!(matches!(refused, Failure::Unavailable { .. }), "{refused}");
+    }
+
+    /// The owner is a child that is killed, so that nobody but its janitor can clean up.
+    #[test]
+    fn an_owner_that_is_killed_leaves_nothing() {
+        let home = std::env::temp_dir().join(format!("oscope-killed-{}", std::process::id()));
+        std::fs::create_dir(&home).unwrap();
+        let path = new_folder(&home).unwrap();
+        let folder = Folder::open(&home, &path, 2).unwrap();
+        for number in 0..2 {
+            let name = FileName::of(number);
+            File::create(path.join(name.as_c_str().to_str().unwrap())).unwrap();
+        }
+        // SAFETY: the child makes async-signal-safe calls only, and kills itself.
+        match unsafe { fork() }.unwrap() {
+            ForkResult::Child => {
+                let _janitor = Janitor::start(&folder);
+                nix::sys::signal::raise(nix::sys::signal::Signal::SIGKILL).unwrap();
+                unreachable!("SIGKILL cannot be survived");
+            }
+            ForkResult::Parent { child } => {
+                waitpid(child, None).unwrap();
+            }
+        }
+        let latest = Instant::now() + Duration::from_secs(30);
+        while path.exists() {
+            assert!(Instant::now() < latest, "the files stay");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        std::fs::remove_dir(home).unwrap();
+    }
+}

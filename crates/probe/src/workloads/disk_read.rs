@@ -1,0 +1,433 @@
+//! `disk.read`: reading a file, from a cold or a warm page cache, in several ways.
+
+mod adaptive;
+mod blocks;
+mod mapped;
+mod method;
+mod pass;
+mod ring;
+
+use std::fs::File;
+use std::time::{Duration, Instant};
+
+use memmap2::{Advice, MmapMut};
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeValLike;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::disk::residency::{Residency, make_cold, make_warm, page_bytes};
+use super::disk::source::{Place, Source};
+use super::disk::{content, direct, layers};
+use super::team::{seats, take_seat, together};
+use crate::description::{Alone, Description, Kind, Metric, Parameter, Quantity};
+use crate::region::Region;
+use crate::workload::{Context, Iterations, Work, Workload};
+use adaptive::Race;
+use mapped::Mapped;
+use method::{Asked, Engine, Method};
+use oscope_sys::affinity::Pinned;
+use oscope_sys::error::Failure;
+use pass::{Pass, Tally, Use};
+
+/// State of the page cache before each repetition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Cache {
+    Found,
+    Cold,
+    Warm,
+}
+
+/// Parameters of `disk.read`.
+#[derive(Debug, Deserialize)]
+pub struct Parameters {
+    #[serde(flatten)]
+    place: Place,
+    block_size: u64,
+    count: u64,
+    cache: Cache,
+    engine: Engine,
+    threads: u64,
+    queue_depth: u64,
+    work: Use,
+    longest: f64,
+}
+
+/// The prepared workload.
+#[derive(Debug)]
+pub struct DiskRead {
+    source: Source,
+    cache: Cache,
+    purpose: Use,
+    longest: Duration,
+    /// Bytes to be read.
+    length: u64,
+    method: Method,
+    /// The file as each thread has it open.
+    files: Vec<File>,
+    /// The threads' buffers in a row.
+    buffers: Option<MmapMut>,
+    /// The threads' CPUs.
+    cpus: Vec<usize>,
+    _pinned: Option<Pinned>,
+    notes: Vec<String>,
+    tally: Tally,
+}
+
+impl Workload for DiskRead {
+    type Parameters = Parameters;
+
+    fn describe() -> Description {
+        Description {
+            name: "disk.read",
+            version: 1,
+            purpose: "Reading a file from a cold or a warm page cache, block by block",
+            timing_model: "throughput = bytes / 2^20 / time_s, time_s = raw - correction. Inside the clock: the calls that read, with work=xor the folding of the \
+                bytes, with engine=uring the making of the rings, and with several threads the end of the last. Outside: opening the file, making \
+                buffers, threads and an empty mapping, emptying or filling the page cache, writing back what is dirty before it is read past the cache, \
+                and taking a mapping down.",
+            parameters: parameters(),
+            metrics: metrics(),
+            needs: vec![],
+            programs: vec![],
+            alone: Alone::With(vec![
+                ("threads", vec![json!(1)]),
+                ("cache", vec![json!("warm")]),
+                (
+                    "engine",
+                    ["read", "pread", "mmap"].map(Value::from).to_vec(),
+                ),
+            ]),
+        }
+    }
+
+    fn prepare(parameters: Parameters, context: &Context) -> Result<Self, Failure> {
+        let source = Source::open(&parameters.place, context.files())?;
+        let asked = Asked {
+            engine: parameters.engine,
+            threads: parameters.threads,
+            block: parameters.block_size,
+            depth: parameters.queue_depth,
+            cpus: context.allowed().len() as u64,
+            cached: match parameters.cache {
+                Cache::Cold => Some(0.0),
+                Cache::Warm => Some(1.0),
+                // Only auto goes by it, and on a large file looking takes time.
+                Cache::Found if parameters.engine != Engine::Auto => None,
+                Cache::Found => Residency::if_reported(&source.file, source.length)?
+                    .map(|residency| residency.share()),
+            },
+        };
+        let (method, chosen) = asked.method(&source)?;
+        if method.engine.is_direct() && parameters.cache == Cache::Warm {
+            return Err(Failure::request(
+                "cache",
+                "warm has no meaning with direct I/O, which goes round the page cache; choose found or cold",
+            ));
+        }
+        let cpus = seats(context.cpu, context.allowed(), method.threads as usize);
+        let pinned = take_seat(context.cpu, &cpus)?;
+        let length = match parameters.count {
+            0 => source.length,
+            count => source.length.min(count.saturating_mul(method.block)),
+        };
+        let mut notes = Vec::from_iter(chosen);
+        // A warm reading never gets there.
+        if parameters.cache == Cache::Cold {
+            notes.push(layers::below(&source.file, &source.name)?);
+        }
+        Ok(Self {
+            files: open(&source, method)?,
+            buffers: buffers(method)?,
+            cache: parameters.cache,
+            purpose: parameters.work,
+            longest: Duration::from_secs_f64(parameters.longest),
+            cpus,
+            _pinned: pinned,
+            tally: Tally::default(),
+            source,
+            length,
+            method,
+            notes,
+        })
+    }
+
+    fn iterations(&self) -> Iterations {
+        Iterations::Fixed(1)
+    }
+
+    // A first reading differs from later ones, and is to be seen.
+    fn warmup(&self) -> u64 {
+        0
+    }
+
+    fn run(&mut self, _iterations: u64, region: &mut Region) -> Result<Work, Failure> {
+        self.source.check_unchanged()?;
+        let state = match self.cache {
+            Cache::Found => {
+                self.write_back()?;
+                None
+            }
+            Cache::Cold => Some(make_cold(&self.source.file, self.length)?),
+            Cache::Warm => Some(make_warm(&self.source.file, self.length)?),
+        };
+        let resident = Residency::if_reported(&self.source.file, self.length)?;
+        let earlier_reads = self.source.reads();
+        let deadline = Instant::now().checked_add(self.longest);
+        let pass = Pass::new(self.length, self.method.block, self.purpose, deadline);
+        let cpu_before = cpu_s()?;
+        let tally = self
+            .go(&pass, |work| region.measure(work))
+            .map_err(|failure| failure.about(&self.source.name))?;
+        let cpu_s = cpu_s()? - cpu_before;
+        self.tally = tally;
+        let whole = tally.bytes == self.length;
+        let over = deadline.is_some_and(|deadline| Instant::now() >= deadline);
+        let time_s = region.clock().nanoseconds(region.corrected()?) / 1e9;
+        let mut metrics = vec![
+            (
+                "throughput",
+                tally.bytes as f64 / f64::from(1 << 20) / time_s,
+            ),
+            ("time_s", time_s),
+            ("bytes", tally.bytes as f64),
+            ("calls", tally.calls as f64),
+            ("cpu_s", cpu_s),
+            ("earlier_reads", earlier_reads as f64),
+        ];
+        metrics.extend(resident.map(|residency| ("resident", residency.share())));
+        if self.purpose == Use::Xor && whole {
+            metrics.push(("xor", f64::from(tally.xor)));
+        }
+        Ok(Work {
+            metrics,
+            done: tally.bytes,
+            wanted: if over { tally.bytes } else { self.length },
+            notes: self.notes.iter().cloned().chain(state).collect(),
+        })
+    }
+
+    fn verify(&mut self, _work: &Work) -> Result<(), Failure> {
+        if self.tally.bytes == 0 {
+            return Err(Failure::failed("nothing was read"));
+        }
+        self.source.check_unchanged()?;
+        self.check_content()?;
+        let complete = self.purpose == Use::Xor && self.tally.bytes == self.source.length;
+        if let Some(known) = self.source.known_xor().filter(|_| complete) {
+            if known != self.tally.xor {
+                return Err(Failure::failed(format!(
+                    "the XOR is {:08x}, though that of the same file is {known:08x}",
+                    self.tally.xor
+                )));
+            }
+        }
+        self.source
+            .remember_reading(complete.then_some(self.tally.xor));
+        Ok(())
+    }
+}
+
+impl DiskRead {
+    /// Read the file once, together, between the two readings of the clock that `measure` takes.
+    fn go(
+        &mut self,
+        pass: &Pass,
+        measure: impl FnOnce(&mut dyn FnMut()),
+    ) -> Result<Tally, Failure> {
+        let mapped = match self.method.engine {
+            Engine::Mmap | Engine::Auto => Some(Mapped::new(&self.source.file, self.length)?),
+            _ => None,
+        };
+        let race = Race::default();
+        let each = self.method.buffer() as usize;
+        let mut parts = self.buffers.iter_mut().flat_map(|all| all.chunks_mut(each));
+        let jobs = self.files.iter().map(|file| {
+            let worker = Worker {
+                engine: self.method.engine,
+                file,
+                buffer: parts.next().unwrap_or_default(),
+                mapped: mapped.as_ref(),
+                race: &race,
+            };
+            || worker.work(pass)
+        });
+        together(&self.cpus, jobs.collect(), measure)?
+            .into_iter()
+            .reduce(|all, tally| Ok(all?.and(tally?)))
+            .unwrap_or_else(|| Err(Failure::failed("nobody read")))
+    }
+
+    /// Have what is dirty of the file written before it is read past the page cache: the kernel would do it within the first read
+    /// (`kiocb_write_and_wait`), behind all else that waits for the device.
+    fn write_back(&self) -> Result<(), Failure> {
+        if self.method.engine.is_direct() {
+            nix::unistd::fdatasync(&self.source.file)
+                .map_err(|error| Failure::system(&self.source.name, error))?;
+        }
+        Ok(())
+    }
+
+    /// Where nothing looks at the bytes, look at the last ones: a scratch file's are known. A mapping, which is taken down, has none left.
+    fn check_content(&self) -> Result<(), Failure> {
+        let last = self.tally.last;
+        let is_checked = self.source.is_scratch() && self.method.engine != Engine::Auto;
+        if let Some(buffers) = self.buffers.as_ref().filter(|_| is_checked) {
+            if !content::matches(last.offset, &buffers[last.at..last.at + last.length]) {
+                return Err(Failure::failed(format!(
+                    "the {} bytes read at byte {} are not those of the file",
+                    last.length, last.offset
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What one thread works with.
+struct Worker<'a> {
+    engine: Engine,
+    file: &'a File,
+    buffer: &'a mut [u8],
+    mapped: Option<&'a Mapped>,
+    race: &'a Race,
+}
+
+impl Worker<'_> {
+    fn work(self, pass: &Pass) -> Result<Tally, Failure> {
+        match (self.engine, self.mapped) {
+            (Engine::Auto, Some(mapped)) => {
+                adaptive::read(pass, self.race, mapped, self.file, self.buffer)
+            }
+            (_, Some(mapped)) => mapped.read(pass, self.file),
+            (Engine::Uring, _) => ring::read(pass, self.file, self.buffer),
+            (Engine::Read, _) => blocks::read(pass, self.file, self.buffer),
+            _ => blocks::pread(pass, self.file, self.buffer),
+        }
+    }
+}
+
+/// The file opened once for each thread, since read(2) goes by a position that belongs to the opening.
+fn open(source: &Source, method: Method) -> Result<Vec<File>, Failure> {
+    let flags = if method.engine.is_direct() {
+        direct::aligned(&source.file, &source.name, method.block)?;
+        libc::O_DIRECT
+    } else {
+        0
+    };
+    (0..method.threads)
+        .map(|_| {
+            source
+                .reopen(flags)
+                .map_err(|error| Failure::system(&source.name, error))
+        })
+        .collect()
+}
+
+/// Memory for the threads' blocks, there before the clock runs.
+///
+/// Huge pages where they can be had: a device's queue takes so many pieces of memory a request (`queue/max_segments`), and in
+/// single pages a MiB is more than most take, so that each read would be split.
+fn buffers(method: Method) -> Result<Option<MmapMut>, Failure> {
+    let bytes = method.buffers().next_multiple_of(page_bytes()) as usize;
+    if bytes == 0 {
+        return Ok(None);
+    }
+    let failed = |error: std::io::Error| Failure::system("making buffers", error);
+    let mut all = MmapMut::map_anon(bytes).map_err(failed)?;
+    // Refused by kernels without huge pages, which then give single ones.
+    let _ = all.advise(Advice::HugePage);
+    for page in all.chunks_mut(page_bytes() as usize) {
+        page[0] = 1;
+    }
+    Ok(Some(all))
+}
+
+/// CPU time of this process so far, user and system, in seconds.
+fn cpu_s() -> Result<f64, Failure> {
+    let usage =
+        getrusage(UsageWho::RUSAGE_SELF).map_err(|error| Failure::system("getrusage", error))?;
+    let microseconds =
+        usage.user_time().num_microseconds() + usage.system_time().num_microseconds();
+    Ok(microseconds as f64 / 1e6)
+}
+
+fn parameters() -> Vec<Parameter> {
+    let integer = |name, default, maximum, doc| Parameter {
+        name,
+        kind: Kind::Integer {
+            default,
+            minimum: 0,
+            maximum,
+        },
+        unit: None,
+        applies: Vec::new(),
+        doc,
+    };
+    let mut all = Place::parameters();
+    all.extend([
+        Parameter {
+            name: "block_size",
+            kind: Kind::Bytes {
+                default: 128 << 10,
+                minimum: 0,
+                maximum: 32 << 20,
+            },
+            unit: Some("B"),
+            applies: Vec::new(),
+            doc: "Bytes asked for by one call; with mmap, bytes mapped by one call. 0: chosen for the engine.",
+        },
+        integer("count", 0, 1 << 53, "Blocks to be read at most; 0: to the end of the file."),
+        Parameter::choice("cache", "found", &["found", "cold", "warm"], "State of the page cache before each repetition, proved by looking: as it is found, without a page of the file, or with all."),
+        Parameter::choice("engine", "read", &Engine::NAMES, "read(2), pread(2), a mapping, pread(2) with O_DIRECT, io_uring with O_DIRECT; auto: the best for this machine and the state of the file."),
+        integer("threads", 1, 1024, "Threads that read; 0: one for each allowed CPU. Several are spread over the CPUs, one alone stays on the probe's."),
+        Parameter {
+            name: "queue_depth",
+            kind: Kind::Integer { default: 32, minimum: 1, maximum: 256 },
+            unit: None,
+            applies: Vec::new(),
+            doc: "Reads in flight in each thread.",
+        }
+        .only_with("engine", &["uring", "auto"]),
+        Parameter::choice("work", "none", &["none", "xor"], "What is done with the bytes: nothing (with mmap, a byte of each page is looked at), or the XOR of all little-endian 32-bit words."),
+        Parameter {
+            name: "longest",
+            kind: Kind::Duration { default: 3600.0, minimum: 0.001, maximum: 86400.0 },
+            unit: Some("s"),
+            applies: Vec::new(),
+            doc: "A repetition ends after this long, wherever it is in the file.",
+        },
+    ]);
+    all
+}
+
+fn metrics() -> Vec<Metric> {
+    vec![
+        Metric::rate("throughput", "MiB/s", "bytes read"),
+        Metric::time("time_s", "s", Quantity::Time).of("the reading"),
+        Metric::found("bytes", "B", "bytes read"),
+        Metric::found("calls", "calls", "reads requested from the kernel")
+            .note("With mmap, windows mapped."),
+        Metric::time("cpu_s", "s", Quantity::CpuTime)
+            .of("all threads")
+            .note("User and system."),
+        Metric::found("xor", "1", "XOR of the little-endian 32-bit words read").note(
+            "Zeros pad a short tail. Null with work=none, or where `longest` ended the reading.",
+        ),
+        Metric::found(
+            "resident",
+            "1",
+            "share of the pages to read that were in the page cache before",
+        )
+        .note("Null where the file is neither the user's own nor writable."),
+        Metric::found(
+            "earlier_reads",
+            "1",
+            "earlier reads of the file by this process",
+        ),
+    ]
+}
+
+#[cfg(test)]
+mod tests;

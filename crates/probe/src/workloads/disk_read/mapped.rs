@@ -1,0 +1,193 @@
+//! Reading through a mapping: the pages of a window are mapped by one call, then looked at where they lie in the page cache.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use memmap2::{Mmap, MmapOptions};
+use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
+
+use super::blocks;
+use super::pass::{Pass, Tally, Use};
+use crate::workloads::disk::residency::page_bytes;
+use oscope_sys::error::Failure;
+
+/// The handler of SIGBUS knows one mapping only.
+static ONE: Mutex<()> = Mutex::new(());
+/// The mapping under way, for the handler of SIGBUS: its first and its end address.
+static FIRST: AtomicUsize = AtomicUsize::new(0);
+static END: AtomicUsize = AtomicUsize::new(0);
+static PAGE: AtomicUsize = AtomicUsize::new(0);
+/// Whether a page of it was gone when it was looked at.
+static GONE: AtomicBool = AtomicBool::new(false);
+
+/// A file mapped for one pass. A file that shrinks while it is read raises SIGBUS: the pass then fails, instead of the probe dying.
+#[derive(Debug)]
+pub struct Mapped {
+    map: Mmap,
+    _only: MutexGuard<'static, ()>,
+}
+
+impl Mapped {
+    /// Map the first `length` bytes of `file`.
+    ///
+    /// # Errors
+    /// `Failure::Failed` if the kernel refuses.
+    pub fn new(file: &File, length: u64) -> Result<Self, Failure> {
+        let only = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let failed = |error: io::Error| Failure::system("mapping the file", error);
+        // SAFETY: a file changed by others gives changed bytes, which `Source::check_unchanged` finds; one that shrinks raises SIGBUS,
+        // which the handler below turns into a flag.
+        let map = unsafe { MmapOptions::new().len(length as usize).map(file) }.map_err(failed)?;
+        PAGE.store(page_bytes() as usize, Ordering::Relaxed);
+        FIRST.store(map.as_ptr() as usize, Ordering::Relaxed);
+        END.store(map.as_ptr() as usize + map.len(), Ordering::Relaxed);
+        GONE.store(false, Ordering::Relaxed);
+        let action = SigAction::new(
+            SigHandler::SigAction(on_bus_error),
+            SaFlags::SA_SIGINFO,
+            SigSet::empty(),
+        );
+        // SAFETY: the handler loads and stores atomics and calls mmap(2) and sigaction(2), all async-signal-safe.
+        unsafe { sigaction(Signal::SIGBUS, &action) }
+            .map_err(|error| Failure::system("taking SIGBUS", error))?;
+        Ok(Self { map, _only: only })
+    }
+
+    /// Read window after window; a window is a block.
+    ///
+    /// # Errors
+    /// `Failure::Failed` with the offset of a page that cannot be had, `Failure::Unavailable` before Linux 5.14.
+    pub fn read(&self, pass: &Pass, file: &File) -> Result<Tally, Failure> {
+        let mut tally = Tally::default();
+        while let Some(window) = pass.next_block() {
+            if !self.look_at_all(pass, file, window, &mut tally)? {
+                pass.stop();
+                return Err(Failure::unavailable(
+                    "this kernel cannot map pages in advance (MADV_POPULATE_READ, Linux 5.14)",
+                    "choose another engine, such as --set engine=pread",
+                ));
+            }
+        }
+        Ok(tally)
+    }
+
+    /// Read one window, from offset to end. Whether the kernel can map pages in advance; else nothing is done.
+    ///
+    /// # Errors
+    /// `Failure::Failed` with the offset of a page that cannot be had.
+    pub fn look_at_all(
+        &self,
+        pass: &Pass,
+        file: &File,
+        (offset, end): (u64, u64),
+        tally: &mut Tally,
+    ) -> Result<bool, Failure> {
+        let window = &self.map[offset as usize..end as usize];
+        match populate(window) {
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => return Ok(false),
+            other => other.map_err(|error| explain(pass, file, (offset, end), &error))?,
+        }
+        tally.calls += 1;
+        tally.take(window, offset, 0, pass.purpose);
+        if pass.purpose == Use::None {
+            touch(window);
+        }
+        if is_gone() {
+            return Err(blocks::cut_short(pass, offset));
+        }
+        Ok(true)
+    }
+}
+
+#[cfg(test)]
+impl Mapped {
+    /// Look at the pages from `offset` on, whether they are there or not.
+    pub fn look_at(&self, offset: usize) {
+        touch(&self.map[offset..]);
+    }
+}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        FIRST.store(0, Ordering::Relaxed);
+        END.store(0, Ordering::Relaxed);
+    }
+}
+
+/// Whether a page of the mapping was gone when it was looked at.
+pub fn is_gone() -> bool {
+    GONE.load(Ordering::Relaxed)
+}
+
+/// Map all pages of `window` for reading, bringing in those that are not in the page cache (MADV_POPULATE_READ, madvise(2)).
+fn populate(window: &[u8]) -> io::Result<()> {
+    let page = PAGE.load(Ordering::Relaxed);
+    let lead = window.as_ptr() as usize % page;
+    let first = window.as_ptr().wrapping_sub(lead).cast_mut();
+    loop {
+        // SAFETY: the range is that of the window, widened to whole pages of the same mapping; its content does not change.
+        let answer =
+            unsafe { libc::madvise(first.cast(), window.len() + lead, libc::MADV_POPULATE_READ) };
+        match io::Error::last_os_error() {
+            _ if answer == 0 => return Ok(()),
+            error if error.kind() == io::ErrorKind::Interrupted => {}
+            error => return Err(error),
+        }
+    }
+}
+
+/// Look at a byte of each page.
+fn touch(window: &[u8]) {
+    for byte in window.iter().step_by(PAGE.load(Ordering::Relaxed)) {
+        // SAFETY: a reference is valid to be read from.
+        unsafe { std::ptr::read_volatile(byte) };
+    }
+}
+
+/// What is wrong with a window that could not be mapped: madvise(2) names neither the page nor the reason, pread(2) does.
+fn explain(pass: &Pass, file: &File, (begin, end): (u64, u64), error: &io::Error) -> Failure {
+    pass.stop();
+    let mut page = vec![0; PAGE.load(Ordering::Relaxed)];
+    for offset in (begin..end).step_by(page.len()) {
+        match file.read_at(&mut page, offset) {
+            Ok(0) => return blocks::cut_short(pass, offset),
+            Ok(_) => {}
+            Err(error) => return blocks::broken(pass, offset, &error),
+        }
+    }
+    blocks::broken(pass, begin, error)
+}
+
+/// A page of the mapping is gone: put an empty one in its place, so that the program can go on, and raise the flag.
+extern "C" fn on_bus_error(
+    signal: libc::c_int,
+    information: *mut libc::siginfo_t,
+    _context: *mut libc::c_void,
+) {
+    // SAFETY: the kernel gives the handler a valid structure, whose address is that of the access.
+    let address = unsafe { (*information).si_addr() } as usize;
+    let page = PAGE.load(Ordering::Relaxed);
+    if (FIRST.load(Ordering::Relaxed)..END.load(Ordering::Relaxed)).contains(&address) {
+        // SAFETY: the page lies in our own mapping, and is read only.
+        let patched = unsafe {
+            libc::mmap(
+                (address - address % page) as *mut libc::c_void,
+                page,
+                libc::PROT_READ,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED,
+                -1,
+                0,
+            )
+        };
+        if patched != libc::MAP_FAILED {
+            GONE.store(true, Ordering::Relaxed);
+            return;
+        }
+    }
+    // Not ours: the access is repeated, and then ends the process as it would have.
+    // SAFETY: setting a signal's default action is async-signal-safe.
+    unsafe { libc::signal(signal, libc::SIG_DFL) };
+}

@@ -1,0 +1,222 @@
+//! What `fs.compare` says about itself, and the parameters it takes.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use crate::description::{Alone, Description, Kind, Metric, Parameter, Quantity};
+use crate::shared_folder::{PROGRAMS, System};
+use oscope_sys::net::Shape;
+
+/// Operations on the big file; the others are on small ones.
+const BIG: [&str; 5] = [
+    "read-first",
+    "read-again",
+    "read-random",
+    "change-block",
+    "append",
+];
+
+/// Parameters of `fs.compare`.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Parameters {
+    /// Through which file system.
+    pub system: System,
+    /// What is done.
+    pub operation: Task,
+    /// Bytes of the big file.
+    pub size: u64,
+    /// How many small files.
+    pub files: u64,
+    delay: f64,
+    /// Where the scratch folder is made.
+    pub directory: PathBuf,
+}
+
+/// What is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Task {
+    /// A big file, of which the client has nothing.
+    ReadFirst,
+    /// A big file, once more.
+    ReadAgain,
+    /// Places of a big file.
+    ReadRandom,
+    /// One block in the middle of a big file.
+    ChangeBlock,
+    /// One block at the end of a big file.
+    Append,
+    /// Small files.
+    Create,
+    /// Small files, of which the client has nothing.
+    ReadSmall,
+    /// Their names and attributes.
+    List,
+    /// A repository, of which the client has nothing.
+    GitStatus,
+    /// An archive.
+    Unpack,
+}
+
+impl Task {
+    /// Whether it is of one big file.
+    pub fn is_of_big_file(self) -> bool {
+        matches!(
+            self,
+            Self::ReadFirst | Self::ReadAgain | Self::ReadRandom | Self::ChangeBlock | Self::Append
+        )
+    }
+}
+
+impl Parameters {
+    /// How the network is slowed down.
+    pub fn shape(&self) -> Shape {
+        Shape {
+            delay: Duration::from_secs_f64(self.delay),
+            ..Shape::default()
+        }
+    }
+}
+
+/// What the workload is, takes and gives.
+pub fn description() -> Description {
+    Description {
+        name: "fs.compare",
+        version: 1,
+        purpose: "A folder of a server, used through oscope-fs, sshfs or NFS, beside the local file system",
+        timing_model: "time_ns = raw - correction, at the client's program: the operation's system calls, from the first one until the last has returned (read-first, read-again, change-block, append: \
+            open(2) and close(2) included; git-status, unpack: from the start of the program until its end has been seen); bytes_per_s = bytes / time_ns. What was read is folded (xor) in the same pass. \
+            Outside the clock: server, network and mount; making the files in the server's own folder; for read-first, read-small, list and git-status a new mount, so that the client has nothing of them \
+            (system=local: for read-first and read-small the pages are dropped from the page cache, which is proved; names and attributes stay in memory); for the others on the big file the client has read it whole \
+            once, which with change-block and append is done anew for each repetition, and for create and unpack it has made the folder itself; and, after the clock has stopped, the wait until all lies with the server, and the comparison of every byte there with what it should be. The server has its files in its page \
+            cache, and forces nothing to its disk that the file system does not ask for. The big file was last modified years before, since what has just changed is not trusted by every file system. \
+            Client and server are on one machine, in two network namespaces, and share its CPUs.",
+        parameters: parameters(),
+        metrics: metrics(),
+        needs: vec![
+            "root and /dev/fuse for system=oscope and sshfs",
+            "a guest for system=nfs",
+        ],
+        programs: PROGRAMS.into_iter().chain(["git", "tar"]).collect(),
+        alone: Alone::Never,
+    }
+}
+
+fn parameters() -> Vec<Parameter> {
+    vec![
+        Parameter::choice(
+            "system",
+            "oscope",
+            &["local", "oscope", "sshfs", "nfs"],
+            "How the client reaches the server's folder. local: it works in that folder itself; oscope: oscope-fs; sshfs: sshfs(1) with its defaults; nfs: the kernel's NFS 4.2 on both \
+                sides, in a guest only.",
+        ),
+        Parameter::choice(
+            "operation",
+            "read-first",
+            &[
+                "read-first",
+                "read-again",
+                "read-random",
+                "change-block",
+                "append",
+                "create",
+                "read-small",
+                "list",
+                "git-status",
+                "unpack",
+            ],
+            "read-first: open, read in pieces of 128 KiB and close the big file, of which the client has nothing; read-again: the same after it was read once; read-random: 1000 pread(2) of 4 KiB at \
+                random aligned places of the big file, which was read once and is open; change-block: open it, pwrite(2) 4 KiB in its middle, close; append: the same with O_APPEND; create: \
+                make the small files in a new folder (O_CREAT with O_EXCL); read-small: open, read and close each, the client having nothing of them; list: readdir(3) and lstat(2) of each, as ls -l; git-status: \
+                `git status --porcelain` in a repository of as many files that was made on the server, one of them changed: git reads anew each file whose inode number or ctime is not that of \
+                its index; unpack: `tar -xf` of as many files into a new folder.",
+        ),
+        Parameter {
+            name: "size",
+            kind: Kind::Bytes {
+                default: 16 << 20,
+                minimum: 64 << 10,
+                maximum: 64 << 30,
+            },
+            unit: Some("B"),
+            applies: Vec::new(),
+            doc: "Length of the big file.",
+        }
+        .only_with("operation", &BIG),
+        Parameter {
+            name: "files",
+            kind: Kind::Integer {
+                default: 100,
+                minimum: 1,
+                maximum: 100_000,
+            },
+            unit: None,
+            applies: Vec::new(),
+            doc: "How many small files, of 4 KiB each; with git-status and unpack in ten folders.",
+        }
+        .never_with("operation", &BIG),
+        Parameter {
+            name: "delay",
+            kind: Kind::Duration {
+                default: 0.0,
+                minimum: 0.0,
+                // As in `transfer.copy`.
+                maximum: 2.0,
+            },
+            unit: Some("s"),
+            applies: Vec::new(),
+            doc: "How much later each packet arrives, in each direction: half of what the round trip gains. Needs netem.",
+        },
+        Parameter {
+            name: "directory",
+            kind: Kind::Path {
+                default: "/var/tmp",
+            },
+            unit: None,
+            applies: Vec::new(),
+            doc: "Where the scratch folder is made, with the server's files and the client's cache in it: it decides which file system is below.",
+        },
+    ]
+}
+
+fn metrics() -> Vec<Metric> {
+    const PART: &str =
+        "A part of the operation. Only with read-first, read-again, change-block and append.";
+    const NETWORK: &str = "Headers included. Null with system=local.";
+    let time = |name, what| Metric::time(name, "ns", Quantity::Time).of(what);
+    vec![
+        time("time_ns", "the operation").note("As its program has to wait for it."),
+        Metric::found("bytes", "B", "contents that the program read or wrote")
+            .note("Null with git-status."),
+        Metric::rate("bytes_per_s", "B/s", "contents read or written").note("Null without any."),
+        Metric::found("files", "1", "files that the operation handles"),
+        time("open_ns", "open(2)").note(PART),
+        time("close_ns", "close(2)").note(PART),
+        Metric::spent(
+            "received_bytes",
+            "B",
+            "bytes received by the client's network device",
+        )
+        .note(NETWORK),
+        Metric::spent(
+            "sent_bytes",
+            "B",
+            "bytes sent by the client's network device",
+        )
+        .note(NETWORK),
+        Metric::spent(
+            "received_packets",
+            "1",
+            "packets received by the client's network device",
+        )
+        .note("Without a delay, a packet may have up to 64 KiB; with one, at most 1500 B."),
+        Metric::spent(
+            "sent_packets",
+            "1",
+            "packets sent by the client's network device",
+        ),
+    ]
+}

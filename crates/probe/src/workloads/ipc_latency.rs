@@ -1,0 +1,265 @@
+//! `ipc.latency`: how long a message takes there and back.
+
+mod recorder;
+mod side;
+
+use serde::Deserialize;
+
+use super::ipc::channel::{self, Plan, Waiting, both_ways};
+use super::ipc::partner::{self, Partner, Together};
+use super::ipc::placement::{Placement, Seats};
+use crate::clock::Clock;
+use crate::description::{Alone, Description, Kind, Metric, Parameter, Quantity};
+use crate::region::Region;
+use crate::workload::{Context, Work, Workload};
+use oscope_sys::error::Failure;
+use recorder::Recorder;
+use side::{Job, Side, Tally};
+
+/// Fewer round trips do not determine the 99th percentile.
+const LEAST_FOR_P99: u64 = 500;
+/// The same for the 99.9th.
+const LEAST_FOR_P999: u64 = 5000;
+
+/// Parameters of `ipc.latency`.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Parameters {
+    channel: channel::Kind,
+    mode: Mode,
+    size: usize,
+    placement: Placement,
+}
+
+/// What the other side is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+enum Mode {
+    #[serde(rename = "2thread")]
+    Threads,
+    #[serde(rename = "2proc")]
+    Processes,
+}
+
+impl Mode {
+    fn partner(self) -> partner::Kind {
+        match self {
+            Self::Threads => partner::Kind::Thread,
+            Self::Processes => partner::Kind::Process,
+        }
+    }
+}
+
+/// The prepared workload. Its side of the channel goes before the partner, who would otherwise wait for it.
+pub struct IpcLatency {
+    own: Side,
+    partner: Partner<Job, Tally>,
+    recorder: Recorder,
+    /// The last repetition's.
+    job: Job,
+    /// What both sides received in it.
+    tallies: Option<(Tally, Tally)>,
+    notes: Vec<String>,
+    _seats: Seats,
+}
+
+impl Workload for IpcLatency {
+    type Parameters = Parameters;
+
+    fn describe() -> Description {
+        Description {
+            name: "ipc.latency",
+            version: 1,
+            purpose: "How long a message takes to another thread or process and back",
+            timing_model: "An iteration is a round trip: a message of size bytes is sent, the other side receives it whole and sends as many back. \
+                mean_ns = (raw - correction) / round_trips - r; the others are the time between two readings of the clock after successive round trips \
+                less r, from a histogram that keeps three significant digits. r is what one reading and its entry in the histogram cost, measured \
+                before (some 30 ns). Inside the clock: the calls of both sides, stamping a number into each message and comparing it (some 10 ns a side). \
+                Outside: making the channel and the other side, which stands at the gate when the clock starts (running; asleep where both share a CPU). shm looks for \
+                some 20 us before it sleeps, unless both sides have but one CPU.",
+            parameters: parameters(),
+            metrics: metrics(),
+            needs: vec![],
+            programs: vec![],
+            alone: Alone::Never,
+        }
+    }
+
+    fn prepare(parameters: Parameters, context: &Context) -> Result<Self, Failure> {
+        let seats = parameters.placement.seats(context)?;
+        let plan = Plan {
+            kind: parameters.channel,
+            waiting: match seats.crowded {
+                true => Waiting::Sleeps,
+                false => Waiting::Spins,
+            },
+            socket_buffer: None,
+        };
+        let (one, other) = both_ways(plan)?;
+        let mut other = Side::new(other, parameters.size);
+        let partner = Partner::hire(parameters.mode.partner(), &seats, move |job| {
+            other.answer(job)
+        })?;
+        let mut own = Side::new(one, parameters.size);
+        own.watch(partner.process());
+        let crowded = seats.crowded && parameters.placement != Placement::Same;
+        Ok(Self {
+            own,
+            partner,
+            recorder: Recorder::new(context.clock)?,
+            job: Job::default(),
+            tallies: None,
+            notes: crowded
+                .then(|| "both sides share the only CPU allowed".to_owned())
+                .into_iter()
+                .collect(),
+            _seats: seats,
+        })
+    }
+
+    fn run(&mut self, iterations: u64, region: &mut Region) -> Result<Work, Failure> {
+        let job = Job {
+            first: self.job.first + self.job.rounds,
+            rounds: iterations,
+        };
+        self.job = job;
+        self.tallies = None;
+        self.recorder.clear();
+        let (own, recorder) = (&mut self.own, &mut self.recorder);
+        let both = self
+            .partner
+            .measure(region, job, || own.ask(job, recorder))?;
+        self.tallies = Some((both.own, both.other));
+        Ok(Work {
+            metrics: self.figures(iterations, region, &both)?,
+            done: both.own.messages,
+            wanted: iterations,
+            notes: self.notes.clone(),
+        })
+    }
+
+    fn verify(&mut self, work: &Work) -> Result<(), Failure> {
+        let (own, other) = self
+            .tallies
+            .ok_or_else(|| Failure::failed("nothing was sent"))?;
+        for (who, tally) in [("this side", own), ("the other side", other)] {
+            if tally.messages != work.wanted {
+                return Err(Failure::failed(format!(
+                    "{who} received {} of {} messages",
+                    tally.messages, work.wanted
+                )));
+            }
+            if tally.wrong > 0 {
+                return Err(Failure::failed(format!(
+                    "{} of {} messages that {who} received were not those sent",
+                    tally.wrong, tally.messages
+                )));
+            }
+        }
+        match self.own.wrong_answer(self.job) {
+            Some(place) => Err(Failure::failed(format!(
+                "byte {place} of the last answer is not what was sent"
+            ))),
+            None => Ok(()),
+        }
+    }
+}
+
+impl IpcLatency {
+    fn figures(
+        &self,
+        rounds: u64,
+        region: &Region,
+        both: &Together<Tally, Tally>,
+    ) -> Result<Vec<(&'static str, f64)>, Failure> {
+        let each = |sum: f64| sum / rounds as f64;
+        let clock: &Clock = region.clock();
+        let time = |ticks: f64| clock.nanoseconds(ticks - self.recorder.cost());
+        let quantile = |share| time(self.recorder.quantile(share));
+        let mut metrics = vec![
+            ("round_trip_ns", quantile(0.5)),
+            ("mean_ns", time(each(region.corrected()?))),
+            ("min_ns", time(self.recorder.least())),
+            ("p90_ns", quantile(0.9)),
+            ("max_ns", time(self.recorder.most())),
+            (
+                "cpu_ns",
+                each((both.own_usage.cpu_s + both.other_usage.cpu_s) * 1e9),
+            ),
+            ("round_trips", rounds as f64),
+            (
+                "voluntary",
+                each(both.own_usage.voluntary + both.other_usage.voluntary),
+            ),
+        ];
+        if rounds >= LEAST_FOR_P99 {
+            metrics.push(("p99_ns", quantile(0.99)));
+        }
+        if rounds >= LEAST_FOR_P999 {
+            metrics.push(("p999_ns", quantile(0.999)));
+        }
+        Ok(metrics)
+    }
+}
+
+fn parameters() -> Vec<Parameter> {
+    vec![
+        Parameter::choice(
+            "channel",
+            "pipe",
+            &["pipe", "local", "seqpacket", "tcp", "shm"],
+            "pipe: two pipes; local and seqpacket: a pair of AF_UNIX sockets, SOCK_STREAM or SOCK_SEQPACKET; tcp: a connection over the loopback, \
+                TCP_NODELAY; shm: two rings in shared memory, with futexes to sleep on.",
+        ),
+        Parameter::choice(
+            "mode",
+            "2proc",
+            &["2thread", "2proc"],
+            "The other side is a thread of this process, or a process of its own.",
+        ),
+        Parameter {
+            name: "size",
+            kind: Kind::Bytes {
+                default: 1,
+                minimum: 1,
+                maximum: 64 << 10,
+            },
+            unit: Some("B"),
+            applies: Vec::new(),
+            doc: "Length of a message; it may come in parts, and counts once it is whole.",
+        },
+        Parameter::choice(
+            "placement",
+            "free",
+            &["free", "same", "other"],
+            "free: both sides may run on every CPU allowed; same: both on the CPU of the request; other: each on a CPU of its own.",
+        ),
+    ]
+}
+
+fn metrics() -> Vec<Metric> {
+    let time = |name| Metric::time(name, "ns", Quantity::Time);
+    vec![
+        time("round_trip_ns").of("a round trip").note("The median."),
+        time("mean_ns")
+            .per("round trip")
+            .note("The mean: that of the repetition divided by its round trips."),
+        time("min_ns").of("the shortest round trip"),
+        time("p90_ns").of("a round trip at the 90th percentile"),
+        time("p99_ns")
+            .of("a round trip at the 99th percentile")
+            .note("Null below 500 round trips."),
+        time("p999_ns")
+            .of("a round trip at the 99.9th percentile")
+            .note("Null below 5000 round trips."),
+        time("max_ns").of("the longest round trip"),
+        Metric::time("cpu_ns", "ns", Quantity::CpuTime)
+            .of("both sides")
+            .per("round trip")
+            .note("Polling for the other side and waiting at the start barrier are included."),
+        Metric::found("round_trips", "1", "round trips"),
+        Metric::found("voluntary", "1", "voluntary context switches of both sides")
+            .per("round trip"),
+    ]
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,315 @@
+//! `ipc.throughput`: how fast bytes go from one side to the other, within a thread, between threads, between processes.
+
+mod figures;
+mod limits;
+mod transfer;
+pub mod verb;
+
+use clap::ValueEnum;
+use nix::errno::Errno;
+use serde::Deserialize;
+
+use super::ipc::channel::{self, Plan, Sender, Waiting};
+use super::ipc::partner::{Kind as Other, Partner};
+use super::ipc::placement::{Placement, Seats};
+use super::ipc::usage::Usage;
+use crate::description::Description;
+use crate::region::Region;
+use crate::workload::{Context, Iterations, Work, Workload};
+use figures::Figures;
+use oscope_sys::error::Failure;
+use transfer::{Check, Job, Sink, Source, Tally, alone};
+
+/// Bytes of the trial transfer of which every byte is compared, unless two blocks are more.
+const TRIAL_BYTES: u64 = 16 << 20;
+
+/// Parameters of `ipc.throughput`.
+#[derive(Debug, Clone, Copy, Deserialize)]
+pub struct Parameters {
+    channel: channel::Kind,
+    mode: Mode,
+    buffer: u64,
+    total: u64,
+    sockbuf: SocketBuffer,
+    placement: Placement,
+    check: Check,
+}
+
+/// Who sends and who receives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ValueEnum)]
+enum Mode {
+    /// One thread does both, in turn.
+    #[serde(rename = "1thread")]
+    #[value(name = "1thread")]
+    OneThread,
+    /// The calling thread receives, another sends.
+    #[serde(rename = "2thread")]
+    #[value(name = "2thread")]
+    TwoThreads,
+    /// The calling process receives, another sends.
+    #[serde(rename = "2proc")]
+    #[value(name = "2proc")]
+    TwoProcesses,
+}
+
+/// Sizes of the socket buffers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum SocketBuffer {
+    /// The kernel's.
+    Default,
+    /// That of a block.
+    Buffer,
+}
+
+/// What is done before the first transfer, beside making the two sides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Preparation {
+    /// The channel's capacity is measured, and a trial transfer is compared byte by byte.
+    Trial,
+    /// Nothing: the calls of a transfer are the only ones.
+    None,
+}
+
+/// Who sends, and how it went the last time. Errors of the kernel travel as such.
+type Sent = (Tally, Option<Errno>);
+
+/// The sender.
+enum Sending {
+    /// The receiving thread itself.
+    Here(Box<Source>),
+    /// Another thread or process.
+    There(Partner<Job, Sent>),
+}
+
+/// The prepared workload. The sink comes first, since a sender that waits for it must not wait for ever when all this is dropped.
+pub struct IpcThroughput {
+    sink: Sink,
+    sending: Sending,
+    job: Job,
+    capacity: Option<u64>,
+    notes: Vec<String>,
+    _seats: Seats,
+}
+
+impl Workload for IpcThroughput {
+    type Parameters = Parameters;
+
+    fn describe() -> Description {
+        figures::description()
+    }
+
+    fn prepare(parameters: Parameters, context: &Context) -> Result<Self, Failure> {
+        Self::connect(parameters, context, Preparation::Trial, |_| ())
+    }
+
+    fn iterations(&self) -> Iterations {
+        Iterations::Fixed(1)
+    }
+
+    fn run(&mut self, _iterations: u64, region: &mut Region) -> Result<Work, Failure> {
+        let figures = self.transfer(self.job, region)?;
+        let time_s = region.clock().nanoseconds(region.corrected()?) / 1e9;
+        Ok(Work {
+            metrics: figures.metrics(time_s)?,
+            done: figures.received.bytes,
+            wanted: self.job.total,
+            notes: self.notes.clone(),
+        })
+    }
+
+    fn verify(&mut self, _work: &Work) -> Result<(), Failure> {
+        match self.sink.wrong {
+            None => Ok(()),
+            Some(offset) => Err(Failure::failed(format!(
+                "the byte at offset {offset} of the stream is not the one that was sent"
+            ))),
+        }
+    }
+}
+
+impl IpcThroughput {
+    /// Make both sides and the channel between them; `change` may spoil what will be sent.
+    fn connect(
+        parameters: Parameters,
+        context: &Context,
+        preparation: Preparation,
+        change: impl FnOnce(&mut Source),
+    ) -> Result<Self, Failure> {
+        let block = usize::try_from(parameters.buffer).map_err(|_| {
+            Failure::request("buffer", "does not fit into this machine's addresses")
+        })?;
+        let placement = match (parameters.mode, parameters.placement) {
+            (Mode::OneThread, Placement::Other) => Placement::Same,
+            (_, asked) => asked,
+        };
+        let seats = placement.seats(context)?;
+        let plan = Plan {
+            kind: parameters.channel,
+            waiting: match parameters.mode {
+                Mode::OneThread => Waiting::Refuses,
+                _ if seats.crowded => Waiting::Sleeps,
+                _ => Waiting::Spins,
+            },
+            socket_buffer: (parameters.sockbuf == SocketBuffer::Buffer).then_some(block),
+        };
+        let mut notes = remarks(&parameters);
+        let (sender, mut receiver) = channel::one_way(plan)?;
+        notes.extend(granted(plan, &sender, &receiver)?);
+        let slots = slots(block, &sender)?;
+        let mut source = Source::new(sender, block, slots)?;
+        let message = limits::message(plan, source.block())?;
+        if message < block {
+            notes.push(format!(
+                "a message holds at most {message} B here: each block of {block} B is sent as {} messages",
+                block.div_ceil(message)
+            ));
+        }
+        source.limit_calls(message);
+        let mut capacity = None;
+        if preparation == Preparation::Trial {
+            capacity = limits::capacity(plan, &source.block()[..message])?;
+            notes.extend(capacity.is_none().then(|| {
+                "capacity: the channel was not full after a second of small pieces".to_owned()
+            }));
+        }
+        change(&mut source);
+        let sending = match parameters.mode {
+            Mode::OneThread => Sending::Here(Box::new(source)),
+            Mode::TwoThreads => Sending::There(hire(Other::Thread, &seats, source)?),
+            Mode::TwoProcesses => Sending::There(hire(Other::Process, &seats, source)?),
+        };
+        if let Sending::There(partner) = &sending {
+            receiver.watch(partner.process());
+        }
+        let mut prepared = Self {
+            // Made now, so that a forked sender has no copy of it.
+            sink: Sink::new(receiver, block)?,
+            sending,
+            job: Job {
+                total: parameters.total,
+                check: parameters.check,
+            },
+            capacity,
+            notes,
+            _seats: seats,
+        };
+        if preparation == Preparation::Trial {
+            prepared.try_out(block as u64, context)?;
+        }
+        Ok(prepared)
+    }
+
+    /// Compare every byte of a transfer once, outside the clock, where repetitions look at the ends only.
+    fn try_out(&mut self, block: u64, context: &Context) -> Result<(), Failure> {
+        if self.job.check != Check::Ends {
+            return Ok(());
+        }
+        let job = Job {
+            total: self.job.total.min(TRIAL_BYTES.max(2 * block)),
+            check: Check::Every,
+        };
+        self.transfer(job, &mut Region::new(context.clock))?;
+        self.verify(&Work::default())
+    }
+
+    /// One transfer.
+    fn transfer(&mut self, job: Job, region: &mut Region) -> Result<Figures, Failure> {
+        let sink = &mut self.sink;
+        match &mut self.sending {
+            Sending::Here(source) => {
+                let before = Usage::now()?;
+                let done = region.measure(|| alone(source, sink, job));
+                let usage = Usage::now()?.since(before);
+                let (sent, received) = done?;
+                Ok(Figures {
+                    sent,
+                    received,
+                    sender: usage,
+                    receiver: None,
+                    capacity: self.capacity,
+                })
+            }
+            Sending::There(partner) => {
+                let done = match partner.measure(region, job, || sink.receive(job)) {
+                    Ok(done) => done,
+                    Err(failure) => return Err(senders_error(partner, job).unwrap_or(failure)),
+                };
+                Ok(Figures {
+                    sent: done.other.0,
+                    received: done.own,
+                    sender: done.other_usage,
+                    receiver: Some(done.own_usage),
+                    capacity: self.capacity,
+                })
+            }
+        }
+    }
+}
+
+/// The error of the kernel that made the sender stop, if that is why the transfer ended before its time.
+fn senders_error(partner: &Partner<Job, Sent>, job: Job) -> Option<Failure> {
+    let (tally, error) = partner.left_behind()?;
+    error.map(|error| tally.stopped("sending", error, job))
+}
+
+fn hire(kind: Other, seats: &Seats, mut source: Source) -> Result<Partner<Job, Sent>, Failure> {
+    Partner::hire(kind, seats, move |job| source.send(job))
+}
+
+/// Notes on these parameters, for the record.
+fn remarks(parameters: &Parameters) -> Vec<String> {
+    let Parameters {
+        buffer,
+        total,
+        mode,
+        placement,
+        ..
+    } = *parameters;
+    let mut notes = Vec::new();
+    if total < buffer {
+        notes.push(format!("total is less than buffer: one block of {total} B"));
+    } else if total % buffer != 0 {
+        notes.push(format!(
+            "total is no multiple of buffer: the last block has {} B",
+            total % buffer
+        ));
+    }
+    if mode == Mode::OneThread && placement == Placement::Other {
+        notes.push("placement=other: one thread has no other side; it stays on one CPU".to_owned());
+    }
+    if parameters.sockbuf == SocketBuffer::Buffer && !parameters.channel.is_socket() {
+        notes.push("sockbuf=buffer is without effect: this channel has no socket".to_owned());
+    }
+    notes
+}
+
+/// What the kernel made of the buffers asked for.
+fn granted(
+    plan: Plan,
+    sender: &Sender,
+    receiver: &channel::Receiver,
+) -> Result<Option<String>, Failure> {
+    match (
+        plan.socket_buffer,
+        sender.descriptor(),
+        receiver.descriptor(),
+    ) {
+        (Some(asked), Some(sender), Some(receiver)) if plan.kind.is_socket() => {
+            limits::granted(asked, sender, receiver)
+        }
+        _ => Ok(None),
+    }
+}
+
+/// Blocks that must lie in memory: where a pipe refers to them, as many as it may refer to, one that is read and one that is written.
+fn slots(block: usize, sender: &Sender) -> Result<usize, Failure> {
+    let Sender::Spliced(pipe, _) = sender else {
+        return Ok(1);
+    };
+    let pages = limits::pipe_pages(pipe)?;
+    Ok(pages / block.div_ceil(limits::PAGE_BYTES) + 2)
+}
+
+#[cfg(test)]
+mod tests;

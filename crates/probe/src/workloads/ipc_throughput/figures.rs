@@ -1,0 +1,190 @@
+//! What `ipc.throughput` says about itself, and the figures of a transfer.
+
+use super::transfer::Tally;
+use crate::description::{Alone, Description, Kind, Metric, Parameter, Quantity};
+use crate::workloads::ipc::usage::Usage;
+use oscope_sys::error::Failure;
+
+const MIB: f64 = (1 << 20) as f64;
+
+/// What a transfer came to.
+#[derive(Debug, Clone, Copy)]
+pub struct Figures {
+    /// What the sender did.
+    pub sent: Tally,
+    /// What the receiver did.
+    pub received: Tally,
+    /// What the sender used, or the one thread that was both.
+    pub sender: Usage,
+    /// What the receiver used, if it was another.
+    pub receiver: Option<Usage>,
+    /// What the channel holds, if that was found.
+    pub capacity: Option<u64>,
+}
+
+impl Figures {
+    /// The metrics of a transfer that took so long; those that have no meaning are left out.
+    ///
+    /// # Errors
+    /// `Failure::Failed` if there is no rate.
+    pub fn metrics(&self, time_s: f64) -> Result<Vec<(&'static str, f64)>, Failure> {
+        // A time may come out at zero or below, but then there is no rate.
+        if time_s <= 0.0 {
+            return Err(Failure::failed(
+                "the transfer took no longer than reading the clock: ask for a larger total",
+            ));
+        }
+        let (sent, received) = (self.sent, self.received);
+        let receiver_cpu_s = self.receiver.map_or(0.0, |usage| usage.cpu_s);
+        let mut metrics = vec![
+            ("throughput", received.bytes as f64 / MIB / time_s),
+            ("time_s", time_s),
+            ("cpu_s", self.sender.cpu_s + receiver_cpu_s),
+            ("bytes", received.bytes as f64),
+            ("writes", sent.calls as f64),
+            ("reads", received.calls as f64),
+            ("short_writes", sent.short as f64),
+            ("short_reads", received.short as f64),
+            ("refusals", (sent.refusals + received.refusals) as f64),
+            ("sender_voluntary", self.sender.voluntary),
+            ("sender_involuntary", self.sender.involuntary),
+        ];
+        if let Some((user_s, system_s)) = self.sender.modes_s() {
+            metrics.extend([("sender_user_s", user_s), ("sender_system_s", system_s)]);
+        }
+        if let Some(receiver) = self.receiver {
+            metrics.extend([
+                ("receiver_voluntary", receiver.voluntary),
+                ("receiver_involuntary", receiver.involuntary),
+            ]);
+            if let Some((user_s, system_s)) = receiver.modes_s() {
+                metrics.extend([("receiver_user_s", user_s), ("receiver_system_s", system_s)]);
+            }
+        }
+        metrics.extend(self.capacity.map(|bytes| ("capacity", bytes as f64)));
+        Ok(metrics)
+    }
+}
+
+/// What the workload is, takes and gives.
+pub fn description() -> Description {
+    Description {
+        name: "ipc.throughput",
+        version: 1,
+        purpose: "How fast bytes go through a channel, within a thread, between two threads, between two processes",
+        timing_model: "throughput = total / 2^20 / time_s, time_s = raw - correction. Inside the clock: every call of both sides, from the \
+            opening of the gate at which the sender waits (running; asleep where both share a CPU) until the receiver, which is the calling \
+            thread, has the last byte; the stamping of the blocks and the checks asked for. Outside: making channel, buffers, thread or \
+            process, and asking getrusage, so that a wait at the gate (microseconds) is in the sender's CPU time or switches. In 1thread both ends refuse to wait, and one call of either is made in turn.",
+        parameters: parameters(),
+        metrics: metrics(),
+        needs: vec![],
+        programs: vec![],
+        alone: Alone::Never,
+    }
+}
+
+fn parameters() -> Vec<Parameter> {
+    let bytes = |name, default, maximum, doc| Parameter {
+        name,
+        kind: Kind::Bytes {
+            default,
+            minimum: 1,
+            maximum,
+        },
+        unit: Some("B"),
+        applies: Vec::new(),
+        doc,
+    };
+    vec![
+        Parameter::choice(
+            "channel",
+            "pipe",
+            &["pipe", "local", "seqpacket", "tcp", "shm", "vmsplice"],
+            "pipe; local: a pair of stream sockets, seqpacket: of message sockets (AF_UNIX); tcp: over 127.0.0.1, with TCP_NODELAY; shm: a ring of \
+                1 MiB in shared memory, copied in and out, with a futex; vmsplice: a pipe that refers to the sender's pages.",
+        ),
+        Parameter::choice(
+            "mode",
+            "1thread",
+            &["1thread", "2thread", "2proc"],
+            "1thread: one thread sends and receives in turn; 2thread: another thread sends; 2proc: another process does.",
+        ),
+        bytes(
+            "buffer",
+            128 << 10,
+            1 << 30,
+            "Length of a block, and of the buffer on either side: what a call asks to send or receive at most.",
+        ),
+        bytes(
+            "total",
+            16 << 20,
+            1 << 40,
+            "What is transferred in a repetition; the last block is short where it is no multiple of buffer.",
+        ),
+        Parameter::choice(
+            "sockbuf",
+            "default",
+            &["default", "buffer"],
+            "buffer: SO_SNDBUF and SO_RCVBUF of sockets are set to the length of a block; without effect on other channels.",
+        ),
+        Parameter::choice(
+            "placement",
+            "free",
+            &["free", "same", "other"],
+            "free: both sides may use every CPU allowed to the probe; same: both are kept on one; other: each on one of its own.",
+        ),
+        Parameter::choice(
+            "check",
+            "ends",
+            &["ends", "every", "none"],
+            "ends: the receiver compares the first and last 8 bytes of what each call gave with what must be there, and one transfer (16 MiB or two \
+                blocks at most) is compared byte by byte beforehand; every: all bytes, within the clock; none: bytes are counted only.",
+        ),
+    ]
+}
+
+fn metrics() -> Vec<Metric> {
+    const SHM: &str = "Refused ones included; of shm, calls of the ring's function.";
+    const ONE: &str = "In 1thread, of the one thread.";
+    const TWO: &str = "Null in 1thread.";
+    vec![
+        Metric::rate("throughput", "MiB/s", "bytes received"),
+        Metric::time("time_s", "s", Quantity::Time).of("the transfer"),
+        Metric::time("cpu_s", "s", Quantity::CpuTime)
+            .of("both sides")
+            .note("By CLOCK_THREAD_CPUTIME_ID."),
+        Metric::found("bytes", "B", "bytes received"),
+        Metric::found("writes", "1", "calls that send").note(SHM),
+        Metric::found("reads", "1", "calls that receive").note(SHM),
+        Metric::found("short_writes", "1", "calls that sent fewer bytes than requested"),
+        Metric::found("short_reads", "1", "calls that received fewer bytes than requested")
+            .note("Requested is a block, or the rest of the total."),
+        Metric::found("refusals", "1", "calls refused with EAGAIN")
+            .note("The channel was full or empty."),
+        Metric::found("sender_voluntary", "1", "voluntary context switches of the sender").note(ONE),
+        Metric::found("sender_involuntary", "1", "involuntary context switches of the sender").note(ONE),
+        Metric::found("receiver_voluntary", "1", "voluntary context switches of the receiver").note(TWO),
+        Metric::found("receiver_involuntary", "1", "involuntary context switches of the receiver").note(TWO),
+        Metric::time("sender_user_s", "s", Quantity::UserTime)
+            .of("the sender")
+            .note("In 1thread, of the one thread. Null in the cases of sender_system_s.")
+            .not_compared(),
+        Metric::time("sender_system_s", "s", Quantity::SystemTime)
+            .of("the sender")
+            .note(
+                "Most kernels separate it from user time by sampling at ticks: null where the CPU time is less than 10 ticks.",
+            )
+            .not_compared(),
+        Metric::time("receiver_user_s", "s", Quantity::UserTime)
+            .of("the receiver")
+            .note("Null in 1thread and in the cases of sender_system_s.")
+            .not_compared(),
+        Metric::time("receiver_system_s", "s", Quantity::SystemTime)
+            .of("the receiver")
+            .note("Null in 1thread and in the cases of sender_system_s.")
+            .not_compared(),
+        Metric::found("capacity", "B", "bytes that an empty channel takes until it is full")
+            .note("Written in blocks, before the repetitions; null if that took more than a second."),
+    ]
+}

@@ -1,0 +1,423 @@
+//! The parameters and metrics of `memory.access`, as described.
+
+use std::path::PathBuf;
+
+use serde::Deserialize;
+
+use super::area::{Backing, Initialise};
+use super::policy::Policy;
+use super::reclaim;
+use super::simulation;
+use super::usage;
+use super::walk::{Footprint, Pattern};
+use crate::cache_model::Geometry;
+use crate::description::{Kind, Metric, Parameter, Quantity, only_with};
+use crate::pressure::{Scope, SwapKind};
+use crate::workloads::disk::source::Place;
+use oscope_sys::mapping::Pages;
+
+/// Parameters of `memory.access`.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Parameters {
+    pub pattern: Pattern,
+    pub footprint: Footprint,
+    pub mapping: Backing,
+    pub populate: bool,
+    pub initialise: Initialise,
+    pub sets: u64,
+    pub size: u64,
+    pub pages: Pages,
+    pub counters: Source,
+    pub geometry: String,
+    pub pressure: Pressed,
+    pub scope: Scope,
+    pub limit: u64,
+    pub swap: SwapKind,
+    pub swap_size: u64,
+    /// In seconds.
+    pub wait: f64,
+    pub steps: u64,
+    pub policy: Policy,
+    pub directory: PathBuf,
+}
+
+/// Where counts come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Source {
+    None,
+    Hardware,
+    Simulated,
+    Both,
+}
+
+impl Source {
+    /// Whether the hardware is asked.
+    pub fn asks_hardware(self) -> bool {
+        matches!(self, Self::Hardware | Self::Both)
+    }
+
+    /// Whether the model is.
+    pub fn asks_model(self) -> bool {
+        matches!(self, Self::Simulated | Self::Both)
+    }
+}
+
+/// Whether a competitor for memory runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Pressed {
+    None,
+    Compete,
+}
+
+const GIBIBYTE: u64 = 1 << 30;
+
+fn bytes(
+    name: &'static str,
+    default: u64,
+    bounds: std::ops::RangeInclusive<u64>,
+    doc: &'static str,
+) -> Parameter {
+    Parameter {
+        name,
+        kind: Kind::Bytes {
+            default,
+            minimum: *bounds.start(),
+            maximum: *bounds.end(),
+        },
+        unit: Some("B"),
+        applies: Vec::new(),
+        doc,
+    }
+}
+
+/// The parameters in the order in which help shows them.
+pub fn parameters() -> Vec<Parameter> {
+    [walked(), counted(), pressed()].concat()
+}
+
+fn walked() -> Vec<Parameter> {
+    vec![
+        Parameter::choice(
+            "pattern",
+            "seq",
+            &["seq", "random"],
+            "seq: each working set of 512 lines begins where the last one ended; random: anywhere. Both generate the random number.",
+        ),
+        Parameter::choice(
+            "footprint",
+            "full",
+            &["full", "first64th"],
+            "full: the sets lie in all of the memory; first64th: in its first 1/64, since the base is added in bytes instead of lines, an error of CS380L lab 2.",
+        ),
+        Parameter::choice(
+            "mapping",
+            "anonymous",
+            &["anonymous", "private", "shared"],
+            "What the memory is backed by: nothing, or a file of zeros made for each repetition, privately or shared.",
+        ),
+        Parameter {
+            name: "populate",
+            kind: Kind::Boolean { default: false },
+            unit: None,
+            applies: Vec::new(),
+            doc: "Whether the kernel makes all pages present as it maps them (MAP_POPULATE; for huge pages MADV_POPULATE_WRITE).",
+        },
+        Parameter::choice(
+            "initialise",
+            "none",
+            &["none", "memset", "memset+msync"],
+            "What is done to all of the memory first: set to 0, and given to the file's device (msync does nothing to anonymous memory).",
+        ),
+        Parameter {
+            name: "sets",
+            kind: Kind::Integer {
+                default: 1 << 15,
+                minimum: 1,
+                maximum: 1 << 32,
+            },
+            unit: None,
+            applies: Vec::new(),
+            doc: "Working sets walked, 16 times each; CS380L lab 2 has 1048576. Compare figures for each set.",
+        },
+        bytes(
+            "size",
+            GIBIBYTE,
+            64 << 10..=128 << 30,
+            "Length of the memory, a multiple of the page size; the least is two working sets, the most what the int of CS380L lab 2 can index.",
+        ),
+        Parameter::choice(
+            "pages",
+            "4K",
+            &["4K", "huge"],
+            "What the memory is made of: base pages, or transparent huge ones (anonymous memory only), proved by smaps.",
+        ),
+    ]
+}
+
+fn counted() -> Vec<Parameter> {
+    let all = vec![
+        Parameter::choice(
+            "counters",
+            "none",
+            &["none", "hardware", "simulated", "both"],
+            "Counts of caches and TLBs: by the processor's counters, by a model of them fed with the same addresses, or by both where there are counters.",
+        ),
+        Parameter::choice(
+            "geometry",
+            "host",
+            &[&["host"], Geometry::NAMES].concat(),
+            "Sizes of the simulated caches and TLBs: this CPU's, or a named one's.",
+        ),
+    ];
+    only_with(all, &["geometry"], "counters", &["simulated", "both"])
+}
+
+fn pressed() -> Vec<Parameter> {
+    let all = vec![
+        Parameter::choice(
+            "pressure",
+            "none",
+            &["none", "compete"],
+            "compete: while the sets are walked, another process touches as much memory as there is, at random.",
+        ),
+        Parameter::choice(
+            "scope",
+            "group",
+            &["group", "machine"],
+            "Where the pressure acts: in a memory control group made for the run, or on the whole machine.",
+        ),
+        bytes(
+            "limit",
+            0,
+            0..=1 << 40,
+            "Memory that both share in the group, and that the competitor maps; 0: 256 MiB for a group, all memory for the machine.",
+        ),
+        Parameter::choice(
+            "swap",
+            "auto",
+            &SwapKind::NAMES,
+            "What the swap made for the run lies on; auto: a file where the file system takes one, else zram.",
+        ),
+        bytes(
+            "swap_size",
+            2 * GIBIBYTE,
+            1 << 20..=1 << 40,
+            "Size of that swap.",
+        ),
+        Parameter {
+            name: "wait",
+            kind: Kind::Duration {
+                default: 5.0,
+                minimum: 0.0,
+                maximum: 3600.0,
+            },
+            unit: Some("s"),
+            applies: Vec::new(),
+            doc: "Least time before the competitor's resident set counts as stable; without effect with steps.",
+        },
+        Parameter {
+            name: "steps",
+            kind: Kind::Integer {
+                default: 0,
+                minimum: 0,
+                maximum: 1 << 20,
+            },
+            unit: None,
+            applies: Vec::new(),
+            doc: "Pages that the competitor touches after each set, while the walk waits; 0: it runs freely. With steps, the order of all accesses is the same each time \
+                and for every policy, so that only the kernel makes counts differ. The competitor begins with 32 steps for each of its pages.",
+        },
+        Parameter::choice(
+            "policy",
+            "asis",
+            &Policy::NAMES,
+            "Which pages the kernel reclaims first. asis: as this machine is set; own: by its active and inactive list; reclaim-active: as own, but pages that it would activate are reclaimed, as in CS380L lab 2; reclaim-referenced: as reclaim-active, and references do not count at all; mglru: by the multi-generational LRU. \
+                It is set for the whole machine, and restored afterwards.",
+        ),
+        Place::directory(),
+    ];
+    let theirs = ["scope", "limit", "swap", "swap_size", "wait", "steps"];
+    only_with(all, &theirs, "pressure", &["compete"])
+}
+
+/// The metrics, the headline one first.
+pub fn metrics() -> Vec<Metric> {
+    let mut metrics = vec![
+        Metric::time("time_s", "s", Quantity::Time).of("the walk over all sets"),
+        Metric::time("set_ns", "ns", Quantity::Time)
+            .per("set")
+            .note("A set is 16 walks over 512 lines."),
+        Metric::time("cpu_s", "s", Quantity::CpuTime)
+            .of("the walk")
+            .note("Of the measured process alone, user and system together (getrusage)."),
+        Metric::time("init_time_s", "s", Quantity::Time)
+            .of("the initialisation")
+            .note(
+                "It maps, populates, sets and syncs the memory (msync), and writes over 16 MiB to flush the caches.",
+            ),
+    ];
+    metrics.extend(used(usage::NAMES, USED_BY_WALK));
+    metrics.extend(used(usage::INIT_NAMES, USED_BY_INITIALISATION));
+    metrics.extend(reclaimed());
+    metrics.extend(there());
+    metrics.extend(counts());
+    metrics.extend(simulated());
+    metrics.extend([
+        Metric::found(
+            "pressure_resident_kib",
+            "KiB",
+            "resident set of the competitor once it is stable",
+        ),
+        Metric::time("pressure_wait_s", "s", Quantity::WaitingTime)
+            .of("the walk until the competitor is stable")
+            .not_compared(),
+    ]);
+    metrics
+}
+
+const USED_BY_WALK: [&str; 7] = [
+    "the walk",
+    "the walk",
+    "minor page faults of the walk",
+    "major page faults of the walk",
+    "growth of the highest resident set in the walk",
+    "blocks of 512 B that the walk read from devices",
+    "blocks of 512 B made dirty by the walk",
+];
+
+const USED_BY_INITIALISATION: [&str; 7] = [
+    "the initialisation",
+    "the initialisation",
+    "minor page faults of the initialisation",
+    "major page faults of the initialisation",
+    "growth of the highest resident set in the initialisation",
+    "blocks of 512 B that the initialisation read from devices",
+    "blocks of 512 B made dirty by the initialisation",
+];
+
+/// Figures of getrusage under these names, each of this.
+fn used(names: [&'static str; 7], what: [&'static str; 7]) -> [Metric; 7] {
+    let [utime, stime, minflt, majflt, maxrss, inblock, oublock] = names;
+    let [
+        in_user,
+        in_system,
+        minor,
+        major,
+        growth,
+        blocks_in,
+        blocks_out,
+    ] = what;
+    [
+        Metric::time(utime, "s", Quantity::UserTime).of(in_user).note(
+            "By getrusage. Most kernels separate it from system time by sampling at ticks of 1 to 10 ms.",
+        ),
+        Metric::time(stime, "s", Quantity::SystemTime)
+            .of(in_system)
+            .note("By getrusage; sampled as the user CPU time is."),
+        Metric::found(minflt, "1", minor).note("They needed no device (getrusage)."),
+        Metric::found(majflt, "1", major).note(
+            "By getrusage. The kernel calls a fault major if it reads swap, or if it finds a page of a mapped file not in the page cache. The file made here has \
+                room and was never written, so that nothing is read from a device for it.",
+        ),
+        Metric::found(maxrss, "KiB", growth).note(
+            "By getrusage, which may be some 100 pages a CPU too low or too high. The initialisation's includes the 16 MiB that flush the caches.",
+        ),
+        Metric::found(inblock, "1", blocks_in)
+            .note("By getrusage. Null where the kernel does not count them."),
+        Metric::found(oublock, "1", blocks_out).note(
+            "They are to be written to devices, and counted by getrusage when a page becomes dirty. Null where the kernel does not count them.",
+        ),
+    ]
+}
+
+/// What `/proc/vmstat` counts.
+fn reclaimed() -> impl Iterator<Item = Metric> {
+    let described = [
+        (
+            "pages read from swap during the walk",
+            "Of the whole machine, the competitor included (pswpin). Null where the kernel does not count them.",
+        ),
+        (
+            "pages written to swap during the walk",
+            "Of the whole machine (pswpout). Null where the kernel does not count them.",
+        ),
+        (
+            "anonymous pages that came back soon after their reclaim",
+            "Of the whole machine (workingset_refault_anon). Null where the kernel does not count them.",
+        ),
+        (
+            "file pages that came back soon after their reclaim",
+            "Of the whole machine (workingset_refault_file). Null where the kernel does not count them.",
+        ),
+        (
+            "pages moved to the active list",
+            "Of the whole machine (pgactivate); the multi-generational LRU counts few. Null where the kernel does not count them.",
+        ),
+        (
+            "pages scanned for reclaim",
+            "Of the whole machine (pgscan_anon + pgscan_file). Null where the kernel does not count them.",
+        ),
+        (
+            "pages reclaimed",
+            "Of the whole machine (pgsteal_anon + pgsteal_file). Null where the kernel does not count them.",
+        ),
+    ];
+    reclaim::NAMES
+        .into_iter()
+        .zip(described)
+        .map(|(name, (what, note))| Metric::found(name, "1", what).note(note))
+}
+
+fn there() -> [Metric; 5] {
+    [
+        Metric::found("resident_kib", "KiB", "resident memory of the mapping after the walk")
+            .note("Rss of smaps, without the zero page."),
+        Metric::found(
+            "touched_pages",
+            "1",
+            "base pages of the mapping that were present or swapped out after the walk",
+        )
+        .note(
+            "By pagemap. For a file, pages that the kernel mapped around a fault are included, pages that it took away are not.",
+        ),
+        Metric::found("accesses", "1", "loads and stores of the walk").note("They are sets x 16 x 512."),
+        Metric::found("reads", "1", "loads of the walk").note("Seven of eight accesses."),
+        Metric::found("writes", "1", "stores of the walk").note("One of eight accesses."),
+    ]
+}
+
+fn counts() -> [Metric; 5] {
+    const COUNTED: &str = "Counted by the hardware, in user mode. Null without a counter.";
+    [
+        Metric::found("l1d_read_access", "1", "loads of the walk's process").note(COUNTED),
+        Metric::found("l1d_write_access", "1", "stores of the walk's process").note(COUNTED),
+        Metric::spent("l1d_read_miss", "1", "loads that missed the L1D").note(COUNTED),
+        Metric::spent("dtlb_read_miss", "1", "loads that missed the dTLB").note(
+            "Counted by the hardware, in user mode: AMD counts misses of its first level, Intel of both. Null without a counter.",
+        ),
+        Metric::spent("dtlb_write_miss", "1", "stores that missed the dTLB").note(COUNTED),
+    ]
+}
+
+fn simulated() -> impl Iterator<Item = Metric> {
+    let counts = [
+        "SIMULATED loads that looked into the L1D",
+        "SIMULATED stores that looked into the L1D",
+        "SIMULATED loads that missed the L1D",
+        "SIMULATED stores that missed the L1D",
+        "SIMULATED misses of the L1D that missed the L2",
+        "SIMULATED loads that missed the dTLB",
+        "SIMULATED stores that missed the dTLB",
+        "SIMULATED misses of the dTLB that missed the second-level TLB",
+    ];
+    let [names @ .., rate] = simulation::NAMES;
+    let rate = Metric::rate(rate, "accesses/s", "accesses that the model processed")
+        .note("In its last run.")
+        .not_compared();
+    let counted = names.into_iter().zip(counts);
+    counted
+        .map(|(name, what)| Metric::found(name, "1", what))
+        .chain([rate])
+}

@@ -1,0 +1,340 @@
+//! `process.create`: what it costs to make a process or a thread.
+
+pub mod limit;
+mod stamp;
+mod ways;
+
+use std::io;
+
+use serde::Deserialize;
+
+use crate::clock::Clock;
+use crate::description::{Alone, Description, Kind, Metric, Parameter, Quantity};
+use crate::region::Region;
+use crate::workload::{Context, Iterations, Work, Workload};
+use limit::Limit;
+use oscope_sys::affinity::Pinned;
+use oscope_sys::error::Failure;
+use oscope_sys::mapping::{Mapping, Pages};
+use stamp::{Comparison, Span};
+use ways::{End, How, Life, Maker};
+
+/// Parameters of `process.create`.
+#[derive(Debug, Deserialize)]
+pub struct Parameters {
+    how: How,
+    resident: u64,
+    pages: Pages,
+    placement: Placement,
+}
+
+/// Where parent and child may run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Placement {
+    Same,
+    Free,
+}
+
+/// The prepared workload.
+pub struct ProcessCreate {
+    maker: Maker,
+    comparison: Comparison,
+    clock: Clock,
+    life: Option<Life>,
+    notes: Vec<String>,
+    _ballast: Option<Mapping>,
+    _spread: Option<Pinned>,
+}
+
+impl Workload for ProcessCreate {
+    type Parameters = Parameters;
+
+    fn describe() -> Description {
+        Description {
+            name: "process.create",
+            version: 1,
+            purpose: "What it costs to create a process or a thread: until it runs, until its parent continues, until it is reaped",
+            timing_model: "child = began - called - o; parent = returned - called - o; total = reaped - called - 2 o, where o is what a \
+                reading of the clock costs. Inside: the call by the C library (clone3: by its number), the child's reading, three \
+                stores and _exit, and waitpid or pthread_join. vfork asks the kernel for CLONE_VM|CLONE_VFORK on a stack of its \
+                own, since vfork() cannot be called soundly here; its parent returns after the child has ended. posix_spawn starts \
+                this program, whose child_ns thus holds exec and the dynamic loader, up to the program's first constructor. With \
+                the TSC, readings on two CPUs are compared by measured offsets; unknown offsets leave the metric out. fork and clone3 copy \
+                what the parent has mapped: at resident=0 this program's own 30 mappings and 0.3 MiB written, in caches that the \
+                harness's reading of /proc has cooled, make them some 25 % more expensive than in a bare C program that forks again and again.",
+            parameters: parameters(),
+            metrics: metrics(),
+            needs: vec![],
+            programs: vec![],
+            alone: Alone::Never,
+        }
+    }
+
+    fn prepare(parameters: Parameters, context: &Context) -> Result<Self, Failure> {
+        let ballast = ballast(parameters.resident, parameters.pages)?;
+        let mut notes = Vec::new();
+        let comparison = comparison(parameters.placement, context, &mut notes);
+        let spread = match parameters.placement {
+            Placement::Same => None,
+            Placement::Free => Some(Pinned::over(context.allowed())?),
+        };
+        Ok(Self {
+            maker: Maker::new(parameters.how, context.clock)?,
+            comparison,
+            clock: context.clock.clone(),
+            life: None,
+            notes,
+            _ballast: ballast,
+            _spread: spread,
+        })
+    }
+
+    fn iterations(&self) -> Iterations {
+        Iterations::Fixed(1)
+    }
+
+    fn run(&mut self, iterations: u64, region: &mut Region) -> Result<Work, Failure> {
+        self.life = None;
+        let (maker, clock) = (&mut self.maker, &self.clock);
+        let limit = Limit::start();
+        let life = region.measure(|| maker.live(clock)).map_err(refused)?;
+        drop(limit);
+        let spans = Spans::of(&life, &self.comparison);
+        self.life = Some(life);
+        let mut notes = self.notes.clone();
+        notes.extend(spans.remark());
+        Ok(Work {
+            metrics: spans.metrics(&self.clock),
+            done: u64::from(life.end == End::Exit(0)),
+            wanted: iterations,
+            notes,
+        })
+    }
+
+    fn verify(&mut self, _work: &Work) -> Result<(), Failure> {
+        let life = self
+            .life
+            .as_ref()
+            .ok_or_else(|| Failure::failed("no child was made"))?;
+        judge(life, &Spans::of(life, &self.comparison))
+    }
+}
+
+/// Memory that the parent has touched before it makes a child, which is what page tables to copy come from.
+fn ballast(bytes: u64, pages: Pages) -> Result<Option<Mapping>, Failure> {
+    if bytes == 0 {
+        return Ok(None);
+    }
+    let granule = pages.granule()?;
+    if bytes % granule != 0 {
+        return Err(Failure::request(
+            "resident",
+            format!("is a multiple of {granule} B with pages=huge, not {bytes}"),
+        ));
+    }
+    let mapping = Mapping::new(bytes, pages)?;
+    mapping.touch();
+    mapping.prove()?;
+    Ok(Some(mapping))
+}
+
+fn parameters() -> Vec<Parameter> {
+    let choice = |default, choices| Kind::Choice {
+        default,
+        choices,
+        pattern: None,
+    };
+    vec![
+        Parameter {
+            name: "how",
+            kind: choice(
+                "fork",
+                vec!["fork", "vfork", "clone3", "posix_spawn", "thread"],
+            ),
+            unit: None,
+            applies: Vec::new(),
+            doc: "fork, posix_spawn (of this program) and thread (pthread_create) are the C library's; clone3 is the system call with \
+                nothing shared; vfork shares memory and holds the parent.",
+        },
+        Parameter {
+            name: "resident",
+            kind: Kind::Bytes {
+                default: 0,
+                minimum: 0,
+                maximum: 64 << 30,
+            },
+            unit: Some("B"),
+            applies: Vec::new(),
+            doc: "Anonymous memory that the parent has written to before, beside its own few MiB; proved resident by smaps.",
+        },
+        Parameter {
+            name: "pages",
+            kind: choice("4K", vec!["4K", "huge"]),
+            unit: None,
+            applies: Vec::new(),
+            doc: "What the resident memory is made of: base pages (MADV_NOHUGEPAGE) or transparent huge pages (MADV_HUGEPAGE), proved by smaps.",
+        },
+        Parameter {
+            name: "placement",
+            kind: choice("free", vec!["same", "free"]),
+            unit: None,
+            applies: Vec::new(),
+            doc: "same: the child inherits the CPU the parent is pinned to, and one waits for the other. free: both may use every CPU allowed \
+                to the probe; the covariates of a CPU are then those of the requested one only, or of all with cpu -1.",
+        },
+    ]
+}
+
+fn metrics() -> Vec<Metric> {
+    const CHILD: &str = "creation until the first instruction of the child";
+    const PARENT: &str = "creation until the call returns in the parent";
+    const TOTAL: &str = "creation until the child has ended and been reaped or joined";
+    let time = |name, what| Metric::time(name, "ns", Quantity::Time).of(what);
+    let cycles = |name, what| {
+        Metric::time(name, "cycles", Quantity::Cycles)
+            .of(what)
+            .note("Ticks of the time-stamp counter.")
+    };
+    vec![
+        time("child_ns", CHILD),
+        time("parent_ns", PARENT),
+        time("total_ns", TOTAL),
+        cycles("child_cycles", CHILD),
+        cycles("parent_cycles", PARENT),
+        cycles("total_cycles", TOTAL),
+    ]
+}
+
+/// How readings will compare. Where parent and child share one CPU no offset is needed, and none is measured.
+fn comparison(placement: Placement, context: &Context, notes: &mut Vec<String>) -> Comparison {
+    if placement == Placement::Same && context.cpu.is_some() {
+        return Comparison::Unknown;
+    }
+    match context.offsets() {
+        Ok(Some(offsets)) => {
+            // The run's record has them; where they matter, a note names them.
+            if offsets.apart() {
+                notes.push(offsets.to_string());
+            }
+            Comparison::Measured(offsets.clone())
+        }
+        Ok(None) => Comparison::OneClock,
+        Err(failure) => {
+            notes.push(format!("times between two CPUs are left out: {failure}"));
+            Comparison::Unknown
+        }
+    }
+}
+
+/// The kernel's refusal to make a child; a limit is the machine's, and has a remedy.
+fn refused(error: io::Error) -> Failure {
+    let remedy = match error.raw_os_error() {
+        Some(libc::EAGAIN) => "raise ulimit -u, kernel.pid_max or the control group's pids.max",
+        Some(libc::ENOMEM) => "ask for less resident memory, or set vm.overcommit_memory=1 as root",
+        Some(libc::ENOSYS) => "use Linux 5.3 or later; in a container allow clone3",
+        _ => return Failure::system("making a child", error),
+    };
+    Failure::unavailable(format!("the kernel makes no child: {error}"), remedy)
+}
+
+/// Greatest error of a span, as a share of it. On a busy machine the offset of two CPUs may be known only within milliseconds.
+const MOST_ERROR: f64 = 0.1;
+
+/// What lies between the moments of a child's life; `None` where the clocks of two CPUs do not compare.
+struct Spans {
+    child: Option<Span>,
+    parent: Option<Span>,
+    total: Option<Span>,
+}
+
+impl Spans {
+    fn of(life: &Life, comparison: &Comparison) -> Self {
+        let since_call = |to| comparison.span(life.called, to);
+        Self {
+            child: life.began.and_then(since_call),
+            parent: since_call(life.returned),
+            total: since_call(life.reaped),
+        }
+    }
+
+    /// Each span less the readings it holds: one, and in the total also the one on return.
+    fn metrics(&self, clock: &Clock) -> Vec<(&'static str, f64)> {
+        let spans = [
+            ("child_ns", "child_cycles", self.child, 1.0),
+            ("parent_ns", "parent_cycles", self.parent, 1.0),
+            ("total_ns", "total_cycles", self.total, 2.0),
+        ];
+        let mut metrics = Vec::new();
+        for (time, cycles, span, readings) in spans {
+            let Some(span) = span.filter(is_known) else {
+                continue;
+            };
+            let ticks = span.ticks - readings * clock.overhead;
+            metrics.push((time, clock.nanoseconds(ticks)));
+            metrics.extend(clock.cycles(ticks).map(|count| (cycles, count)));
+        }
+        metrics
+    }
+
+    fn remark(&self) -> Option<String> {
+        let known = |span: Option<Span>| span.as_ref().is_some_and(is_known);
+        let every = [self.child, self.parent, self.total].into_iter().all(known);
+        (!every).then(|| {
+            "some times lie between two CPUs whose offset is not known well enough, and are left out"
+                .to_owned()
+        })
+    }
+}
+
+/// Whether a span is known well enough to be a figure.
+fn is_known(span: &Span) -> bool {
+    span.error <= MOST_ERROR * span.ticks
+}
+
+/// The child ended well, left its stamp, and its moments follow each other.
+fn judge(life: &Life, spans: &Spans) -> Result<(), Failure> {
+    match life.end {
+        End::Exit(0) => {}
+        End::Exit(status) => {
+            return Err(Failure::failed(format!(
+                "the child exited with status {status}"
+            )));
+        }
+        End::Signal(signal) => {
+            return Err(Failure::failed(format!(
+                "the child was ended by signal {signal}"
+            )));
+        }
+    }
+    if life.began.is_none() {
+        return Err(Failure::failed("the child left no stamp"));
+    }
+    for (name, span) in [
+        ("child began", spans.child),
+        ("parent returned", spans.parent),
+    ] {
+        let Some(Span { ticks, error }) = span else {
+            continue;
+        };
+        if ticks < -error {
+            return Err(Failure::failed(format!(
+                "the {name} {} ticks before the call (error {error})",
+                -ticks
+            )));
+        }
+        let total = spans
+            .total
+            .filter(|total| ticks > total.ticks + total.error + error);
+        if let Some(total) = total {
+            return Err(Failure::failed(format!(
+                "the {name} {} ticks after the child was reaped",
+                ticks - total.ticks
+            )));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,106 @@
+//! What `transfer.device` says about itself, and the parameters it takes.
+
+use std::path::PathBuf;
+
+use serde::Deserialize;
+
+use crate::description::{Alone, Description, Kind, Metric, Parameter, Quantity};
+use crate::workloads::transfer::files::Files;
+use crate::workloads::transfer::folder::Folder;
+use oscope_transfer::device::Method;
+
+/// Most files: each is made, sent and hashed in every repetition.
+const MOST_FILES: u64 = 10_000;
+
+/// Parameters of `transfer.device`.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Parameters {
+    /// How both sides use their device.
+    pub method: Method,
+    /// What is sent.
+    #[serde(flatten)]
+    pub files: Files,
+    /// Bytes of a `read` or `write`.
+    pub buffer: u64,
+    /// Where source and destination lie.
+    pub folder: PathBuf,
+}
+
+pub fn description() -> Description {
+    Description {
+        name: "transfer.device",
+        version: 1,
+        purpose: "Files from one process to another by two character devices that hold the TCP connection in the kernel: read and write, or a mapped area",
+        timing_model: "time_ns = raw - correction, at the receiver, as in OS Project 2: from before it connects to the sender, which listens already, until it has written every file, has seen \
+            the end of the stream and has closed its device; bytes_per_s = bytes / time_ns. Inside are the files' open(2), write(2) and close(2) and, with method=mmap, mmap(2), the faults of the area and munmap(2). \
+            Outside: loading the modules, making the files, the sender's process (one for all repetitions), opening the devices, and the SHA-512 of every file on both sides, which is compared afterwards. \
+            sender_time_ns is the sender's own: from before it accepts until the receiver has closed. Both processes run on any allowed CPU; the connection is over 127.0.0.1.",
+        parameters: parameters(),
+        metrics: metrics(),
+        needs: vec!["root", "/dev/oscope_sender", "/dev/oscope_receiver"],
+        programs: vec![],
+        alone: Alone::Never,
+    }
+}
+
+fn parameters() -> Vec<Parameter> {
+    let mut all = vec![Parameter::choice(
+        "method",
+        "fcntl",
+        &["fcntl", "mmap"],
+        "fcntl (the word of OS Project 2): write(2) to the sender's device, read(2) from the receiver's; mmap: files are read into the mapped area of 2 MiB, \
+            and written from it, and an ioctl(2) sends or receives a part of it.",
+    )];
+    all.extend(Files::parameters().into_iter().map(fewer));
+    all.push(Parameter {
+        name: "buffer",
+        kind: Kind::Bytes {
+            default: 4 << 10,
+            minimum: 64,
+            maximum: 2 << 20,
+        },
+        unit: Some("B"),
+        applies: Vec::new(),
+        doc: "Bytes of a read(2) or write(2) with method=fcntl, on the device and on the file; a page by default, between the 512 B of the programs that OS Project 2 began with and \
+            the 2 MiB that method=mmap moves by one ioctl(2).",
+    }.only_with("method", &["fcntl"]));
+    all.push(Folder::parameter());
+    all
+}
+
+fn fewer(parameter: Parameter) -> Parameter {
+    match parameter.kind {
+        Kind::Integer {
+            default, minimum, ..
+        } if parameter.name == "files" => Parameter {
+            kind: Kind::Integer {
+                default,
+                minimum,
+                maximum: MOST_FILES,
+            },
+            ..parameter
+        },
+        _ => parameter,
+    }
+}
+
+fn metrics() -> Vec<Metric> {
+    let time = |name, what| Metric::time(name, "ns", Quantity::Time).of(what);
+    vec![
+        time("time_ns", "the transfer at the receiver")
+            .note("From its connect until it has all files and has closed its device."),
+        Metric::rate("bytes_per_s", "B/s", "contents received").note("By the receiver's clock."),
+        time("sender_time_ns", "the transfer at the sender")
+            .note("From its accept until the receiver has closed."),
+        Metric::found("bytes", "B", "contents of all files"),
+        Metric::spent("calls", "1", "system calls of the receiver")
+            .note("Those inside the clock, on its device and on the files."),
+        Metric::spent("sender_calls", "1", "system calls of the sender"),
+        Metric::spent(
+            "minflt",
+            "1",
+            "page faults of the receiver without a device",
+        )
+        .note("Counted by getrusage(2). With method=mmap, those of the area are included."),
+    ]
+}

@@ -1,0 +1,196 @@
+//! What this process makes outside its own life, such as swap and control groups, and the journal by which it is undone after a kill.
+//!
+//! The order is: an entry in the journal, on the device (fsync); the thing; the undoing; the entry struck. So the journal names at least what is
+//! there. `oscope-probe restore` undoes what dead processes left. It touches nothing that a journal does not name, nor what a journal names but
+//! does not look as this program makes it.
+//!
+//! Processes are not in it: the kernel ends those of a dead owner (PR_SET_PDEATHSIG), and what lies in a control group goes with the group.
+
+pub mod affinity;
+pub mod folder;
+mod group;
+mod journal;
+pub mod module;
+mod owner;
+pub mod resource;
+pub mod setting;
+pub mod swap_area;
+pub mod tunable;
+
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard};
+
+use serde_json::{Value, json};
+
+use crate::error::Failure;
+use journal::{Journal, Left};
+use owner::Owner;
+use resource::{Outcome, Thing};
+
+/// The journal of this process, while it has entries.
+static JOURNAL: Mutex<Option<Journal>> = Mutex::new(None);
+
+/// No process has this number (fork(2) returns it to the child).
+const NOBODY: u32 = 0;
+
+/// The journal of this process, if it has one. That of the process which forked this one is its own: here it is closed, and stays on the device.
+fn journal_of_this_process() -> MutexGuard<'static, Option<Journal>> {
+    let mut journal = JOURNAL.lock().unwrap_or_else(|broken| broken.into_inner());
+    if journal
+        .as_ref()
+        .is_some_and(|open| !open.is_of_this_process())
+    {
+        *journal = None;
+    }
+    journal
+}
+
+/// A thing in the journal. Dropping it undoes the thing and strikes the entry; what cannot be undone now is reported and stays in the journal.
+#[derive(Debug)]
+pub struct Made {
+    number: u64,
+    thing: Thing,
+    process: u32,
+}
+
+impl Made {
+    /// Enter a thing that is about to be made.
+    ///
+    /// # Errors
+    /// `Failure::Unavailable` where no journal can be kept, with the remedy.
+    pub fn announce(thing: Thing) -> Result<Self, Failure> {
+        let mut journal = journal_of_this_process();
+        let number = match &mut *journal {
+            Some(journal) => journal.enter(&thing)?,
+            none => none
+                .insert(Journal::create(&journal::directory())?)
+                .enter(&thing)?,
+        };
+        Ok(Self {
+            number,
+            thing,
+            process: std::process::id(),
+        })
+    }
+
+    /// Say more of the thing, once more is known.
+    ///
+    /// # Errors
+    /// `Failure::Failed` if the journal cannot be written.
+    pub fn refine(&mut self, thing: Thing) -> Result<(), Failure> {
+        let mut journal = journal_of_this_process();
+        let journal = journal.as_mut();
+        journal
+            .ok_or_else(|| Failure::failed("the journal of what was made is closed"))?
+            .replace(self.number, &thing)?;
+        self.thing = thing;
+        Ok(())
+    }
+
+    /// Strike the entry and undo nothing: the thing was not made, or by somebody else.
+    ///
+    /// # Errors
+    /// `Failure::Failed` if the journal cannot be written.
+    pub fn forget(mut self) -> Result<(), Failure> {
+        self.process = NOBODY;
+        self.strike()
+    }
+
+    fn undo_and_strike(&self) -> Result<(), Failure> {
+        self.thing.undo()?;
+        self.strike()
+    }
+
+    fn strike(&self) -> Result<(), Failure> {
+        let mut journal = journal_of_this_process();
+        if let Some(open) = journal.as_mut() {
+            if open.strike(self.number)? == Left::Nothing {
+                *journal = None;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Made {
+    fn drop(&mut self) {
+        // A forked child has a copy of this, and the thing is its parent's; what was forgotten is nobody's.
+        if self.process != std::process::id() {
+            return;
+        }
+        if let Err(failure) = self.undo_and_strike() {
+            eprintln!(
+                "oscope-probe: cannot undo {}: {failure}; `oscope-probe restore` tries again once this process has ended",
+                self.thing
+            );
+        }
+    }
+}
+
+/// Undo what dead processes left, newest first, and hand a JSON object on each thing to `report`. Whether nothing is left.
+///
+/// # Errors
+/// `Failure::Failed` if the journals cannot be read.
+pub fn restore(report: &mut dyn FnMut(Value)) -> Result<bool, Failure> {
+    restore_in(&journal::directory(), report)
+}
+
+/// As [`restore`], of the journals in `directory`.
+///
+/// # Errors
+/// As for [`restore`].
+pub(crate) fn restore_in(directory: &Path, report: &mut dyn FnMut(Value)) -> Result<bool, Failure> {
+    let Some(_lock) = journal::lock(directory)? else {
+        return Ok(true);
+    };
+    let mut clean = true;
+    for path in journal::paths(directory)? {
+        let Some(owner) = Owner::of_file(&path) else {
+            continue;
+        };
+        if owner.may_live()? {
+            continue;
+        }
+        clean &= restore_one(&path, owner.process, report)?;
+    }
+    Ok(clean)
+}
+
+/// Undo what one journal of a dead process names.
+fn restore_one(path: &Path, process: u32, report: &mut dyn FnMut(Value)) -> Result<bool, Failure> {
+    let mut journal = match Journal::open(path) {
+        Ok(journal) => journal,
+        Err(failure) => {
+            let remedy = format!("see what {} names, and remove it", path.display());
+            report(json!({"failed": failure.to_string(), "remedy": remedy}));
+            return Ok(false);
+        }
+    };
+    let same_boot = journal.boot() == owner::boot()?;
+    let mut clean = true;
+    for (number, thing) in journal.newest_first() {
+        match thing.undo_of_boot(same_boot) {
+            Ok(outcome) => {
+                if outcome == Outcome::Undone {
+                    report(json!({"restored": thing.to_string(), "of": process}));
+                }
+                journal.strike(number)?;
+            }
+            Err(failure) => {
+                clean = false;
+                let (message, remedy) = match failure {
+                    Failure::Unavailable { message, remedy } => (message, remedy),
+                    other => (other.to_string(), None),
+                };
+                report(json!({"failed": format!("{thing}: {message}"), "remedy": remedy}));
+            }
+        }
+    }
+    if clean {
+        journal.remove()?;
+    }
+    Ok(clean)
+}
+
+#[cfg(test)]
+mod tests;

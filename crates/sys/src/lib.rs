@@ -1,0 +1,18 @@
+//! What Oscope's programs ask of the kernel: processes, shared memory, control groups, namespaces, and the log of what is to be cleaned up.
+//!
+//! Nothing here knows of measuring.
+
+pub mod affinity;
+pub mod cancel;
+pub mod cleanup;
+pub mod error;
+pub mod futex;
+pub mod in_flight;
+pub mod machine;
+pub mod mapping;
+pub mod net;
+pub mod process;
+pub mod program;
+pub mod shared_memory;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;

@@ -1,0 +1,87 @@
+//! Where a peer is: the addresses of a name, and the one that takes a connection.
+
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::{TransferError, connect};
+use oscope_sys::cancel;
+
+/// How long a name's addresses are waited for.
+const RESOLVE_LIMIT: Duration = Duration::from_secs(10);
+
+/// The first address of a name.
+///
+/// # Errors
+/// As for [`resolve_all`].
+pub fn resolve(text: &str) -> Result<SocketAddr, TransferError> {
+    resolve_all(text).map(|addresses| addresses[0])
+}
+
+/// All addresses of a name, at least one.
+///
+/// # Errors
+/// It has none, or the name server does not answer in time.
+pub fn resolve_all(text: &str) -> Result<Vec<SocketAddr>, TransferError> {
+    if let Ok(address) = text.parse() {
+        return Ok(vec![address]);
+    }
+    let wrong = |reason: String| {
+        TransferError::usage(format!("{text}: {reason}"))
+            .remedy("give an address and a port, such as 127.0.0.1:7025")
+    };
+    // The resolver has no limit of its own, and does not end when it is asked to.
+    let (answers, answer) = mpsc::sync_channel(1);
+    let name = text.to_owned();
+    let ask = move || {
+        let found = name.to_socket_addrs().map(Iterator::collect::<Vec<_>>);
+        // Nobody listens any more where it took too long.
+        let _ = answers.send(found);
+    };
+    thread::Builder::new()
+        .name("resolver".into())
+        .spawn(ask)
+        .map_err(|error| TransferError::system("resolving", &error))?;
+    let since = Instant::now();
+    while since.elapsed() < RESOLVE_LIMIT && !cancel::requested() {
+        match answer.recv_timeout(Duration::from_millis(100)) {
+            Ok(Ok(found)) if found.is_empty() => return Err(wrong("no such address".into())),
+            Ok(Ok(found)) => return Ok(found),
+            Ok(Err(error)) => return Err(wrong(oscope_sys::error::words(&error))),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return Err(wrong("not resolved".into())),
+        }
+    }
+    Err(match cancel::requested() {
+        true => TransferError::failed("interrupted"),
+        false => TransferError::failed(format!(
+            "{text}: no answer with its address within {} s",
+            RESOLVE_LIMIT.as_secs()
+        ))
+        .remedy("give an address in numbers"),
+    })
+}
+
+/// Connect to the first of a receiver's addresses that takes it, all within the limit: the first one's error if none does.
+///
+/// # Errors
+/// As for [`connect`].
+pub fn connect_to_any(
+    addresses: &[SocketAddr],
+    limit: Duration,
+) -> Result<(TcpStream, SocketAddr), TransferError> {
+    let since = Instant::now();
+    let mut first = None;
+    for (tried, &address) in addresses.iter().enumerate() {
+        let left = limit.saturating_sub(since.elapsed());
+        // One that does not answer leaves time for the others.
+        let share = left / u32::try_from(addresses.len() - tried).unwrap_or(1);
+        match connect(address, share) {
+            Ok(stream) => return Ok((stream, address)),
+            Err(error) if cancel::requested() => return Err(error),
+            Err(error) => first = first.or(Some(error)),
+        }
+    }
+    Err(first.unwrap_or_else(|| TransferError::failed("connecting: no address")))
+}

@@ -1,0 +1,355 @@
+//! Where senders with a key come in. Those that have not proved yet that they have it wait here beside each other, few and not for long, so
+//! that nobody who only connects, or repeats what another sender said, keeps a sender out.
+
+use std::collections::VecDeque;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use nix::poll::{PollFd, PollFlags, poll};
+use snow::StatelessTransportState;
+
+use super::handshake::{self, CONFIRMATION, OPENING, OTHER_KEY, SEALED};
+use super::key::Key;
+use super::outcome::TransferError;
+use super::wire::{NAME, PREAMBLE};
+use oscope_sys::cancel;
+
+/// Connections that wait at most. For one more, the oldest is closed of those that have said the least; never one that has proved its key.
+const MOST: usize = 64;
+
+/// How long a sender has for the handshake.
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// How long one wait for the network lasts.
+const SLICE_MS: u16 = 250;
+
+/// A connection whose sender has proved that it has the key.
+pub struct Arrival {
+    /// The connection, its confirmation taken.
+    pub stream: TcpStream,
+    /// Its keys.
+    pub keys: StatelessTransportState,
+    /// Where it comes from.
+    pub peer: SocketAddr,
+}
+
+/// A connection that has not.
+struct Guest {
+    stream: TcpStream,
+    peer: SocketAddr,
+    since: Instant,
+    said: [u8; OPENING],
+    have: usize,
+    keys: Option<StatelessTransportState>,
+}
+
+/// What has become of one.
+enum Fate {
+    Waits,
+    /// It has the key, and is kept until its turn comes.
+    Proved,
+    /// It is closed; for people, why, if it said anything.
+    Closed(Option<String>),
+}
+
+/// The connections that wait, those that came first before the others.
+pub struct Entrance<'a> {
+    listener: &'a TcpListener,
+    key: &'a Key,
+    waiting: VecDeque<Guest>,
+    /// Senders that have the key, and wait for the transfer before theirs.
+    proved: VecDeque<Arrival>,
+    /// Whether a transfer went on since those who wait were heard last.
+    was_away: bool,
+}
+
+impl<'a> Entrance<'a> {
+    /// Of a listener that does not block.
+    pub fn new(listener: &'a TcpListener, key: &'a Key) -> Self {
+        Self {
+            listener,
+            key,
+            waiting: VecDeque::new(),
+            proved: VecDeque::new(),
+            was_away: false,
+        }
+    }
+
+    /// Wait for the next sender that has the key; `None` if the probe is asked to stop. `refused` hears a line about each that has not.
+    ///
+    /// # Errors
+    /// Nothing can be accepted, such as without descriptors.
+    pub fn next(&mut self, refused: &dyn Fn(&str)) -> Option<Result<Arrival, TransferError>> {
+        if std::mem::take(&mut self.was_away) {
+            for guest in &mut self.waiting {
+                guest.since = Instant::now();
+            }
+        }
+        loop {
+            if cancel::requested() {
+                return None;
+            }
+            // Before anybody is closed for another: who has said what proves its key keeps its place.
+            self.hear(refused);
+            let accepted = self.accept();
+            self.hear(refused);
+            if let Some(arrival) = self.proved.pop_front() {
+                self.was_away = true;
+                return Some(Ok(arrival));
+            }
+            // Only now: those who wait have the descriptors that may be missing, and give them back when their time is over.
+            if let Err(error) = accepted {
+                // No reason for a busy loop.
+                std::thread::sleep(Duration::from_millis(100));
+                return Some(Err(TransferError::system("accepting a connection", &error)));
+            }
+            self.sleep();
+        }
+    }
+
+    /// Hear all who wait, once.
+    fn hear(&mut self, refused: &dyn Fn(&str)) {
+        let mut at = 0;
+        while at < self.waiting.len() {
+            match self.waiting[at].hear(self.key) {
+                Fate::Waits => at += 1,
+                Fate::Closed(why) => {
+                    self.waiting.remove(at);
+                    why.iter().for_each(|why| refused(why));
+                }
+                Fate::Proved => {
+                    let arrival = self.waiting.remove(at).and_then(Guest::arrive);
+                    self.proved.extend(arrival);
+                }
+            }
+        }
+    }
+
+    /// Close one of those that wait. Of what says nothing there may be any number; who has been answered will have proved its key in a
+    /// moment, unless it repeats what another sender said.
+    fn make_room(&mut self) {
+        let silent = self.waiting.iter().position(|guest| guest.keys.is_none());
+        self.waiting.remove(silent.unwrap_or(0));
+    }
+
+    /// Take in who has connected.
+    fn accept(&mut self) -> io::Result<()> {
+        // At most so many a time: who is here already is heard between. Who has the key takes a place, too, until it is served.
+        for _ in self.proved.len()..MOST {
+            match self.listener.accept() {
+                Ok((stream, peer)) => {
+                    if stream.set_nonblocking(true).is_err() {
+                        continue;
+                    }
+                    if self.waiting.len() + self.proved.len() >= MOST {
+                        self.make_room();
+                    }
+                    self.waiting.push_back(Guest {
+                        stream,
+                        peer,
+                        since: Instant::now(),
+                        said: [0; OPENING],
+                        have: 0,
+                        keys: None,
+                    });
+                }
+                Err(error) => match error.kind() {
+                    io::ErrorKind::WouldBlock => break,
+                    // It vanished before it was accepted, or a signal came.
+                    io::ErrorKind::Interrupted
+                    | io::ErrorKind::ConnectionAborted
+                    | io::ErrorKind::ConnectionReset => {}
+                    _ => return Err(error),
+                },
+            }
+        }
+        Ok(())
+    }
+
+    /// Wait until somebody says something or connects, or a moment.
+    fn sleep(&self) {
+        let guests = self.waiting.iter().map(|guest| guest.stream.as_fd());
+        let mut wanted: Vec<PollFd> = guests
+            .chain([self.listener.as_fd()])
+            .map(|socket| PollFd::new(socket, PollFlags::POLLIN))
+            .collect();
+        // Whatever woke it, the caller looks again.
+        let _ = poll(&mut wanted, SLICE_MS);
+    }
+}
+
+impl Guest {
+    /// Take what it has said, and answer it.
+    fn hear(&mut self, key: &Key) -> Fate {
+        loop {
+            let want = if self.keys.is_some() {
+                CONFIRMATION
+            } else {
+                OPENING
+            };
+            match self.stream.read(&mut self.said[self.have..want]) {
+                Ok(0) => return Fate::Closed(self.silent("closed the connection")),
+                Ok(got) => self.have += got,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    return match self.since.elapsed() < LIMIT {
+                        true => Fate::Waits,
+                        false => Fate::Closed(self.silent("did not end its handshake in time")),
+                    };
+                }
+                Err(error) => return Fate::Closed(self.silent(&oscope_sys::error::words(&error))),
+            }
+            let preamble = self.have.min(SEALED.len());
+            if self.keys.is_none() && self.said[..preamble] != SEALED[..preamble] {
+                if preamble < SEALED.len() && self.said[..preamble] == PREAMBLE[..preamble] {
+                    continue;
+                }
+                return Fate::Closed(Some(self.stranger()));
+            }
+            if self.have < want {
+                continue;
+            }
+            if let Some(keys) = &self.keys {
+                return match is_confirmed(keys, &self.said[..CONFIRMATION]) {
+                    true => Fate::Proved,
+                    false => Fate::Closed(Some(format!(
+                        "{} is refused: it repeats what another sender said",
+                        self.peer
+                    ))),
+                };
+            }
+            match handshake::answer(key, &self.said) {
+                Ok(Some((reply, keys))) => {
+                    // It fits the empty socket, or nobody is there to read it.
+                    if self.stream.write_all(&reply).is_err() {
+                        return Fate::Closed(self.silent("takes no answer"));
+                    }
+                    self.keys = Some(keys);
+                    self.have = 0;
+                    self.since = Instant::now();
+                }
+                Ok(None) => {
+                    self.say(OTHER_KEY);
+                    return Fate::Closed(Some(format!(
+                        "{} is refused: its key is not this receiver's",
+                        self.peer
+                    )));
+                }
+                Err(error) => return Fate::Closed(Some(error.message)),
+            }
+        }
+    }
+
+    /// It speaks the plain protocol, of this or an older version, or another one altogether.
+    fn stranger(&mut self) -> String {
+        let peer = self.peer;
+        match self.have >= NAME && self.said[..NAME] == PREAMBLE[..NAME] {
+            true => {
+                // An older sender takes this for another version, and stops as well.
+                self.say(SEALED);
+                format!("{peer} is refused: it sends without a key")
+            }
+            false => format!("{peer} is refused: it speaks something else than Oscope transfer"),
+        }
+    }
+
+    fn say(&mut self, words: &[u8]) {
+        // Who does not take them learns only that the connection is closed.
+        let _ = self.stream.write_all(words);
+    }
+
+    /// A line about one that has gone, unless it said nothing.
+    fn silent(&self, how: &str) -> Option<String> {
+        (self.have > 0 || self.keys.is_some()).then(|| format!("{} is refused: {how}", self.peer))
+    }
+
+    fn arrive(self) -> Option<Arrival> {
+        Some(Arrival {
+            stream: self.stream,
+            keys: self.keys?,
+            peer: self.peer,
+        })
+    }
+}
+
+/// Whether the sender's first record is of this connection: only who has its keys can make it.
+fn is_confirmed(keys: &StatelessTransportState, record: &[u8]) -> bool {
+    let mut heard = [0; CONFIRMATION];
+    let (length, message) = record.split_at(2);
+    usize::from(u16::from_le_bytes([length[0], length[1]])) == message.len()
+        && matches!(keys.read_message(0, message, &mut heard), Ok(count) if heard[..count] == PREAMBLE[..])
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+    use std::thread;
+
+    use super::*;
+    use crate::link::Link;
+    use crate::listen;
+    use crate::options::LEAST_PACE;
+
+    /// A sender whose opening was answered, and who has not confirmed yet.
+    struct Opened {
+        link: Link,
+        own: SocketAddr,
+    }
+
+    impl Opened {
+        fn at(address: SocketAddr, key: &Key) -> Self {
+            let stream = TcpStream::connect(address).expect("a receiver");
+            let own = stream.local_addr().expect("its address");
+            let keys = handshake::open(&stream, key, LIMIT).expect("the same key");
+            let mut link = Link::new(stream, LIMIT, LEAST_PACE).expect("a link");
+            link.seal(keys);
+            Self { link, own }
+        }
+
+        fn confirm(&mut self) {
+            self.link.greet();
+            self.link.flush().expect("somebody listens");
+        }
+    }
+
+    #[test]
+    fn who_has_proved_the_key_keeps_its_place_in_a_flood() {
+        let listener = listen((Ipv4Addr::LOCALHOST, 0).into()).expect("a port");
+        let address = listener.local_addr().expect("its address");
+        let key = Key::new().expect("random numbers");
+        let mut entrance = Entrance::new(&listener, &key);
+        let mut next = || {
+            let arrival = entrance.next(&|_| {}).expect("not interrupted");
+            arrival.expect("a sender").peer
+        };
+        let (first, mut second) = thread::scope(|scope| {
+            let both = scope.spawn(|| {
+                let second = Opened::at(address, &key);
+                let mut first = Opened::at(address, &key);
+                first.confirm();
+                (first, second)
+            });
+            let served = next();
+            let (first, second) = both.join().expect("no panic");
+            assert_eq!(served, first.own);
+            (first, second)
+        });
+        // While the first one is served, the second confirms, and others connect, so many that all places are needed.
+        second.confirm();
+        let _flood: Vec<_> = (0..MOST)
+            .map(|_| TcpStream::connect(address).expect("a receiver"))
+            .collect();
+        thread::scope(|scope| {
+            let third = scope.spawn(|| {
+                let mut third = Opened::at(address, &key);
+                third.confirm();
+                third
+            });
+            assert_eq!(next(), second.own);
+            assert_eq!(next(), third.join().expect("no panic").own);
+        });
+        drop(first);
+    }
+}

@@ -1,0 +1,145 @@
+//! The folder that a receiver writes into, and never outside it.
+
+use std::collections::HashSet;
+use std::fs::OpenOptions;
+use std::io::ErrorKind;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
+use nix::sys::stat::{Mode, mkdirat};
+
+use super::names;
+use super::outcome::TransferError;
+
+/// A destination folder, held open.
+#[derive(Debug)]
+pub struct Folder {
+    handle: OwnedFd,
+}
+
+impl Folder {
+    /// Open a folder that is there.
+    ///
+    /// # Errors
+    /// It is not there, not a folder, or not to be entered.
+    pub fn open(path: &Path) -> Result<Self, TransferError> {
+        let usage = |reason: &str| {
+            TransferError::usage(format!("{}: {reason}", path.display()))
+                .remedy("name a folder that is there")
+        };
+        // Only a folder is opened: opening a FIFO would wait for somebody to write to it.
+        let handle = OpenOptions::new()
+            .read(true)
+            .custom_flags(libc::O_DIRECTORY)
+            .open(path);
+        match handle {
+            Ok(handle) => Ok(Self {
+                handle: handle.into(),
+            }),
+            Err(error) if error.kind() == ErrorKind::NotADirectory => Err(usage("not a folder")),
+            Err(error) => Err(usage(&oscope_sys::error::words(&error))),
+        }
+    }
+}
+
+/// The folders below the destination, each opened when a file needs it.
+pub struct Shelf<'a> {
+    root: &'a Folder,
+    open: Option<(Vec<u8>, OwnedFd)>,
+    fresh: HashSet<Vec<u8>>,
+    /// System calls made.
+    pub calls: u64,
+}
+
+impl<'a> Shelf<'a> {
+    /// Nothing opened yet.
+    pub fn new(root: &'a Folder) -> Self {
+        Self {
+            root,
+            open: None,
+            fresh: HashSet::new(),
+            calls: 0,
+        }
+    }
+
+    /// The destination itself.
+    pub fn root(&self) -> &'a Folder {
+        self.root
+    }
+
+    /// Whether this transfer made the folder, so that nothing was in it.
+    pub fn is_fresh(&self, folder: &[u8]) -> bool {
+        self.fresh.contains(folder)
+    }
+
+    /// A folder below the destination, made if it is not there; empty for the destination itself.
+    ///
+    /// # Errors
+    /// In one line, why it cannot be had.
+    pub fn folder(&mut self, folder: &[u8]) -> Result<BorrowedFd<'_>, String> {
+        if folder.is_empty() {
+            return Ok(self.root.handle.as_fd());
+        }
+        if self.open.as_ref().is_none_or(|(open, _)| open != folder) {
+            let handle = match self.enter(folder) {
+                Err(Errno::ENOENT) => {
+                    self.make(folder)?;
+                    self.enter(folder)
+                }
+                other => other,
+            };
+            let handle = handle.map_err(|error| why(folder, error))?;
+            self.open = Some((folder.to_owned(), handle));
+        }
+        Ok(self
+            .open
+            .as_ref()
+            .map_or(self.root.handle.as_fd(), |(_, handle)| handle.as_fd()))
+    }
+
+    /// Open a folder without leaving the destination, by `..` or by a symbolic link.
+    fn enter(&mut self, folder: &[u8]) -> Result<OwnedFd, Errno> {
+        self.calls += 1;
+        let how = OpenHow::new()
+            .flags(OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC)
+            .resolve(ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_SYMLINKS);
+        openat2(self.root.handle.as_fd(), folder, how)
+    }
+
+    /// Make a folder and those above it.
+    fn make(&mut self, folder: &[u8]) -> Result<(), String> {
+        let ends = (0..=folder.len()).filter(|&at| at == folder.len() || folder[at] == b'/');
+        for end in ends {
+            let (above, own) = names::split(&folder[..end]);
+            let handle;
+            let parent = match above {
+                b"" => self.root.handle.as_fd(),
+                _ => {
+                    handle = self.enter(above).map_err(|error| why(above, error))?;
+                    handle.as_fd()
+                }
+            };
+            self.calls += 1;
+            match mkdirat(parent, own, Mode::from_bits_truncate(0o777)) {
+                Ok(()) => {
+                    self.fresh.insert(folder[..end].to_owned());
+                }
+                Err(Errno::EEXIST) => {}
+                Err(error) => return Err(why(&folder[..end], error)),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn why(folder: &[u8], error: Errno) -> String {
+    let shown = names::shown(folder);
+    match error {
+        Errno::ELOOP => format!("its folder {shown} is, or leads through, a symbolic link"),
+        Errno::ENOTDIR => format!("its folder {shown} is no folder there"),
+        _ => format!("its folder {shown}: {}", error.desc()),
+    }
+}

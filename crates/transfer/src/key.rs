@@ -1,0 +1,248 @@
+//! The key that both sides of a transfer have: 256 random bits, as 64 hexadecimal digits.
+
+use std::fmt;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+use nix::unistd::geteuid;
+use ring::rand::{SecureRandom, SystemRandom};
+
+use super::digest;
+use super::outcome::TransferError;
+
+/// Bytes of a key.
+pub const LENGTH: usize = 32;
+
+/// The sender's environment variable that may hold the key.
+pub const VARIABLE: &str = "OSCOPE_TRANSFER_KEY";
+
+/// Bytes that are read of a key file at most; more is no key.
+const MOST_READ: u64 = 4096;
+
+/// Where the sender may have the key from.
+const REMEDY: &str = "the receiver prints it; or write the same 64 hexadecimal digits into a file of mode 600 on both sides";
+
+/// A key. It is never shown but by [`Key::text`].
+#[derive(Clone, PartialEq, Eq)]
+pub struct Key([u8; LENGTH]);
+
+impl fmt::Debug for Key {
+    fn fmt(&self, to: &mut fmt::Formatter) -> fmt::Result {
+        to.write_str("Key(..)")
+    }
+}
+
+impl Key {
+    /// A new key from the kernel's random numbers.
+    ///
+    /// # Errors
+    /// The kernel gives none.
+    pub fn new() -> Result<Self, TransferError> {
+        let mut bytes = [0; LENGTH];
+        SystemRandom::new()
+            .fill(&mut bytes)
+            .map_err(|_| TransferError::failed("the kernel gives no random numbers for a key"))?;
+        Ok(Self(bytes))
+    }
+
+    /// Read 64 hexadecimal digits; white space around them is ignored.
+    ///
+    /// # Errors
+    /// It is something else. A shorter password could be guessed from what the network sees, so none is taken.
+    pub fn parse(text: &str) -> Result<Self, TransferError> {
+        let digits: Option<Vec<u8>> = text
+            .trim()
+            .chars()
+            .map(|one| one.to_digit(16).and_then(|digit| u8::try_from(digit).ok()))
+            .collect();
+        let mut bytes = [0; LENGTH];
+        match digits {
+            Some(digits) if digits.len() == 2 * LENGTH => {
+                for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+                    *byte = pair[0] << 4 | pair[1];
+                }
+                Ok(Self(bytes))
+            }
+            _ => Err(
+                TransferError::usage("a key is 64 hexadecimal digits, and this is none")
+                    .remedy(REMEDY),
+            ),
+        }
+    }
+
+    /// Its 64 hexadecimal digits.
+    pub fn text(&self) -> String {
+        digest::digits(&self.0)
+    }
+
+    /// Its bytes.
+    pub fn bytes(&self) -> &[u8; LENGTH] {
+        &self.0
+    }
+
+    /// Read a key file, which only its owner may read: this user or root.
+    ///
+    /// # Errors
+    /// It is not there, not a plain file, or open to others; or it has no key.
+    pub fn read(path: &Path) -> Result<Self, TransferError> {
+        let shown = path.display();
+        // A FIFO in its place is not waited for.
+        let file = OpenOptions::new()
+            .read(true)
+            .custom_flags(libc::O_NONBLOCK)
+            .open(path)
+            .map_err(|error| {
+                TransferError::usage(format!(
+                    "the key file {shown}: {}",
+                    oscope_sys::error::words(&error)
+                ))
+                .remedy(REMEDY)
+            })?;
+        check_private(&file).map_err(|reason| {
+            TransferError::usage(format!("the key file {shown}: {reason}"))
+                .remedy(format!("make it yours alone: chmod 600 {shown}"))
+        })?;
+        let mut text = String::new();
+        file.take(MOST_READ)
+            .read_to_string(&mut text)
+            .map_err(|error| TransferError::system(&format!("the key file {shown}"), &error))?;
+        Self::parse(&text).map_err(|error| error.about(&format!("the key file {shown}")))
+    }
+
+    /// As [`Self::read`]; where nothing has the name, a file with a new key is made. Whether it was.
+    ///
+    /// # Errors
+    /// As for [`Self::read`], or the file cannot be made.
+    pub fn read_or_make(path: &Path) -> Result<(Self, bool), TransferError> {
+        // What is there is read, also in a folder where nothing can be made.
+        if path.symlink_metadata().is_ok() {
+            return Ok((Self::read(path)?, false));
+        }
+        let key = Self::new()?;
+        match key.write_new(path) {
+            Ok(()) => Ok((key, true)),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                Ok((Self::read(path)?, false))
+            }
+            Err(error) => Err(TransferError::system(
+                &format!("making the key file {}", path.display()),
+                &error,
+            )),
+        }
+    }
+
+    /// Make a file of mode 600 with this key, in place of nothing. It gets its name when it is whole: who reads it meanwhile finds no file.
+    fn write_new(&self, path: &Path) -> io::Result<()> {
+        let folder = match path.parent() {
+            Some(folder) if folder != Path::new("") => folder,
+            _ => Path::new("."),
+        };
+        let mut file = tempfile::Builder::new()
+            .prefix(".oscope-key-")
+            .tempfile_in(folder)?;
+        writeln!(file, "{}", self.text())?;
+        file.persist_noclobber(path).map_err(|error| error.error)?;
+        Ok(())
+    }
+}
+
+fn check_private(file: &File) -> Result<(), String> {
+    let meta = file
+        .metadata()
+        .map_err(|error| oscope_sys::error::words(&error))?;
+    let own = geteuid().as_raw();
+    if !meta.is_file() {
+        return Err("not a plain file".into());
+    }
+    if meta.uid() != own && meta.uid() != 0 {
+        return Err(format!("it is of user {}", meta.uid()));
+    }
+    if meta.mode() & 0o077 != 0 {
+        return Err(format!(
+            "other users may use it (mode {:o})",
+            meta.mode() & 0o777
+        ));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn a_key_is_read_as_it_was_printed() {
+        let key = Key::new().expect("random numbers");
+        assert_eq!(Key::parse(&format!(" {}\n", key.text())), Ok(key.clone()));
+        assert_ne!(Key::new(), Ok(key.clone()));
+        assert!(!format!("{key:?}").contains(&key.text()));
+    }
+
+    #[test]
+    fn what_is_shorter_or_longer_or_no_number_is_no_key() {
+        for text in [
+            "",
+            "password",
+            &"a".repeat(63),
+            &"a".repeat(65),
+            &"g".repeat(64),
+        ] {
+            assert!(Key::parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn of_several_that_make_a_key_file_all_have_one_key_and_nothing_else_is_left() {
+        let folder = std::env::temp_dir().join(format!("oscope-keys-test-{}", std::process::id()));
+        fs::create_dir(&folder).expect("a folder");
+        let path = folder.join("key");
+        for _ in 0..200 {
+            let found: Vec<_> = thread::scope(|scope| {
+                let all: Vec<_> = (0..4)
+                    .map(|_| scope.spawn(|| Key::read_or_make(&path)))
+                    .collect();
+                all.into_iter()
+                    .map(|one| one.join().expect("no panic").expect("a key"))
+                    .collect()
+            });
+            assert_eq!(found.iter().filter(|(_, made)| *made).count(), 1);
+            assert!(found.iter().all(|(key, _)| *key == found[0].0));
+            let mode = fs::metadata(&path).expect("a file").permissions().mode();
+            assert_eq!(mode & 0o7777, 0o600);
+            fs::remove_file(&path).expect("our own");
+            assert_eq!(fs::read_dir(&folder).expect("a folder").count(), 0);
+        }
+        fs::remove_dir(&folder).expect("empty");
+    }
+
+    #[test]
+    fn a_file_without_a_key_is_named() {
+        let path = std::env::temp_dir().join(format!("oscope-no-key-test-{}", std::process::id()));
+        fs::write(&path, "password").expect("a file");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("our own");
+        let error = Key::read(&path).expect_err("no key");
+        let shown = path.display().to_string();
+        assert!(error.message.contains(&shown), "{error}");
+        fs::remove_file(&path).expect("it is there");
+    }
+
+    #[test]
+    fn a_key_file_that_others_can_read_is_refused() {
+        let path = std::env::temp_dir().join(format!("oscope-key-test-{}", std::process::id()));
+        let (key, made) = Key::read_or_make(&path).expect("a file");
+        assert!(made);
+        assert_eq!(Key::read_or_make(&path), Ok((key.clone(), false)));
+        for mode in [0o640, 0o604, 0o620, 0o666] {
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("our own");
+            let error = Key::read(&path).expect_err("others can use it");
+            assert!(error.message.contains("other users"), "{error}");
+        }
+        fs::remove_file(&path).expect("it is there");
+    }
+}

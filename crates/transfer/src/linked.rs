@@ -1,0 +1,153 @@
+//! Links at the receiver: a symbolic one, and another name of a file that has arrived.
+
+use std::ffi::{CStr, CString};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::os::unix::fs::MetadataExt;
+
+use nix::errno::Errno;
+use nix::fcntl::{AtFlags, OFlag, openat, renameat};
+use nix::sys::stat::{Mode, UtimensatFlags, fstatat, utimensat};
+use nix::sys::time::TimeSpec;
+use nix::unistd::{UnlinkatFlags, symlinkat, unlinkat};
+
+use super::names;
+use super::partial::{Partial, time};
+use super::wire::Entry;
+
+/// Give a file a name, if nothing has it.
+///
+/// # Errors
+/// Something has it, or the file system has no such links.
+pub fn link(file: &File, parent: BorrowedFd, base: &CStr) -> io::Result<()> {
+    // Before Linux 6.10 the first way took a privilege (CAP_DAC_READ_SEARCH); the second takes a mounted proc(5).
+    let ways: [(RawFd, CString, i32); 2] = [
+        (file.as_raw_fd(), CString::default(), libc::AT_EMPTY_PATH),
+        (
+            libc::AT_FDCWD,
+            CString::new(format!("/proc/self/fd/{}", file.as_raw_fd())).unwrap_or_default(),
+            libc::AT_SYMLINK_FOLLOW,
+        ),
+    ];
+    let mut result = Ok(());
+    for (from, path, flags) in &ways {
+        // SAFETY: both names are strings that live through the call; the descriptors are open.
+        let answer = unsafe {
+            libc::linkat(
+                *from,
+                path.as_ptr(),
+                parent.as_raw_fd(),
+                base.as_ptr(),
+                *flags,
+            )
+        };
+        if answer == 0 {
+            return Ok(());
+        }
+        result = Err(io::Error::last_os_error());
+    }
+    result
+}
+
+/// Make a symbolic link with its time, in place of what has its name.
+///
+/// # Errors
+/// In one line, why there is none.
+pub fn put_symbolic(parent: BorrowedFd, entry: &Entry, target: &[u8]) -> Result<(), String> {
+    let failed = |error: Errno| format!("making the link: {}", error.desc());
+    for name in names::partials(entry) {
+        match symlinkat(target, parent, name.as_str()) {
+            Err(Errno::EEXIST) => continue,
+            made => made.map_err(failed)?,
+        }
+        let follow = UtimensatFlags::NoFollowSymlink;
+        return utimensat(
+            parent,
+            name.as_str(),
+            &TimeSpec::UTIME_OMIT,
+            &time(entry),
+            follow,
+        )
+        .map_err(|error| forget(parent, &name, error))
+        .and_then(|()| put(parent, &name, entry))
+        .map_err(failed);
+    }
+    Err("all names for making the link are taken".into())
+}
+
+/// Rename it to its own name.
+fn put(parent: BorrowedFd, name: &str, entry: &Entry) -> Result<(), Errno> {
+    let (_, base) = names::split(entry.name);
+    renameat(parent, name, parent, base).map_err(|error| forget(parent, name, error))
+}
+
+/// The error to report is the first one.
+fn forget(parent: BorrowedFd, name: &str, error: Errno) -> Errno {
+    let _ = unlinkat(parent, name, UnlinkatFlags::NoRemoveDir);
+    error
+}
+
+/// A file that this transfer has put there, which another name is to be given.
+///
+/// # Errors
+/// In one line: something else has its name by now.
+pub fn arrived(parent: BorrowedFd, entry: &Entry) -> Result<File, String> {
+    let (_, base) = names::split(entry.name);
+    let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    let shown = names::shown(entry.name);
+    let file = openat(parent, base, flags, Mode::empty())
+        .map(File::from)
+        .map_err(|error| format!("the file {shown} that it links to: {}", error.desc()))?;
+    match file.metadata() {
+        Ok(meta) if meta.is_file() && meta.len() == entry.size => Ok(file),
+        _ => Err(format!("the file {shown} that it links to has changed")),
+    }
+}
+
+/// Give a file another name, in place of what has it: whether it is one file then. Where the file system takes no such link, it is a copy.
+///
+/// # Errors
+/// In one line, why there is neither.
+pub fn put_hard(parent: BorrowedFd, entry: &Entry, file: &File) -> Result<bool, String> {
+    let (_, base) = names::split(entry.name);
+    let own = file
+        .metadata()
+        .map_err(|error| oscope_sys::error::words(&error))?;
+    let there = fstatat(parent, base, AtFlags::AT_SYMLINK_NOFOLLOW);
+    if there.is_ok_and(|there| there.st_ino == own.ino() && there.st_dev == own.dev()) {
+        return Ok(true);
+    }
+    for name in names::partials(entry) {
+        let path = CString::new(name.as_str()).map_err(|error| error.to_string())?;
+        match link(file, parent, &path) {
+            Ok(()) => {
+                return put(parent, &name, entry)
+                    .map(|()| true)
+                    .map_err(|error| format!("naming it: {}", error.desc()));
+            }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(_) => return copy(parent, entry, file).map(|()| false),
+        }
+    }
+    Err("all names for making the link are taken".into())
+}
+
+/// Make a copy of a file that is known by its place alone.
+fn copy(parent: BorrowedFd, entry: &Entry, file: &File) -> Result<(), String> {
+    let failed = |error: io::Error| format!("copying it: {}", oscope_sys::error::words(&error));
+    let mut from = File::open(format!("/proc/self/fd/{}", file.as_raw_fd())).map_err(failed)?;
+    let mut partial = Partial::open(parent, entry)?;
+    let made = partial
+        .keep(0)
+        .and_then(|()| {
+            io::copy(&mut from, &mut partial.file)
+                .map(|_| ())
+                .map_err(failed)
+        })
+        .and_then(|()| partial.finish(parent, entry));
+    made.inspect_err(|_| {
+        // It is not kept in part; the error to report is the first one.
+        let _ = partial.remove(parent);
+    })
+}

@@ -1,0 +1,156 @@
+//! What a transfer gives: progress while it runs, tallies and files when it is done, an error otherwise.
+
+use std::io;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use oscope_sys::error::{Failure, words};
+
+/// What one side did for one connection.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tally {
+    /// Files whole and verified, those that were there already included.
+    pub files: u64,
+    /// Of them, files that were there already, verified without moving them.
+    pub skipped: u64,
+    /// Bytes of contents moved over this connection.
+    pub bytes: u64,
+    /// Bytes of all files.
+    pub total_bytes: u64,
+    /// At the sender from its first frame to the receipt; at the receiver from its first frame to the last rename.
+    pub time_ns: u64,
+    /// System calls made for the moving: on the socket, on the files and their names; repetitions of one that waited in vain are not counted.
+    pub calls: u64,
+    /// CPU time of the process, user and system.
+    pub cpu_ns: u64,
+    /// Voluntary context switches of the process.
+    pub voluntary: u64,
+    /// Involuntary context switches of the process.
+    pub involuntary: u64,
+    /// The method used, such as `sendfile`; where several were, joined by `+`.
+    pub method: String,
+    /// Of them, the one that `auto` went on with after trying all; `None` where it tried none.
+    pub chosen: Option<String>,
+}
+
+/// One file of a finished transfer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct FileDone {
+    /// Its name on the wire; bytes that are not UTF-8 are replaced.
+    pub name: String,
+    /// Its size.
+    pub bytes: u64,
+    /// The digest of all its bytes, in hexadecimal; `None` if none was asked for.
+    pub digest: Option<String>,
+    /// Whether it was there already.
+    pub skipped: bool,
+}
+
+/// What the sender knows at the end.
+#[derive(Debug, Clone)]
+pub struct Sent {
+    /// The sender's tally.
+    pub here: Tally,
+    /// The receiver's, from its receipt.
+    pub there: Tally,
+    /// Every file, in the order given.
+    pub files: Vec<FileDone>,
+}
+
+/// What the receiver knows at the end.
+#[derive(Debug, Clone)]
+pub struct Received {
+    /// The receiver's tally.
+    pub here: Tally,
+    /// Every file, in the order sent.
+    pub files: Vec<FileDone>,
+}
+
+/// What happens during a transfer; reported at most ten times a second, notes as they come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Progress<'a> {
+    /// How far it is.
+    Moved {
+        /// The file under way.
+        file: &'a str,
+        /// Files done.
+        files: u64,
+        /// Files in all.
+        of_files: u64,
+        /// Bytes done, those that were there already included.
+        bytes: u64,
+        /// Bytes in all.
+        of_bytes: u64,
+    },
+    /// A note, in one line.
+    Note(&'a str),
+}
+
+/// Who is to act on an error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Blame {
+    /// What was asked for is wrong.
+    Usage,
+    /// It was tried and went wrong.
+    Failed,
+}
+
+/// Why a transfer was not done, in one line.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{message}")]
+pub struct TransferError {
+    /// Who is to act.
+    pub kind: Blame,
+    /// What failed, on what.
+    pub message: String,
+    /// What would fix it.
+    pub remedy: Option<String>,
+}
+
+impl TransferError {
+    /// It was tried and went wrong.
+    pub fn failed(message: impl Into<String>) -> Self {
+        Self {
+            kind: Blame::Failed,
+            message: message.into(),
+            remedy: None,
+        }
+    }
+
+    /// What was asked for is wrong.
+    pub fn usage(message: impl Into<String>) -> Self {
+        Self {
+            kind: Blame::Usage,
+            message: message.into(),
+            remedy: None,
+        }
+    }
+
+    /// What was being done, and what the kernel answered.
+    pub fn system(doing: &str, error: &io::Error) -> Self {
+        Self::failed(format!("{doing}: {}", words(error)))
+    }
+
+    /// The same error, of this thing.
+    pub fn about(mut self, what: &str) -> Self {
+        self.message = format!("{what}: {}", self.message);
+        self
+    }
+
+    /// The same error with what would fix it.
+    pub fn remedy(mut self, remedy: impl Into<String>) -> Self {
+        self.remedy = Some(remedy.into());
+        self
+    }
+}
+
+impl From<TransferError> for Failure {
+    fn from(error: TransferError) -> Self {
+        match error.remedy {
+            Some(remedy) => Self::failed(format!("{}; {remedy}", error.message)),
+            None => Self::failed(error.message),
+        }
+    }
+}

@@ -1,0 +1,349 @@
+//! A file while it is not whole: under another name, locked, and given its own name at the end.
+
+use std::ffi::{CStr, CString};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
+
+use nix::errno::Errno;
+use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, openat, renameat};
+use nix::sys::stat::{
+    FchmodatFlags, FileStat, Mode, SFlag, fchmod, fchmodat, fstat, fstatat, futimens,
+};
+use nix::sys::time::TimeSpec;
+use nix::unistd::{UnlinkatFlags, geteuid, unlinkat};
+
+use super::linked::link;
+use super::names;
+use super::wire::{Entry, SEGMENT};
+
+/// Bits of a mode that are kept: setuid and setgid are not.
+const KEPT: u32 = 0o1777;
+
+/// Bits of a mode that let others than its owner write a file; with an access list, its mask (acl(5)).
+const WRITABLE_BY_OTHERS: u32 = 0o022;
+
+/// How a partial file is opened.
+const OPEN: OFlag = OFlag::O_RDWR
+    .union(OFlag::O_NOFOLLOW)
+    .union(OFlag::O_CLOEXEC)
+    .union(OFlag::O_NONBLOCK);
+
+/// The mode of a file that is not whole.
+const FIRST_MODE: Mode = Mode::S_IRUSR.union(Mode::S_IWUSR);
+
+/// Bytes at the end of a partial that may be zeros and not the file's: an interrupted mapping leaves its window's rest so, and a sender that
+/// stops fills its segment with them to send the reason.
+const UNFILLED: u64 = SEGMENT as u64;
+const _: () = assert!(super::receive_methods::WINDOW <= SEGMENT);
+
+/// A file on its way.
+pub struct Partial {
+    /// Its contents.
+    pub file: File,
+    /// Whether nothing was there of it.
+    pub is_new: bool,
+    name: CString,
+    /// System calls made for it.
+    pub calls: u64,
+}
+
+/// What is at the place of a file.
+pub enum There {
+    /// Nothing.
+    Nothing,
+    /// Something else, which will be replaced.
+    Other,
+    /// A file of this size, time and mode.
+    Alike(File),
+}
+
+impl Partial {
+    /// Begin a file, or resume what is there of it. Nobody else has it open for writing here until it is dropped.
+    ///
+    /// # Errors
+    /// In one line: another transfer has it, or the kernel's reason.
+    pub fn open(parent: BorrowedFd, entry: &Entry) -> Result<Self, String> {
+        let partial = Self::find(parent, entry)?;
+        partial.own(parent)?;
+        Ok(partial)
+    }
+
+    /// The file under its partial name, made or found, which another transfer may have at the same time. What has such a name and is
+    /// not this user's alone is left as it is, and another name taken.
+    pub(super) fn find(parent: BorrowedFd, entry: &Entry) -> Result<Self, String> {
+        let mut calls = 3;
+        for name in names::partials(entry) {
+            let name = CString::new(name).map_err(|error| error.to_string())?;
+            calls += 1;
+            let new = openat(
+                parent,
+                name.as_c_str(),
+                OPEN | OFlag::O_CREAT | OFlag::O_EXCL,
+                FIRST_MODE,
+            );
+            let (handle, is_new) = match new {
+                Ok(handle) => (handle, true),
+                Err(Errno::EEXIST) => {
+                    calls += 3;
+                    let old = adopt(parent, &name)
+                        .map_err(|error| format!("its partial file: {}", error.desc()))?;
+                    match old {
+                        Some(handle) => (handle, false),
+                        None => continue,
+                    }
+                }
+                Err(error) => return Err(format!("making it: {}", error.desc())),
+            };
+            return Ok(Self {
+                file: handle.into(),
+                is_new,
+                name,
+                calls,
+            });
+        }
+        Err("all names of its partial file are taken by what is not this user's alone".into())
+    }
+
+    /// Whether a later transfer would resume it; where a file system gives every file to the same user, none does.
+    pub fn is_adoptable(&self) -> bool {
+        fstat(self.file.as_fd()).is_ok_and(|status| is_own(&status))
+    }
+
+    /// Have it alone. One that was made just now, too, may have been found, filled and named by another transfer before this one locked it.
+    pub(super) fn own(&self, parent: BorrowedFd) -> Result<(), String> {
+        self.lock()?;
+        self.check_identity(parent)
+    }
+
+    fn lock(&self) -> Result<(), String> {
+        // SAFETY: `flock` takes no pointer, and the file is open.
+        match Errno::result(unsafe {
+            libc::flock(self.file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB)
+        }) {
+            Ok(_) => Ok(()),
+            Err(Errno::EWOULDBLOCK) => Err("another transfer of it is under way".into()),
+            Err(error) => Err(format!("locking its partial file: {}", error.desc())),
+        }
+    }
+
+    /// Between opening and locking another transfer may have given the file its name: it is no partial any more.
+    fn check_identity(&self, parent: BorrowedFd) -> Result<(), String> {
+        let own = self
+            .file
+            .metadata()
+            .map_err(|error| oscope_sys::error::words(&error))?;
+        let named = fstatat(parent, self.name.as_c_str(), AtFlags::AT_SYMLINK_NOFOLLOW);
+        match named {
+            Ok(named)
+                if own.is_file() && named.st_ino == own.ino() && named.st_dev == own.dev() =>
+            {
+                Ok(())
+            }
+            Ok(_) | Err(Errno::ENOENT) => Err("another transfer of it has just ended".into()),
+            Err(error) => Err(format!("its partial file: {}", error.desc())),
+        }
+    }
+
+    /// Keep only the first `length` bytes.
+    ///
+    /// # Errors
+    /// There are fewer, or the kernel's reason.
+    pub fn keep(&mut self, length: u64) -> Result<(), String> {
+        self.calls += 2;
+        let have = self
+            .file
+            .metadata()
+            .map_err(|error| oscope_sys::error::words(&error))?
+            .len();
+        if have < length {
+            return Err("another transfer of it has been under way".into());
+        }
+        match have == length {
+            true => Ok(()),
+            false => self
+                .file
+                .set_len(length)
+                .map_err(|error| oscope_sys::error::words(&error)),
+        }
+    }
+
+    /// How many bytes of it have surely been received.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn received(&self, size: u64) -> io::Result<u64> {
+        let length = self.file.metadata()?.len();
+        if length > size {
+            return Ok(0);
+        }
+        let from = length.saturating_sub(UNFILLED);
+        let mut tail = vec![0; usize::try_from(length - from).map_err(io::Error::other)?];
+        self.file.read_exact_at(&mut tail, from)?;
+        let filled = tail
+            .iter()
+            .rposition(|&byte| byte != 0)
+            .map_or(0, |at| at as u64 + 1);
+        Ok(from + filled)
+    }
+
+    /// Give the file its mode, its time and its name.
+    ///
+    /// # Errors
+    /// In one line, why it keeps its partial name.
+    pub fn finish(&mut self, parent: BorrowedFd, entry: &Entry) -> Result<(), String> {
+        self.calls += 3;
+        dress(&self.file, entry)?;
+        let (_, base) = names::split(entry.name);
+        renameat(parent, self.name.as_c_str(), parent, base)
+            .map_err(|error| format!("naming it: {}", error.desc()))
+    }
+
+    /// Remove it: what is in it is wrong.
+    ///
+    /// # Errors
+    /// In one line, why it stays.
+    pub fn remove(&self, parent: BorrowedFd) -> Result<(), String> {
+        unlinkat(parent, self.name.as_c_str(), UnlinkatFlags::NoRemoveDir)
+            .map_err(|error| format!("removing its partial file: {}", error.desc()))
+    }
+}
+
+/// Put a file there whole, which had no name until then, where nothing has its name: whether that could be done. Otherwise nothing was.
+///
+/// # Errors
+/// The disk is full, or cannot be written.
+pub fn put_whole(
+    parent: BorrowedFd,
+    entry: &Entry,
+    bytes: &[u8],
+    calls: &mut u64,
+) -> io::Result<bool> {
+    let flags = OFlag::O_WRONLY | OFlag::O_TMPFILE | OFlag::O_CLOEXEC;
+    *calls += 1;
+    let Ok(handle) = openat(parent, c".", flags, FIRST_MODE) else {
+        return Ok(false);
+    };
+    let file = File::from(handle);
+    *calls += 5;
+    file.write_all_at(bytes, 0)?;
+    if dress(&file, entry).is_err() {
+        return Ok(false);
+    }
+    let (_, base) = names::split(entry.name);
+    Ok(CString::new(base).is_ok_and(|base| link(&file, parent, &base).is_ok()))
+}
+
+/// Open a partial file that is there; `None` if it is not this user's alone.
+fn adopt(parent: BorrowedFd, name: &CStr) -> Result<Option<OwnedFd>, Errno> {
+    // Before it is opened: a FIFO would notice that.
+    if !is_own(&fstatat(parent, name, AtFlags::AT_SYMLINK_NOFOLLOW)?) {
+        return Ok(None);
+    }
+    let open = || openat(parent, name, OPEN, Mode::empty());
+    let handle = match open() {
+        Err(Errno::EACCES) => make_accessible(parent, name).and_then(|()| open()),
+        other => other,
+    }?;
+    // What was opened counts: the name may be another file's by now.
+    let own = is_own(&fstat(handle.as_fd())?);
+    Ok(own.then_some(handle))
+}
+
+/// Whether it is a plain file of this user that nobody else can write, and that has no other name: what resumes it changes nothing else.
+fn is_own(status: &FileStat) -> bool {
+    status.st_mode & SFlag::S_IFMT.bits() == SFlag::S_IFREG.bits()
+        && status.st_uid == geteuid().as_raw()
+        && status.st_nlink == 1
+        && status.st_mode & WRITABLE_BY_OTHERS == 0
+}
+
+/// Let its owner read and write a partial file: a transfer that was killed just before it gave the file its name may have left it the
+/// file's own mode. It is not made anew, as another transfer may be about to name it.
+fn make_accessible(parent: BorrowedFd, name: &CStr) -> Result<(), Errno> {
+    let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    let handle = openat(parent, name, flags, Mode::empty())?;
+    if !is_own(&fstat(handle.as_fd())?) {
+        return Err(Errno::EACCES);
+    }
+    // By its descriptor, so that no symbolic link put there meanwhile is followed.
+    let path = format!("/proc/self/fd/{}", handle.as_raw_fd());
+    let follow = FchmodatFlags::FollowSymlink;
+    fchmodat(AT_FDCWD, path.as_str(), FIRST_MODE, follow)
+}
+
+/// Give a file its mode and its time. The mode cannot be given when the file is made: the folder's default ACL or the umask may take bits.
+fn dress(file: &File, entry: &Entry) -> Result<(), String> {
+    fchmod(file.as_fd(), Mode::from_bits_truncate(entry.mode & KEPT))
+        .map_err(|error| format!("setting its mode: {}", error.desc()))?;
+    futimens(file.as_fd(), &TimeSpec::UTIME_OMIT, &time(entry))
+        .map_err(|error| format!("setting its time: {}", error.desc()))
+}
+
+/// When it was modified.
+pub(super) fn time(entry: &Entry) -> TimeSpec {
+    TimeSpec::new(
+        entry.mtime_ns.div_euclid(1_000_000_000),
+        entry.mtime_ns.rem_euclid(1_000_000_000),
+    )
+}
+
+/// Nanoseconds since 1970, of seconds and the rest; saturating beyond the years 1677 and 2262.
+fn modified(seconds: i64, nanoseconds: i64) -> i64 {
+    seconds
+        .saturating_mul(1_000_000_000)
+        .saturating_add(nanoseconds)
+}
+
+/// What has the file's own name now.
+///
+/// # Errors
+/// In one line: a folder has it.
+pub fn at_place(parent: BorrowedFd, entry: &Entry) -> Result<There, String> {
+    let (_, base) = names::split(entry.name);
+    let Ok(stat) = fstatat(parent, base, AtFlags::AT_SYMLINK_NOFOLLOW) else {
+        return Ok(There::Nothing);
+    };
+    let kind = SFlag::from_bits_truncate(stat.st_mode & SFlag::S_IFMT.bits());
+    if kind == SFlag::S_IFDIR {
+        return Err("a folder has its name there".into());
+    }
+    let modified = modified(stat.st_mtime, stat.st_mtime_nsec);
+    if kind != SFlag::S_IFREG
+        || u64::try_from(stat.st_size) != Ok(entry.size)
+        || modified != entry.mtime_ns
+    {
+        return Ok(There::Other);
+    }
+    let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK;
+    let Ok(handle) = openat(parent, base, flags, Mode::empty()) else {
+        return Ok(There::Other);
+    };
+    let file = File::from(handle);
+    match file.metadata() {
+        Ok(meta) if meta.is_file() && meta.permissions().mode() & KEPT == entry.mode & KEPT => {
+            Ok(There::Alike(file))
+        }
+        _ => Ok(There::Other),
+    }
+}
+
+/// What is there of a file that an earlier transfer began: how many bytes, `None` if it did not.
+///
+/// # Errors
+/// In one line: another transfer is at it.
+pub fn begun(parent: BorrowedFd, entry: &Entry) -> Result<Option<u64>, String> {
+    let status = |name: String| fstatat(parent, name.as_str(), AtFlags::AT_SYMLINK_NOFOLLOW).ok();
+    if !names::partials(entry)
+        .map_while(status)
+        .any(|status| is_own(&status))
+    {
+        return Ok(None);
+    }
+    let partial = Partial::open(parent, entry)?;
+    partial
+        .received(entry.size)
+        .map(Some)
+        .map_err(|error| format!("its partial file: {}", oscope_sys::error::words(&error)))
+}

@@ -1,0 +1,365 @@
+//! The receiver's side: manifest, plan, contents, receipt.
+
+mod item;
+mod links;
+mod plan;
+mod small;
+
+use std::fs::File;
+use std::sync::Mutex;
+use std::thread;
+
+use super::digest::Follower;
+use super::folder::{Folder, Shelf};
+use super::holes;
+use super::link::Link;
+use super::meter::Meter;
+use super::names;
+use super::options::{DigestKind, ReceiveMethod, ReceiveOptions};
+use super::outcome::{FileDone, Received};
+use super::partial::Partial;
+use super::receive_methods::{self, ReceiveStep, unwritten};
+use super::send_methods::Piece;
+use super::sender::SMALL;
+use super::stop::Stop;
+use super::trial::{self, Methods};
+use super::wire::{Frame, SEGMENT, segment};
+use item::{Item, Kind, Wanted, contents, mismatch};
+use small::Small;
+
+/// One side of one connection.
+pub struct Receiver<'a, 'w> {
+    link: &'a mut Link,
+    shelf: Shelf<'a>,
+    options: &'a ReceiveOptions,
+    meter: Meter<'w>,
+    digest: DigestKind,
+    methods: Methods<ReceiveMethod, dyn ReceiveStep>,
+}
+
+impl<'a, 'w> Receiver<'a, 'w> {
+    /// A receiver that has not said anything yet.
+    pub fn new(
+        link: &'a mut Link,
+        into: &'a Folder,
+        options: &'a ReceiveOptions,
+        meter: Meter<'w>,
+    ) -> Self {
+        let candidates = match options.method {
+            // Contents have to be decrypted in memory.
+            ReceiveMethod::Auto if link.is_sealed() => vec![ReceiveMethod::ReadWrite],
+            ReceiveMethod::Auto => CANDIDATES.to_vec(),
+            method => vec![method],
+        };
+        Self {
+            link,
+            shelf: Shelf::new(into),
+            options,
+            meter,
+            digest: DigestKind::None,
+            methods: Methods::among(candidates),
+        }
+    }
+
+    /// The whole transfer.
+    ///
+    /// # Errors
+    /// Whatever ends it early.
+    pub fn run(mut self) -> Result<Received, Stop> {
+        self.link.greet();
+        self.link.flush()?;
+        self.link.greeted(HELLO)?;
+        let kind = match self.link.next()? {
+            Frame::Hello(kind) => kind,
+            _ => return Err(self.link.damaged()),
+        };
+        if self.options.verify {
+            if kind == DigestKind::None {
+                return Err(
+                    Stop::here("the sender gives no digests, and this receiver verifies")
+                        .remedy("let the sender verify, or receive with --no-verify"),
+                );
+            }
+            self.digest = kind;
+        }
+        let mut items = self.manifest()?;
+        self.link.put(&Frame::Hello(self.digest))?;
+        self.plan(&mut items)?;
+        let files = self.files(&items)?;
+        let calls = self.link.calls + self.shelf.calls;
+        let here = self.meter.tally(calls)?;
+        self.link.put(&Frame::Receipt(here.clone()))?;
+        self.link.flush()?;
+        self.meter.finish();
+        Ok(Received { here, files })
+    }
+
+    /// Every file, while a second thread writes small ones that are verified.
+    fn files(&mut self, items: &[Item]) -> Result<Vec<FileDone>, Stop> {
+        let trouble = Mutex::new(None);
+        let root = self.shelf.root();
+        thread::scope(|scope| {
+            let mut small = Small::new(scope, root, items, &trouble);
+            let mut links = Vec::new();
+            let files: Result<Vec<_>, Stop> = (0..items.len())
+                .map(|index| self.file(items, index, &mut small, &mut links))
+                .collect();
+            // What is verified gets its name even if the connection broke behind it.
+            let written = small.finish(&mut self.shelf);
+            let files = files?;
+            written?;
+            // Links come last: nothing of this transfer is written through one.
+            self.make_links(items, &links)?;
+            Ok(files)
+        })
+    }
+
+    fn file(
+        &mut self,
+        items: &[Item],
+        index: usize,
+        small: &mut Small,
+        links: &mut Vec<(usize, Vec<u8>)>,
+    ) -> Result<FileDone, Stop> {
+        self.link.alive()?;
+        let item = &items[index];
+        match item.kind {
+            Kind::File => {}
+            // It was made with the plan.
+            Kind::Folder => {
+                self.meter.file(false);
+                return Ok(item.done(&[], false));
+            }
+            Kind::Link | Kind::Hard => {
+                let (target, digest) = contents(self.link, self.digest, item)?;
+                links.push((index, target.to_vec()));
+                self.meter.moved(&item.name, item.size);
+                self.meter.file(false);
+                return Ok(item.done(&digest, false));
+            }
+        }
+        let buffered = matches!(
+            self.options.method,
+            ReceiveMethod::Auto | ReceiveMethod::ReadWrite
+        );
+        let memory = item.size <= SMALL && !item.sparse && (buffered || item.size == 0);
+        let memory = memory && !matches!(item.wanted, Wanted::From(_));
+        if !memory {
+            small.write(&mut self.shelf)?;
+        }
+        let (digest, skipped) = match &item.wanted {
+            Wanted::Have(digest) if self.is_same()? => {
+                self.meter.passed(&item.name, item.size);
+                (digest.clone(), true)
+            }
+            _ if memory => (self.small(item, index, small)?, false),
+            Wanted::From(at) => (self.large_leanly(item, *at)?, false),
+            _ => (self.large_leanly(item, 0)?, false),
+        };
+        self.meter.file(skipped);
+        Ok(item.done(&digest, skipped))
+    }
+
+    /// Whether the sender has the file, too, which is there already.
+    fn is_same(&mut self) -> Result<bool, Stop> {
+        self.link.lean = true;
+        let same = matches!(self.link.peek()?, Frame::Same);
+        self.link.lean = false;
+        if same {
+            self.link.next()?;
+        }
+        Ok(same)
+    }
+
+    fn large_leanly(&mut self, item: &Item, from: u64) -> Result<Vec<u8>, Stop> {
+        self.link.lean = true;
+        let digest = self.large(item, from);
+        self.link.lean = false;
+        digest
+    }
+
+    /// A file that is received and verified in memory, then written.
+    fn small(&mut self, item: &Item, index: usize, waiting: &mut Small) -> Result<Vec<u8>, Stop> {
+        let size = usize::try_from(item.size).unwrap_or(usize::MAX);
+        if waiting.is_full() || !self.link.holds(size) {
+            waiting.write(&mut self.shelf)?;
+        }
+        let (bytes, digest) = contents(self.link, self.digest, item)?;
+        waiting.add(index, bytes);
+        self.meter.method(ReceiveMethod::ReadWrite.name());
+        self.meter.moved(&item.name, item.size);
+        Ok(digest)
+    }
+
+    /// A file that is moved by a method, in segments.
+    fn large(&mut self, item: &Item, from: u64) -> Result<Vec<u8>, Stop> {
+        let (folder, _) = names::split(&item.name);
+        let parent = self
+            .shelf
+            .folder(folder)
+            .map_err(|reason| item.refused(reason))?;
+        let mut partial =
+            Partial::open(parent, &item.entry()).map_err(|reason| item.refused(reason))?;
+        if !partial.is_new {
+            partial.keep(from).map_err(|reason| item.refused(reason))?;
+        } else if from > 0 {
+            return Err(item
+                .refused("what an earlier transfer left of it is gone")
+                .remedy("send again"));
+        }
+        let digest = self.arrive(item, &mut partial, from);
+        let useless = |stop: &Stop| {
+            stop.useless || self.digest == DigestKind::None || !partial.is_adoptable()
+        };
+        if digest.as_ref().is_err_and(useless) {
+            // No later transfer resumes it; why this one failed is the error to report.
+            if let Ok(parent) = self.shelf.folder(folder) {
+                let _ = partial.remove(parent);
+            }
+        }
+        digest
+    }
+
+    /// The contents of a file from an offset on, its digest, and its name.
+    fn arrive(&mut self, item: &Item, partial: &mut Partial, from: u64) -> Result<Vec<u8>, Stop> {
+        let unread =
+            |error: std::io::Error| Stop::system(&item.name, "reading what arrived", &error);
+        self.meter.passed(&item.name, from);
+        self.choose(item.size - from)?;
+        let mut follower =
+            Follower::start(self.digest, &partial.file, item.size, item.sparse).map_err(unread)?;
+        follower.reach(from).map_err(unread)?;
+        let mut at = from;
+        // No hole follows another one.
+        let mut hole_end = u64::MAX;
+        while at < item.size {
+            let left = item.size - at;
+            let length = match self.link.next()? {
+                Frame::Data(length) if length as usize == segment(left) => segment(left),
+                Frame::Data(length) if item.sparse && holes::is_data(at, length.into(), left) => {
+                    length as usize
+                }
+                Frame::Hole(length)
+                    if item.sparse && hole_end != at && holes::is_part(at, length, left) =>
+                {
+                    at += length;
+                    hole_end = at;
+                    // So long is what an interrupted transfer leaves.
+                    self.link.calls += 1;
+                    partial
+                        .file
+                        .set_len(at)
+                        .map_err(|error| unwritten(&item.name, &error))?;
+                    self.meter.passed(&item.name, length);
+                    follower.reach(at).map_err(unread)?;
+                    continue;
+                }
+                _ => return Err(self.link.damaged()),
+            };
+            let before = trial::thread_time();
+            self.segment(item, &partial.file, at, length, &mut follower)?;
+            at += length as u64;
+            let spent = trial::thread_time() - before;
+            let whole = length == SEGMENT;
+            if let Some(method) = whole.then(|| self.methods.record(spent)).flatten() {
+                let name = method.name();
+                self.meter.chose(name);
+                self.meter
+                    .note(&format!("auto: {name} costs the receiver least CPU time"));
+            }
+        }
+        self.verified(item, partial, follower)
+    }
+
+    /// The end of a file: its digest, then its name.
+    fn verified(
+        &mut self,
+        item: &Item,
+        partial: &mut Partial,
+        follower: Follower,
+    ) -> Result<Vec<u8>, Stop> {
+        let received_digest = match self.link.next()? {
+            Frame::End(digest) => digest.to_vec(),
+            _ => return Err(self.link.damaged()),
+        };
+        let link = &mut *self.link;
+        let digest = follower
+            .finish(|| link.alive())?
+            .map_err(|error| Stop::system(&item.name, "reading what arrived", &error))?;
+        let (folder, _) = names::split(&item.name);
+        let parent = self
+            .shelf
+            .folder(folder)
+            .map_err(|reason| item.refused(reason))?;
+        if received_digest != digest {
+            partial
+                .remove(parent)
+                .map_err(|reason| item.refused(reason))?;
+            return Err(mismatch(item));
+        }
+        partial
+            .finish(parent, &item.entry())
+            .map_err(|reason| item.refused(reason))?;
+        self.shelf.calls += partial.calls + 1;
+        Ok(digest)
+    }
+
+    /// Move one segment.
+    fn segment(
+        &mut self,
+        item: &Item,
+        file: &File,
+        at: u64,
+        length: usize,
+        follower: &mut Follower,
+    ) -> Result<(), Stop> {
+        let unread =
+            |error: std::io::Error| Stop::system(&item.name, "reading what arrived", &error);
+        let (method, step) = self.methods.current();
+        self.meter.method(method.name());
+        let mut moved = 0;
+        let mut calls = 0;
+        let early = self.link.here(length);
+        if !early.is_empty() {
+            receive_methods::write(&mut calls, file, &item.name, early, at)?;
+            moved = early.len();
+            self.meter.moved(&item.name, moved as u64);
+        }
+        self.link.calls += calls;
+        while moved < length {
+            if oscope_sys::cancel::requested() {
+                return Err(item.refused("interrupted"));
+            }
+            // The sender may have sent all, and wait for the receipt while much of it is still on its way.
+            self.link.alive()?;
+            let piece = Piece {
+                file,
+                name: &item.name,
+                at: at + moved as u64,
+                length: length - moved,
+            };
+            let count = step.step(self.link, piece)?;
+            self.link.progress();
+            moved += count;
+            self.meter.moved(&item.name, count as u64);
+            follower.reach(at + moved as u64).map_err(unread)?;
+        }
+        follower.reach(at + length as u64).map_err(unread)
+    }
+
+    /// Make the method ready, or those to be tried.
+    fn choose(&mut self, bytes: u64) -> Result<(), Stop> {
+        let chunk = self.options.chunk;
+        self.methods
+            .choose(bytes, |method| receive_methods::receiver(method, chunk))
+            .map_err(|(method, error)| Stop::method(method.name(), &error))
+    }
+}
+
+/// How long the sender's first words may take.
+const HELLO: std::time::Duration = std::time::Duration::from_secs(10);
+
+/// What `auto` tries for a very large file, and the first for others.
+///
+/// A mapping takes a fault for each page, and a ring the copies of `readwrite`.
+const CANDIDATES: [ReceiveMethod; 2] = [ReceiveMethod::Splice, ReceiveMethod::ReadWrite];

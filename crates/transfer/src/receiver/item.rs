@@ -1,0 +1,93 @@
+//! One thing of the manifest, as the receiver keeps it.
+
+use crate::digest;
+use crate::link::Link;
+use crate::names;
+use crate::options::DigestKind;
+use crate::outcome::FileDone;
+use crate::stop::Stop;
+use crate::wire::{Entry, Frame};
+
+/// What something of the manifest is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    File,
+    Folder,
+    /// A symbolic one.
+    Link,
+    /// Another name of a file.
+    Hard,
+}
+
+/// One file of the manifest, kept, and what is wanted of it.
+pub struct Item {
+    pub kind: Kind,
+    pub name: Vec<u8>,
+    pub size: u64,
+    pub mode: u32,
+    pub mtime_ns: i64,
+    /// It is a file with holes.
+    pub sparse: bool,
+    pub wanted: Wanted,
+    /// Nothing has its name, and no earlier transfer began it.
+    pub clear: bool,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub enum Wanted {
+    Whole,
+    From(u64),
+    Have(Vec<u8>),
+}
+
+impl Item {
+    pub fn entry(&self) -> Entry<'_> {
+        Entry {
+            name: &self.name,
+            size: self.size,
+            mode: self.mode,
+            mtime_ns: self.mtime_ns,
+        }
+    }
+
+    pub fn refused(&self, reason: impl Into<String>) -> Stop {
+        Stop::file(&self.name, reason)
+    }
+
+    pub fn done(&self, digest: &[u8], skipped: bool) -> FileDone {
+        FileDone {
+            name: names::shown(&self.name),
+            bytes: self.size,
+            // That of a sparse file is none that other programs print.
+            digest: digest::hex(digest).filter(|_| !self.sparse),
+            skipped,
+        }
+    }
+}
+
+/// Contents that go through memory, and their digest, which is the sender's.
+pub fn contents<'l>(
+    link: &'l mut Link,
+    kind: DigestKind,
+    item: &Item,
+) -> Result<(&'l [u8], Vec<u8>), Stop> {
+    let size = usize::try_from(item.size).unwrap_or(usize::MAX);
+    if size > 0 {
+        match link.next()? {
+            Frame::Data(length) if length as usize == size => {}
+            _ => return Err(link.damaged()),
+        }
+    }
+    let (bytes, received_digest) = link.whole_and_end(size)?;
+    let digest = digest::of(kind, bytes);
+    match received_digest == digest {
+        true => Ok((bytes, digest)),
+        false => Err(mismatch(item)),
+    }
+}
+
+/// The file's bytes are not those that were sent.
+pub fn mismatch(item: &Item) -> Stop {
+    item.refused("it arrived damaged: its digest is not the sender's")
+        .remedy("send again")
+}

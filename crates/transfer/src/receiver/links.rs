@@ -1,0 +1,66 @@
+//! The links of a transfer, made when all files have their names.
+
+use std::collections::HashMap;
+
+use super::{Item, Kind, Receiver};
+use crate::linked;
+use crate::names;
+use crate::stop::Stop;
+
+impl Receiver<'_, '_> {
+    /// Make each link of the manifest, by its place there and where it leads.
+    pub(super) fn make_links(
+        &mut self,
+        items: &[Item],
+        links: &[(usize, Vec<u8>)],
+    ) -> Result<(), Stop> {
+        let is_hard = |(index, _): &&(usize, Vec<u8>)| items[*index].kind == Kind::Hard;
+        let mut copies = 0;
+        if links.iter().any(|link| is_hard(&link)) {
+            let files: HashMap<&[u8], &Item> = items
+                .iter()
+                .filter(|item| item.kind == Kind::File)
+                .map(|item| (&item.name[..], item))
+                .collect();
+            for (index, target) in links.iter().filter(is_hard) {
+                let item = &items[*index];
+                // Nothing but a file of this transfer is given another name.
+                let Some(file) = files.get(&target[..]) else {
+                    return Err(item.refused("it links to no file of this transfer"));
+                };
+                copies += u64::from(!self.make_hard(item, file)?);
+            }
+        }
+        for (index, target) in links.iter().filter(|link| !is_hard(link)) {
+            self.make_symbolic(&items[*index], target)?;
+        }
+        if copies > 0 {
+            self.meter.note(&format!(
+                "{copies} hard links became copies: the file system there takes none"
+            ));
+        }
+        Ok(())
+    }
+
+    /// Whether it is a link, and no copy.
+    fn make_hard(&mut self, item: &Item, file: &Item) -> Result<bool, Stop> {
+        self.shelf.calls += 7;
+        let there = self
+            .shelf
+            .folder(names::split(&file.name).0)
+            .and_then(|parent| linked::arrived(parent, &file.entry()))
+            .map_err(|reason| item.refused(reason))?;
+        self.shelf
+            .folder(names::split(&item.name).0)
+            .and_then(|parent| linked::put_hard(parent, &item.entry(), &there))
+            .map_err(|reason| item.refused(reason))
+    }
+
+    fn make_symbolic(&mut self, item: &Item, target: &[u8]) -> Result<(), Stop> {
+        self.shelf.calls += 3;
+        self.shelf
+            .folder(names::split(&item.name).0)
+            .and_then(|parent| linked::put_symbolic(parent, &item.entry(), target))
+            .map_err(|reason| item.refused(reason))
+    }
+}

@@ -1,0 +1,159 @@
+//! What is to come, and what of it is there already.
+
+use std::fs::File;
+
+use super::{Item, Kind, Receiver, Wanted};
+use crate::digest::Follower;
+use crate::names;
+use crate::options::DigestKind;
+use crate::partial::{self, There};
+use crate::stop::Stop;
+use crate::wire::{Entry, FOLDER, Frame, HARD, KIND, LINK, PART, SPARSE, Step};
+
+/// Files of one transfer at most.
+const MOST_FILES: usize = 4 << 20;
+
+/// Bytes of all names of one transfer at most.
+const MOST_NAMES: usize = 256 << 20;
+
+impl Receiver<'_, '_> {
+    /// Hear the names of all files, and check them before anything is made.
+    pub(super) fn manifest(&mut self) -> Result<Vec<Item>, Stop> {
+        let mut items: Vec<Item> = Vec::new();
+        let (mut names_bytes, mut bytes) = (0_usize, 0_u64);
+        loop {
+            let count = items.len();
+            match self.link.next()? {
+                Frame::Entries(entries) => {
+                    for entry in entries {
+                        names::check(entry.name)
+                            .map_err(|reason| Stop::file(entry.name, reason))?;
+                        names_bytes += entry.name.len();
+                        bytes = bytes
+                            .checked_add(entry.size)
+                            .filter(|&sum| i64::try_from(sum).is_ok())
+                            .ok_or_else(|| Stop::file(entry.name, "an impossible size"))?;
+                        let Some(kind) = kind(&entry) else {
+                            return Err(Stop::file(entry.name, "an impossible kind of file"));
+                        };
+                        items.push(Item {
+                            kind,
+                            name: entry.name.to_vec(),
+                            size: entry.size,
+                            mode: entry.mode & 0o7777,
+                            mtime_ns: entry.mtime_ns,
+                            sparse: entry.mode & KIND == SPARSE,
+                            wanted: Wanted::Whole,
+                            clear: false,
+                        });
+                    }
+                }
+                Frame::EntriesEnd(files) if files == count as u64 => break,
+                _ => return Err(self.link.damaged()),
+            }
+            if items.len() > MOST_FILES || names_bytes > MOST_NAMES {
+                return Err(
+                    Stop::here("more files than one transfer takes").remedy("send them in several")
+                );
+            }
+        }
+        names::check_together(items.iter().map(|item| &item.name[..]))
+            .map_err(|(name, reason)| Stop::file(name, reason))?;
+        self.meter.expect(items.len() as u64, bytes);
+        Ok(items)
+    }
+
+    /// Find what is there already, and request the rest from the sender.
+    pub(super) fn plan(&mut self, items: &mut [Item]) -> Result<(), Stop> {
+        for item in &mut *items {
+            self.link.alive()?;
+            (item.wanted, item.clear) = self.wanted(item)?;
+        }
+        let mut part = Vec::new();
+        let mut size = 0;
+        for item in items.iter() {
+            let step = match &item.wanted {
+                Wanted::Whole => Step::Whole,
+                Wanted::From(at) => Step::From(*at),
+                Wanted::Have(digest) => Step::Have(digest),
+            };
+            part.push(step);
+            size += 72;
+            if size >= PART {
+                self.link.put(&Frame::Plan(std::mem::take(&mut part)))?;
+                size = 0;
+            }
+        }
+        // The sender hears no more of the plan than it has files: an empty part would be taken for what comes next.
+        if !part.is_empty() {
+            self.link.put(&Frame::Plan(part))?;
+        }
+        self.link.flush()
+    }
+
+    /// What is wanted of a file, and whether nothing is in its way.
+    fn wanted(&mut self, item: &Item) -> Result<(Wanted, bool), Stop> {
+        let folder = match item.kind {
+            Kind::Folder => &item.name[..],
+            _ => names::split(&item.name).0,
+        };
+        self.shelf
+            .folder(folder)
+            .map_err(|reason| item.refused(reason))?;
+        // A folder made just now has nothing in it.
+        if item.kind == Kind::Folder || self.shelf.is_fresh(folder) {
+            return Ok((Wanted::Whole, true));
+        }
+        let looks_for_partial = item.kind == Kind::File && self.digest != DigestKind::None;
+        self.shelf.calls += 1 + u64::from(looks_for_partial);
+        let parent = self
+            .shelf
+            .folder(folder)
+            .map_err(|reason| item.refused(reason))?;
+        let there =
+            partial::at_place(parent, &item.entry()).map_err(|reason| item.refused(reason))?;
+        if item.kind != Kind::File {
+            // It replaces what is there, but for a folder.
+            return Ok((Wanted::Whole, true));
+        }
+        if self.digest == DigestKind::None {
+            return Ok((Wanted::Whole, matches!(there, There::Nothing)));
+        }
+        if let There::Alike(file) = &there {
+            // Opened, looked at and closed, but no partial was looked for.
+            self.shelf.calls += 2;
+            let digest = self.digest_of(item, file)?;
+            return Ok((Wanted::Have(digest), false));
+        }
+        let begun = partial::begun(parent, &item.entry()).map_err(|reason| item.refused(reason))?;
+        Ok(match begun {
+            None => (Wanted::Whole, matches!(there, There::Nothing)),
+            Some(0) => (Wanted::Whole, false),
+            Some(at) => (Wanted::From(at), false),
+        })
+    }
+
+    /// The digest of a file that is there.
+    fn digest_of(&mut self, item: &Item, file: &File) -> Result<Vec<u8>, Stop> {
+        let unread =
+            |error: std::io::Error| Stop::system(&item.name, "reading what is there", &error);
+        let mut follower =
+            Follower::start(self.digest, file, item.size, item.sparse).map_err(unread)?;
+        follower.reach(item.size).map_err(unread)?;
+        let link = &mut *self.link;
+        follower.finish(|| link.alive())?.map_err(unread)
+    }
+}
+
+/// What an entry is; `None` if nothing that is sent.
+fn kind(entry: &Entry) -> Option<Kind> {
+    let is_path = (1..=names::LONGEST as u64).contains(&entry.size);
+    match entry.mode & KIND {
+        0 => Some(Kind::File),
+        SPARSE if entry.size > 0 => Some(Kind::File),
+        FOLDER if entry.size == 0 => Some(Kind::Folder),
+        LINK if is_path => Some(Kind::Link),
+        HARD if is_path => Some(Kind::Hard),
+        _ => None,
+    }
+}

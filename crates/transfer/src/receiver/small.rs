@@ -1,0 +1,210 @@
+//! Small files that are verified in memory: written in batches, by a second thread where there are many.
+
+use std::ops::Range;
+use std::sync::Mutex;
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::thread::{Builder, Scope, ScopedJoinHandle};
+
+use nix::sys::signal::SigSet;
+
+use super::Item;
+use crate::folder::{Folder, Shelf};
+use crate::names;
+use crate::partial::{self, Partial};
+use crate::receive_methods::{self, unwritten};
+use crate::stop::Stop;
+
+/// Files of a batch at most; for so many at once a second thread pays.
+const FILES: usize = 64;
+
+/// Bytes of a batch from which on it is written.
+const BYTES: usize = 256 << 10;
+
+/// Batches that wait for the second thread at most; the next is written by the first.
+const QUEUE: usize = 2;
+
+/// Files verified and not yet written.
+#[derive(Default)]
+struct Batch {
+    bytes: Vec<u8>,
+    files: Vec<(usize, Range<usize>)>,
+}
+
+/// Writes files that are whole and verified.
+pub struct Small<'scope, 'all> {
+    scope: &'scope Scope<'scope, 'all>,
+    root: &'all Folder,
+    items: &'all [Item],
+    trouble: &'all Mutex<Option<Stop>>,
+    batch: Batch,
+    helper: Option<Helper<'scope>>,
+}
+
+struct Helper<'scope> {
+    queue: SyncSender<Batch>,
+    handle: ScopedJoinHandle<'scope, u64>,
+}
+
+impl<'scope, 'all> Small<'scope, 'all> {
+    /// Nothing to write yet.
+    pub fn new(
+        scope: &'scope Scope<'scope, 'all>,
+        root: &'all Folder,
+        items: &'all [Item],
+        trouble: &'all Mutex<Option<Stop>>,
+    ) -> Self {
+        Self {
+            scope,
+            root,
+            items,
+            trouble,
+            batch: Batch::default(),
+            helper: None,
+        }
+    }
+
+    /// Take a file of the manifest, by its place there.
+    pub fn add(&mut self, place: usize, bytes: &[u8]) {
+        let from = self.batch.bytes.len();
+        self.batch.bytes.extend_from_slice(bytes);
+        self.batch.files.push((place, from..self.batch.bytes.len()));
+    }
+
+    /// Whether it is time to [`Self::write`].
+    pub fn is_full(&self) -> bool {
+        self.batch.files.len() >= FILES || self.batch.bytes.len() >= BYTES
+    }
+
+    /// Write what was taken, or have it written.
+    ///
+    /// # Errors
+    /// One of the files could not be written, now or before.
+    pub fn write(&mut self, shelf: &mut Shelf) -> Result<(), Stop> {
+        if self.batch.files.is_empty() {
+            return Ok(());
+        }
+        let batch = std::mem::take(&mut self.batch);
+        if batch.files.len() < FILES {
+            return batch.write(shelf, self.items);
+        }
+        if let Some(stop) = self
+            .trouble
+            .lock()
+            .ok()
+            .and_then(|mut stop_slot| stop_slot.take())
+        {
+            return Err(stop);
+        }
+        if self.helper.is_none() {
+            self.helper = self.hire();
+        }
+        let left = match &self.helper {
+            Some(helper) => helper.queue.try_send(batch),
+            None => Err(TrySendError::Full(batch)),
+        };
+        match left {
+            Ok(()) => Ok(()),
+            Err(TrySendError::Full(batch) | TrySendError::Disconnected(batch)) => {
+                batch.write(shelf, self.items)
+            }
+        }
+    }
+
+    /// Write the rest, and wait until all is written.
+    ///
+    /// # Errors
+    /// As for [`Self::write`].
+    pub fn finish(mut self, shelf: &mut Shelf) -> Result<(), Stop> {
+        let batch = std::mem::take(&mut self.batch);
+        let own = batch.write(shelf, self.items);
+        if let Some(helper) = self.helper.take() {
+            drop(helper.queue);
+            match helper.handle.join() {
+                Ok(calls) => shelf.calls += calls,
+                Err(_) => return Err(Stop::here("the thread that writes small files ended")),
+            }
+        }
+        match self
+            .trouble
+            .lock()
+            .ok()
+            .and_then(|mut stop_slot| stop_slot.take())
+        {
+            Some(stop) => Err(stop),
+            None => own,
+        }
+    }
+
+    /// A second thread; none where none is to be had.
+    fn hire(&self) -> Option<Helper<'scope>> {
+        let (queue, batches) = sync_channel(QUEUE);
+        let (root, items, trouble) = (self.root, self.items, self.trouble);
+        let work = move || help(&batches, root, items, trouble);
+        let thread = Builder::new().name("small files".into());
+        let handle = thread.spawn_scoped(self.scope, work).ok()?;
+        Some(Helper { queue, handle })
+    }
+}
+
+/// Write every batch, until one fails: how many system calls that took.
+fn help(
+    batches: &Receiver<Batch>,
+    root: &Folder,
+    items: &[Item],
+    trouble: &Mutex<Option<Stop>>,
+) -> u64 {
+    // Signals are for the thread that waits on the connection; taking one here would only delay it.
+    let _ = SigSet::all().thread_block();
+    let mut shelf = Shelf::new(root);
+    while let Ok(batch) = batches.recv() {
+        if let Err(stop) = batch.write(&mut shelf, items) {
+            if let Ok(mut stop_slot) = trouble.lock() {
+                *stop_slot = Some(stop);
+            }
+            break;
+        }
+    }
+    shelf.calls
+}
+
+impl Batch {
+    fn write(&self, shelf: &mut Shelf, items: &[Item]) -> Result<(), Stop> {
+        for (place, range) in &self.files {
+            put(shelf, &items[*place], &self.bytes[range.clone()])?;
+        }
+        Ok(())
+    }
+}
+
+/// Write a file and give it its name.
+fn put(shelf: &mut Shelf, item: &Item, bytes: &[u8]) -> Result<(), Stop> {
+    let refused = |reason: String| item.refused(reason);
+    let entry = item.entry();
+    let (folder, _) = names::split(&item.name);
+    let parent = shelf.folder(folder).map_err(refused)?;
+    let mut calls = 0;
+    if item.clear
+        && partial::put_whole(parent, &entry, bytes, &mut calls)
+            .map_err(|error| unwritten(&item.name, &error))?
+    {
+        shelf.calls += calls;
+        return Ok(());
+    }
+    let mut partial = Partial::open(parent, &entry).map_err(refused)?;
+    if !partial.is_new {
+        partial.keep(0).map_err(refused)?;
+    }
+    if !bytes.is_empty() {
+        receive_methods::write(&mut partial.calls, &partial.file, &item.name, bytes, 0)
+            .inspect_err(|_| {
+                // A small file is not kept in part; the error to report is that the disk is full.
+                let _ = partial.remove(parent);
+            })?;
+    }
+    if let Err(reason) = partial.finish(parent, &entry) {
+        let _ = partial.remove(parent);
+        return Err(item.refused(reason));
+    }
+    shelf.calls += calls + partial.calls + 1;
+    Ok(())
+}

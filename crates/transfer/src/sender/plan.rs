@@ -1,0 +1,96 @@
+//! What there is to send, and what the receiver wants of it.
+
+use super::Sender;
+use crate::names;
+use crate::options::DigestKind;
+use crate::source::Source;
+use crate::stop::Stop;
+use crate::wire::{Entry, Frame, PART, SPARSE, Step};
+
+/// What the receiver wants of a file, kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Wanted {
+    /// All of it.
+    Whole,
+    /// What comes after so many bytes.
+    From(u64),
+    /// Nothing, if this is its digest.
+    Have(Vec<u8>),
+}
+
+/// Refuse names that no receiver takes, and names that cannot all be had at once.
+///
+/// # Errors
+/// The first such name.
+pub fn check(files: &[Source]) -> Result<(), Stop> {
+    for file in files {
+        names::check(&file.name).map_err(|reason| Stop::file(&file.name, reason))?;
+    }
+    names::check_together(files.iter().map(|file| &file.name[..]))
+        .map_err(|(name, reason)| Stop::file(name, reason))
+}
+
+impl Sender<'_, '_> {
+    /// Name all files, in frames of limited size.
+    pub(super) fn manifest(&mut self, files: &[Source]) -> Result<(), Stop> {
+        let mut part = Vec::new();
+        let mut size = 0;
+        for file in files {
+            part.push(file.entry());
+            size += file.name.len() + 32;
+            if size >= PART {
+                self.link.put(&Frame::Entries(std::mem::take(&mut part)))?;
+                size = 0;
+            }
+        }
+        self.link.put(&Frame::Entries(part))?;
+        self.link.put(&Frame::EntriesEnd(files.len() as u64))?;
+        self.link.flush()
+    }
+
+    /// Hear what the receiver wants of each.
+    pub(super) fn plan(&mut self, files: &[Source]) -> Result<Vec<Wanted>, Stop> {
+        match self.link.next()? {
+            Frame::Hello(kind) if kind == self.digest => {}
+            Frame::Hello(DigestKind::None) => {
+                self.digest = DigestKind::None;
+                self.meter
+                    .note("the receiver does not verify: no digests are sent");
+            }
+            _ => return Err(self.link.damaged()),
+        }
+        let mut plan = Vec::with_capacity(files.len());
+        while plan.len() < files.len() {
+            match self.link.next()? {
+                Frame::Plan(steps) => plan.extend(steps.into_iter().map(|step| match step {
+                    Step::Whole => Wanted::Whole,
+                    Step::From(at) => Wanted::From(at),
+                    Step::Have(digest) => Wanted::Have(digest.to_vec()),
+                })),
+                _ => return Err(self.link.damaged()),
+            }
+        }
+        let possible = plan.len() == files.len()
+            && files.iter().zip(&plan).all(|(file, wanted)| match wanted {
+                Wanted::Whole => true,
+                Wanted::From(at) => *at <= file.size && self.digest != DigestKind::None,
+                Wanted::Have(_) => self.digest != DigestKind::None,
+            });
+        if !possible {
+            return Err(self.link.damaged());
+        }
+        Ok(plan)
+    }
+}
+
+impl Source {
+    /// Its line in the manifest.
+    fn entry(&self) -> Entry<'_> {
+        Entry {
+            name: &self.name,
+            size: self.size,
+            mode: self.mode | if self.sparse { SPARSE } else { 0 },
+            mtime_ns: self.mtime_ns,
+        }
+    }
+}

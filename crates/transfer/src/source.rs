@@ -1,0 +1,296 @@
+//! What to send: found, named and measured before anything is sent.
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::fs::{self, DirEntry, Metadata};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use clap::ValueEnum;
+
+use super::holes;
+use super::names;
+use super::outcome::TransferError;
+use super::wire::{FOLDER, HARD, KIND, LINK};
+
+/// Something to send: a regular file, an empty folder, or a link.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Source {
+    /// Where it lies.
+    pub path: PathBuf,
+    /// What the receiver calls it, relative to its folder.
+    pub name: Vec<u8>,
+    /// Bytes; of a link, those of its target's name.
+    pub size: u64,
+    /// Permission bits, `0o7777`; what is no regular file has its type's bit as well.
+    pub mode: u32,
+    /// When it was modified, in nanoseconds since 1970.
+    pub mtime_ns: i64,
+    /// Where a symbolic link leads; of another name of a file, the name that the receiver has it by.
+    pub leads_to: Option<Vec<u8>>,
+    /// Whether it is a regular file with holes.
+    pub sparse: bool,
+    /// Device and inode, of a regular file that has several names.
+    pub inode: Option<(u64, u64)>,
+}
+
+/// What to do with symbolic links below the folders given. Those that are given themselves are followed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "lower")]
+pub enum Links {
+    /// Make the same link at the receiver.
+    Keep,
+    /// Send what they lead to.
+    Follow,
+    /// Leave them out.
+    Skip,
+}
+
+/// What was found below the paths given.
+#[derive(Debug, Default)]
+pub struct Gathered {
+    /// What to send, in this order.
+    pub files: Vec<Source>,
+    /// What was left out as asked for, a line each.
+    pub notes: Vec<String>,
+    /// What cannot be sent, and why.
+    pub left_out: Vec<(Vec<u8>, String)>,
+}
+
+impl Source {
+    /// All that is at or below `paths`; what is in a folder is named relative to the folder's parent. `skip`: names, or paths from there,
+    /// of what is left out.
+    ///
+    /// # Errors
+    /// A path that is not there, cannot be read, or is neither a regular file nor a folder.
+    pub fn gather(
+        paths: &[PathBuf],
+        links: Links,
+        skip: &[OsString],
+    ) -> Result<Gathered, TransferError> {
+        let mut walk = Walk {
+            found: Gathered::default(),
+            kept: Vec::new(),
+            links,
+            skip,
+        };
+        for path in paths {
+            let meta = fs::metadata(path).map_err(|error| {
+                TransferError::system(&format!("{}", path.display()), &error)
+                    .remedy("name a file or a folder that is there")
+            })?;
+            let name = own_name(path)?;
+            if meta.is_dir() {
+                fs::read_dir(path).map_err(|error| {
+                    TransferError::system(&format!("reading the folder {}", path.display()), &error)
+                })?;
+                walk.below(path, name, &meta);
+            } else if meta.is_file() {
+                walk.add(Self::of(path.clone(), name, &meta));
+            } else {
+                return Err(TransferError::usage(format!(
+                    "{}: neither a regular file nor a folder",
+                    path.display()
+                )));
+            }
+        }
+        // A receiver makes links last, so that nothing is written through one.
+        walk.found.files.append(&mut walk.kept);
+        Ok(walk.found)
+    }
+
+    /// The file at `path`, called `name` by the receiver.
+    fn of(path: PathBuf, name: Vec<u8>, meta: &Metadata) -> Self {
+        Self {
+            sparse: meta.is_file() && holes::has_some(&path, meta),
+            inode: (meta.is_file() && meta.nlink() > 1).then(|| (meta.dev(), meta.ino())),
+            path,
+            name,
+            size: meta.len(),
+            mode: meta.mode() & 0o7777,
+            mtime_ns: modified(meta),
+            leads_to: None,
+        }
+    }
+
+    /// An empty folder.
+    fn folder(path: PathBuf, name: Vec<u8>, meta: &Metadata) -> Self {
+        Self {
+            size: 0,
+            mode: FOLDER | meta.mode() & 0o7777,
+            ..Self::of(path, name, meta)
+        }
+    }
+
+    /// A symbolic link.
+    fn link(path: PathBuf, name: Vec<u8>, meta: &Metadata) -> std::io::Result<Self> {
+        let target = fs::read_link(&path)?.into_os_string().into_vec();
+        Ok(Self {
+            size: target.len() as u64,
+            mode: LINK | 0o777,
+            leads_to: Some(target),
+            ..Self::of(path, name, meta)
+        })
+    }
+
+    /// Whether it is an empty folder.
+    pub fn is_folder(&self) -> bool {
+        self.mode & KIND == FOLDER
+    }
+}
+
+impl Gathered {
+    /// Of each file that was found by several names, send the first one alone, and the others as names of it.
+    pub fn join_names(&mut self) {
+        let mut first: HashMap<(u64, u64), Vec<u8>> = HashMap::new();
+        for source in &mut self.files {
+            let Some(inode) = source.inode else {
+                continue;
+            };
+            match first.get(&inode) {
+                None => {
+                    first.insert(inode, source.name.clone());
+                }
+                Some(name) => {
+                    source.size = name.len() as u64;
+                    source.mode |= HARD;
+                    source.leads_to = Some(name.clone());
+                    source.sparse = false;
+                }
+            }
+        }
+    }
+}
+
+/// When a file was modified, in nanoseconds since 1970; saturating beyond the years 1677 and 2262.
+pub fn modified(meta: &Metadata) -> i64 {
+    meta.mtime()
+        .saturating_mul(1_000_000_000)
+        .saturating_add(meta.mtime_nsec())
+}
+
+/// The last component of a path, also of `.` and of `folder/..`.
+fn own_name(path: &Path) -> Result<Vec<u8>, TransferError> {
+    let named = match path.file_name() {
+        Some(name) => Some(name.as_bytes().to_vec()),
+        None => fs::canonicalize(path)
+            .ok()
+            .and_then(|whole| whole.file_name().map(|name| name.as_bytes().to_vec())),
+    };
+    named.ok_or_else(|| TransferError::usage(format!("{}: has no name to send", path.display())))
+}
+
+/// A folder that waits to be read: where it is, its name, its status, and the folders above it by device and inode.
+type Waiting = (PathBuf, Vec<u8>, Metadata, Vec<(u64, u64)>);
+
+/// Reads folders.
+struct Walk<'a> {
+    found: Gathered,
+    kept: Vec<Source>,
+    links: Links,
+    skip: &'a [OsString],
+}
+
+impl Walk<'_> {
+    /// Add what is in a folder, in the order of the names, then what is in its folders.
+    fn below(&mut self, folder: &Path, name: Vec<u8>, meta: &Metadata) {
+        let mut waiting: Vec<Waiting> = vec![(folder.to_owned(), name, meta.clone(), Vec::new())];
+        while let Some((folder, name, meta, mut above)) = waiting.pop() {
+            let entries: std::io::Result<Vec<DirEntry>> =
+                fs::read_dir(&folder).and_then(Iterator::collect);
+            let mut entries = match entries {
+                Ok(entries) => entries,
+                Err(error) => {
+                    self.leave(name, &oscope_sys::error::words(&error));
+                    continue;
+                }
+            };
+            if entries.is_empty() {
+                self.add(Source::folder(folder, name, &meta));
+                continue;
+            }
+            above.push((meta.dev(), meta.ino()));
+            entries.sort_by_cached_key(DirEntry::file_name);
+            let mut folders = Vec::new();
+            for entry in entries {
+                let mut below = name.clone();
+                below.push(b'/');
+                below.extend_from_slice(entry.file_name().as_bytes());
+                if self.is_skipped(&below) {
+                    continue;
+                }
+                if let Some((path, meta)) = self.entry(&entry, &below, &above) {
+                    folders.push((path, below, meta, above.clone()));
+                }
+            }
+            waiting.extend(folders.into_iter().rev());
+        }
+    }
+
+    /// Add one entry of a folder; if it is a folder itself, what is to be read later.
+    fn entry(
+        &mut self,
+        entry: &DirEntry,
+        name: &[u8],
+        above: &[(u64, u64)],
+    ) -> Option<(PathBuf, Metadata)> {
+        let path = entry.path();
+        let status = entry.metadata().and_then(|meta| {
+            match meta.is_symlink() && self.links == Links::Follow {
+                true => fs::metadata(&path),
+                false => Ok(meta),
+            }
+        });
+        let meta = match status {
+            Ok(meta) => meta,
+            Err(error) => {
+                self.leave(name.to_vec(), &oscope_sys::error::words(&error));
+                return None;
+            }
+        };
+        if meta.is_dir() {
+            if above.contains(&(meta.dev(), meta.ino())) {
+                self.leave(name.to_vec(), "a link to a folder that it is in");
+                return None;
+            }
+            return Some((path, meta));
+        }
+        if meta.is_file() {
+            self.add(Source::of(path, name.to_vec(), &meta));
+        } else if !meta.is_symlink() {
+            self.leave(name.to_vec(), "neither a file, a folder nor a link");
+        } else if self.links == Links::Skip {
+            self.found
+                .notes
+                .push(format!("{}: a symbolic link, left out", names::shown(name)));
+        } else {
+            match Source::link(path, name.to_vec(), &meta) {
+                Ok(link) => self.add(link),
+                Err(error) => self.leave(name.to_vec(), &oscope_sys::error::words(&error)),
+            }
+        }
+        None
+    }
+
+    /// Take something to send, unless no receiver takes its name.
+    fn add(&mut self, source: Source) {
+        match names::check(&source.name) {
+            Err(reason) => self.leave(source.name, reason),
+            Ok(()) if source.leads_to.is_some() => self.kept.push(source),
+            Ok(()) => self.found.files.push(source),
+        }
+    }
+
+    fn leave(&mut self, name: Vec<u8>, reason: &str) {
+        self.found.left_out.push((name, reason.to_owned()));
+    }
+
+    /// Whether it was asked to leave this out: by its path below what is sent, or by its own name.
+    fn is_skipped(&self, name: &[u8]) -> bool {
+        let (_, own) = names::split(name);
+        self.skip
+            .iter()
+            .any(|skip| skip.as_bytes() == name || skip.as_bytes() == own)
+    }
+}

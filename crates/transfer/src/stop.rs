@@ -1,0 +1,76 @@
+//! Why a transfer ends early, and whether the reason is still to be sent to the peer.
+
+use std::io;
+
+use super::names::{LONGEST, shown};
+use super::outcome::TransferError;
+
+/// What ends a transfer on this side.
+#[derive(Debug)]
+pub struct Stop {
+    /// What this side reports.
+    pub error: TransferError,
+    /// What is to be sent to the peer, if anything: the file concerned, empty if none, and the reason.
+    pub to_peer: Option<(Vec<u8>, String)>,
+    /// What the receiver has of the file is of no use to a later transfer.
+    pub useless: bool,
+}
+
+impl Stop {
+    /// The connection itself failed, or the peer sent its reason to stop: nothing is to be sent.
+    pub fn silent(message: impl Into<String>) -> Self {
+        Self {
+            error: TransferError::failed(message),
+            to_peer: None,
+            useless: false,
+        }
+    }
+
+    /// Something here went wrong that concerns no file.
+    pub fn here(message: impl Into<String>) -> Self {
+        let message = message.into();
+        Self {
+            useless: false,
+            to_peer: Some((Vec::new(), message.clone())),
+            error: TransferError::failed(message),
+        }
+    }
+
+    /// A file cannot be sent, or not be received.
+    pub fn file(name: &[u8], reason: impl Into<String>) -> Self {
+        let reason = reason.into();
+        // A name from the wire may be as long as a frame; with a reason beside it, it would not fit one.
+        let name = &name[..name.len().min(LONGEST)];
+        Self {
+            error: TransferError::failed(format!("{}: {reason}", shown(name))),
+            useless: false,
+            to_peer: Some((name.to_vec(), reason)),
+        }
+    }
+
+    /// A system call on a file failed.
+    pub fn system(name: &[u8], doing: &str, error: &io::Error) -> Self {
+        Self::file(
+            name,
+            format!("{doing}: {}", oscope_sys::error::words(error)),
+        )
+    }
+
+    /// A method that was asked for cannot be made ready.
+    pub fn method(name: &str, error: &io::Error) -> Self {
+        let words = oscope_sys::error::words(error);
+        Self::here(format!("the method {name}: {words}")).remedy("choose another method")
+    }
+
+    /// The same, of a file that no later transfer resumes.
+    pub fn useless(mut self) -> Self {
+        self.useless = true;
+        self
+    }
+
+    /// The same, with what would fix it.
+    pub fn remedy(mut self, remedy: &str) -> Self {
+        self.error = self.error.remedy(remedy);
+        self
+    }
+}
