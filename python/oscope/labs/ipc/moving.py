@@ -278,7 +278,8 @@ def _switches_said(_: Run, found: Sequence[Point]) -> str:
     most, least = (end(every, key=_switches) for end in (max, min))
     rates = [f"{format_value(_switches(each), None, '')} per MiB" for each in (most, least)]
     if _switches(most) == _switches(least):
-        return f"{MODE_WORDS[most.level('mode')].capitalize()}, every configuration makes context switches alike: {rates[0]}."
+        where = MODE_WORDS[most.level("mode")].capitalize()
+        return f"{where}, every configuration makes context switches alike: {rates[0]}."
     names = [f"{each.level('channel')} with buffers of {each.level('buffer')}" for each in (most, least)]
     return f"{names[0]} makes the most context switches, {rates[0]}; {names[1]} the fewest, {rates[1]}."
 
