@@ -1,0 +1,1 @@
+//! The server on its own: packets in, packets out.
