@@ -14,6 +14,7 @@
 mod files;
 mod handles;
 mod names;
+mod place;
 mod reply;
 
 use std::io::{self, ErrorKind, Read, Write};
@@ -54,7 +55,7 @@ pub fn run() -> ExitCode {
     }
 }
 
-/// Answer the requests of `input`, one after the other.
+/// Answer the requests of `input`, each when the one before is answered.
 fn serve(input: &mut impl Read, output: &mut impl Write) -> io::Result<()> {
     let mut handles = Handles::default();
     while let Some(packet) = receive(input)? {

@@ -1,6 +1,6 @@
 //! setattr: size, mode, owner and times.
 
-use std::time::SystemTime;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use fuser::{INodeNo, TimeOrNow};
 use nix::errno::Errno;
@@ -316,7 +316,15 @@ fn order(wanted: &Wanted, now: &Attributes, current: (Time, Time), exact: bool) 
 
 fn moment(time: TimeOrNow) -> Time {
     match time {
-        TimeOrNow::SpecificTime(time) => time.into(),
+        TimeOrNow::SpecificTime(time) => match time.duration_since(UNIX_EPOCH) {
+            Ok(_) => time.into(),
+            // fuser 0.18 takes the nanoseconds of a time before 1970 off, where the kernel adds them (system_time_from_time, fuser/src/time.rs).
+            Err(before) => Time {
+                seconds: i64::try_from(before.duration().as_secs())
+                    .map_or(i64::MIN, |whole| -whole),
+                nanoseconds: before.duration().subsec_nanos(),
+            },
+        },
         TimeOrNow::Now => SystemTime::now().into(),
     }
 }

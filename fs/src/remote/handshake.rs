@@ -4,7 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::attributes::{Extensions, Kind};
+use nix::errno::Errno;
+
+use super::attributes::{Attributes, Extensions, Kind};
 use super::session::Session;
 use super::talk::{Talk, Trouble};
 use super::target::Target;
@@ -135,9 +137,10 @@ fn folder(talk: &mut Talk<'_>) -> Result<Result<(), Failure>, Trouble> {
             "no such folder",
             "make it there, or check the name",
         )),
-        (Ok(attributes), _) if attributes.kind != Kind::Folder => {
+        (Ok(Attributes { kind, .. }), _) if kind != Kind::Folder => {
             Err(failure("not a folder", "name a folder"))
         }
+        (Err(Status::Exact(Errno::ENOTDIR)), _) => Err(failure("not a folder", "name a folder")),
         (Err(Status::PermissionDenied), _) | (_, Err(Status::PermissionDenied)) => Err(failure(
             "permission denied on the server",
             "let the user who logs in read it, or log in as another",

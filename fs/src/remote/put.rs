@@ -96,8 +96,8 @@ impl<'a> Putting<'a> {
             // Each answer moved the limit on.
             self.progress = talk.deadline - self.limit;
             let stop = match staged {
-                Ok(attributes) => match self.name_it(&mut talk, &temporary) {
-                    Ok(()) => {
+                Ok(attributes) => match self.name_it(&mut talk, &temporary, attributes) {
+                    Ok(attributes) => {
                         self.link.gone(&temporary);
                         return Ok(attributes);
                     }
@@ -245,8 +245,13 @@ impl<'a> Putting<'a> {
         settle(talk, said, Doing::Look)
     }
 
-    /// Give it its name.
-    fn name_it(&self, talk: &mut Talk<'_>, temporary: &Path) -> Result<(), Stop> {
+    /// Give it its name: its attributes then.
+    fn name_it(
+        &self,
+        talk: &mut Talk<'_>,
+        temporary: &Path,
+        made: Attributes,
+    ) -> Result<Attributes, Stop> {
         talk.extend(self.limit);
         let to = self.order.path;
         let has = talk.extensions();
@@ -256,11 +261,18 @@ impl<'a> Putting<'a> {
             true => ask_replace(talk, temporary, to, self.order.expected),
             false => ask_rename(talk, temporary, to),
         };
+        // The name has changed its time of change, where the server reports that.
+        let look = has.exact.then(|| talk.ask_path(kind::LSTAT, to));
         let done = renamed(talk, id, temporary, to, true);
         self.link.tell_folders(talk);
         match done {
             Err(Trouble::Errno(Errno::ECANCELED)) => Err(Stop::Conflict(self.there(talk)?)),
-            done => done.map_err(Stop::Trouble),
+            Err(trouble) => Err(Stop::Trouble(trouble)),
+            Ok(()) => {
+                let now = look.and_then(|id| talk.attributes(id).ok()?.ok());
+                let ours = |now: &Attributes| now.version() == made.version();
+                Ok(now.filter(ours).unwrap_or(made))
+            }
         }
     }
 

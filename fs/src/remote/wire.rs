@@ -167,7 +167,7 @@ impl Packet {
 
     /// A time.
     pub fn time(self, time: Time) -> Self {
-        self.long(time.seconds.cast_unsigned())
+        self.long(u64::from_ne_bytes(time.seconds.to_ne_bytes()))
             .number(time.nanoseconds)
     }
 
@@ -310,7 +310,8 @@ impl<'a> Reader<'a> {
 
     /// A time.
     pub fn time(&mut self) -> Result<Time, Malformed> {
-        let (seconds, nanoseconds) = (self.long()?.cast_signed(), self.number()?);
+        let (seconds, nanoseconds) = (self.long()?, self.number()?);
+        let seconds = i64::from_ne_bytes(seconds.to_ne_bytes());
         if nanoseconds >= 1_000_000_000 {
             return Err(Malformed);
         }

@@ -1,12 +1,10 @@
 //! Requests about what is open: reading, writing, attributes, listing.
 
-use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::ErrorKind;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::Path;
 
 use nix::errno::Errno;
 use nix::sys::stat::{Mode, fchmod, futimens};
@@ -16,7 +14,7 @@ use nix::unistd::{Gid, Uid, fchown};
 use super::Done;
 use super::handles::{Handles, Open};
 use super::reply::{append, attributes, end, errno, handle, ok};
-use crate::remote::wire::{Malformed, Packet, Reader, flag, kind};
+use crate::remote::wire::{Packet, Reader, flag, kind};
 use crate::remote::{Change, Time};
 
 /// Bytes of names in one answer to READDIR, after which it is sent.
@@ -31,7 +29,7 @@ const USUAL: u32 = 0o666;
 
 /// OPEN.
 pub fn open(handles: &mut Handles, id: u32, body: &mut Reader<'_>) -> Done {
-    let (path, flags) = (body.path()?, body.number()?);
+    let (path, flags) = (body.place()?, body.number()?);
     let mode = body.change()?.mode.unwrap_or(USUAL);
     let has = |bit: u32| flags & bit != 0;
     let mut options = OpenOptions::new();
@@ -45,7 +43,7 @@ pub fn open(handles: &mut Handles, id: u32, body: &mut Reader<'_>) -> Done {
         .mode(mode)
         // The open of a fifo or a terminal must not hold up all other requests, nor become ours.
         .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
-    let opened = options.open(path).map_err(errno);
+    let opened = path.and_then(|path| options.open(&*path).map_err(errno));
     Ok(opened
         .and_then(|file| handles.keep(Open::File(file)))
         .map(|number| handle(id, &number)))
@@ -133,7 +131,9 @@ pub fn spec(time: Time) -> TimeSpec {
 
 /// OPENDIR.
 pub fn open_folder(handles: &mut Handles, id: u32, body: &mut Reader<'_>) -> Done {
-    let opened = fs::read_dir(body.path()?).map_err(errno);
+    let opened = body
+        .place()?
+        .and_then(|path| fs::read_dir(&*path).map_err(errno));
     Ok(opened
         .and_then(|folder| handles.keep(Open::Folder(folder)))
         .map(|number| handle(id, &number)))
@@ -177,15 +177,4 @@ pub fn sync(handles: &Handles, id: u32, body: &mut Reader<'_>) -> Done {
     Ok(file
         .and_then(|file| file.sync_all().map_err(errno))
         .map(|()| ok(id)))
-}
-
-impl<'a> Reader<'a> {
-    /// A path, as the system calls take it: an empty one is the folder that the server began in.
-    pub fn path(&mut self) -> Result<&'a Path, Malformed> {
-        let bytes = self.text()?;
-        Ok(match bytes.is_empty() {
-            true => Path::new("."),
-            false => Path::new(OsStr::from_bytes(bytes)),
-        })
-    }
 }

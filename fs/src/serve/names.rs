@@ -1,5 +1,6 @@
 //! Requests about names: looking, making, removing, renaming, linking.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, lchown, symlink};
@@ -13,6 +14,7 @@ use nix::unistd::{LinkatFlags, linkat};
 
 use super::Done;
 use super::files::spec;
+use super::place::Place;
 use super::reply::{attributes, errno, ok};
 use crate::remote::wire::{Malformed, Packet, Reader, kind};
 use crate::remote::{Change, Time};
@@ -22,67 +24,82 @@ const USUAL: u32 = 0o777;
 
 /// A request about a name.
 pub fn request(id: u32, kind: u8, body: &mut Reader<'_>) -> Done {
-    let path = body.path()?;
     let done = match kind {
-        kind::LSTAT => {
-            let found = fs::symlink_metadata(path).map_err(errno);
-            return Ok(found.map(|found| attributes(id, &found)));
+        kind::SYMLINK => {
+            // The text first and the name second, as OpenSSH has it.
+            let text = Path::new(OsStr::from_bytes(body.text()?));
+            let at = body.place()?;
+            at.and_then(|at| symlink(text, &*at).map_err(errno))
         }
-        kind::STAT => {
-            let found = fs::metadata(path).map_err(errno);
-            return Ok(found.map(|found| attributes(id, &found)));
+        kind::RENAME => {
+            two(body)?.and_then(|(from, to)| rename(&from, &to, RenameFlags::RENAME_NOREPLACE))
         }
-        kind::READLINK => return Ok(fs::read_link(path).map_err(errno).map(|to| name(id, &to))),
-        kind::REALPATH => return Ok(whole(path).map(|whole| name(id, &whole))),
-        kind::SETSTAT => change(path, &body.change()?, true),
-        kind::REMOVE => nix::unistd::unlink(path),
         kind::MKDIR => {
-            let mode = body.change()?.mode.unwrap_or(USUAL);
-            fs::DirBuilder::new().mode(mode).create(path).map_err(errno)
+            let (path, mode) = (body.place()?, body.change()?.mode.unwrap_or(USUAL));
+            path.and_then(|path| {
+                fs::DirBuilder::new()
+                    .mode(mode)
+                    .create(&*path)
+                    .map_err(errno)
+            })
         }
-        kind::RMDIR => fs::remove_dir(path).map_err(errno),
-        kind::RENAME => rename(path, body.path()?, RenameFlags::RENAME_NOREPLACE),
-        // The text first and the name second, as OpenSSH has it.
-        kind::SYMLINK => symlink(path, body.path()?).map_err(errno),
+        kind::SETSTAT => {
+            let (path, wanted) = (body.place()?, body.change()?);
+            path.and_then(|path| change(&path, &wanted, true))
+        }
+        kind::LSTAT | kind::STAT | kind::READLINK | kind::REALPATH | kind::REMOVE | kind::RMDIR => {
+            return Ok(body.place()?.and_then(|path| answer(id, kind, &path)));
+        }
         _ => Err(Errno::ENOSYS),
     };
     Ok(done.map(|()| ok(id)))
+}
+
+/// A request that has a path and no more.
+fn answer(id: u32, kind: u8, path: &Path) -> Result<Packet, Errno> {
+    match kind {
+        kind::LSTAT => path
+            .symlink_metadata()
+            .map(|of| attributes(id, &of))
+            .map_err(errno),
+        kind::STAT => path.metadata().map(|of| attributes(id, &of)).map_err(errno),
+        kind::READLINK => fs::read_link(path).map(|to| name(id, &to)).map_err(errno),
+        kind::REALPATH => whole(path).map(|whole| name(id, &whole)),
+        kind::REMOVE => nix::unistd::unlink(path).map(|()| ok(id)),
+        _ => fs::remove_dir(path).map(|()| ok(id)).map_err(errno),
+    }
 }
 
 /// A request of an extension.
 pub fn extended(id: u32, extension: &[u8], body: &mut Reader<'_>) -> Done {
-    // One that is not known need not have a path.
     let done = match extension {
-        b"statvfs@openssh.com" => return Ok(room(body.path()?).map(|packet| packet(id))),
+        b"statvfs@openssh.com" => return Ok(body.place()?.and_then(|path| room(id, &path))),
         b"posix-rename@openssh.com" => {
-            let (from, to) = two(body)?;
-            rename(from, to, RenameFlags::empty())
+            two(body)?.and_then(|(from, to)| rename(&from, &to, RenameFlags::empty()))
         }
-        b"hardlink@openssh.com" => {
-            let (of, at) = two(body)?;
-            linkat(AT_FDCWD, of, AT_FDCWD, at, LinkatFlags::empty())
-        }
+        b"hardlink@openssh.com" => two(body)?
+            .and_then(|(of, at)| linkat(AT_FDCWD, &*of, AT_FDCWD, &*at, LinkatFlags::empty())),
         b"lsetstat@openssh.com" => {
-            let path = body.path()?;
-            change(path, &body.change()?, false)
+            let (path, wanted) = (body.place()?, body.change()?);
+            path.and_then(|path| change(&path, &wanted, false))
         }
         b"mknod@oscope" => {
-            let path = body.path()?;
-            make(path, body.number()?, body.number()?)
+            let (path, mode, device) = (body.place()?, body.number()?, body.number()?);
+            path.and_then(|path| make(&path, mode, device))
         }
         b"replace@oscope" => {
-            let (from, to) = two(body)?;
-            let flag = body.number()?;
+            let (names, flag) = (two(body)?, body.number()?);
             let version = (body.long()?, body.time()?);
-            replace(from, to, (flag != 0).then_some(version))
+            names.and_then(|(from, to)| replace(&from, &to, (flag != 0).then_some(version)))
         }
         _ => Err(Errno::ENOSYS),
     };
     Ok(done.map(|()| ok(id)))
 }
 
-fn two<'a>(body: &mut Reader<'a>) -> Result<(&'a Path, &'a Path), Malformed> {
-    Ok((body.path()?, body.path()?))
+fn two(body: &mut Reader<'_>) -> Result<Result<(Place, Place), Errno>, Malformed> {
+    let (first, second) = (body.place()?, body.place()?);
+    Ok(first.and_then(|first| Ok((first, second?))))
 }
 
 /// An answer that is one name.
@@ -202,7 +219,7 @@ fn version(path: &Path) -> Result<Option<(u64, Time)>, Errno> {
 }
 
 /// `statvfs@openssh.com`.
-fn room(path: &Path) -> Result<impl FnOnce(u32) -> Packet, Errno> {
+fn room(id: u32, path: &Path) -> Result<Packet, Errno> {
     const READ_ONLY: u64 = 1;
     const NO_SET_ID: u64 = 2;
     let found = statvfs(path)?;
@@ -219,9 +236,6 @@ fn room(path: &Path) -> Result<impl FnOnce(u32) -> Packet, Errno> {
         found.flags().bits() & (READ_ONLY | NO_SET_ID),
         found.name_max(),
     ];
-    Ok(move |id| {
-        numbers
-            .into_iter()
-            .fold(Packet::request(kind::EXTENDED_REPLY, id), Packet::long)
-    })
+    let packet = Packet::request(kind::EXTENDED_REPLY, id);
+    Ok(numbers.into_iter().fold(packet, Packet::long))
 }
