@@ -3,12 +3,13 @@
 PYTHON := .venv/bin/python
 export CARGO_TERM_COLOR ?= auto
 
-.PHONY: help setup setup-run run test test-full coverage lint rust-test python-test bench bench-full calibrate static-probe notebooks docs pictures lock clean
+.PHONY: help setup setup-run run test test-full conformance coverage lint rust-test python-test bench bench-full calibrate static-probe notebooks docs pictures lock clean
 
 help:
 	@echo "make run        set everything up, measure this machine, write oscope-report.html"
 	@echo "make test       set everything up, run linters and all tests but those that are long by nature"
 	@echo "make test-full  the same with those"
+	@echo "make conformance  outside suites of file systems on oscope-fs and its peers; writes docs/fs-conformance.md"
 	@echo "make coverage   which lines the tests execute, of Rust and of Python"
 	@echo "make bench      Oscope beside its peers, in 40 minutes; writes docs/benchmarks.md"
 	@echo "make bench-full the same with all rounds and trials; half a day"
@@ -35,6 +36,11 @@ test: setup
 
 test-full: setup
 	$(PYTHON) tools/run_tests.py --full
+
+# Root, and crates.io for the suites. Some twenty minutes.
+conformance:
+	tools/setup.sh bench
+	$(PYTHON) tools/conformance.py
 
 coverage: setup
 	$(PYTHON) tools/measure_coverage.py

@@ -56,6 +56,7 @@ pub fn run() -> ExitCode {
         Verb::Status(arguments) => status::run(&arguments),
         Verb::Recover(arguments) => recovery::run(&arguments),
         Verb::Operations(arguments) => operations::run(&arguments),
+        Verb::Serve => return crate::serve::run(),
     };
     match done {
         Ok(code) => code,

@@ -1,6 +1,6 @@
 //! `oscope-fs`: whole files over SFTP, cached and served locally, copied back on close.
 //!
-//! `remote` speaks SFTP, `store` keeps the cache folder, `mount` is the file system over both, `command` is the command line. Standard output is data,
+//! `remote` speaks SFTP, `serve` answers it, `store` keeps the cache folder, `mount` is the file system over both, `command` is the command line. Standard output is data,
 //! standard error is for people. Exit status: 0 done, 1 failed, 2 the request is wrong.
 
 mod command;
@@ -9,6 +9,7 @@ mod failure;
 mod hex;
 mod mount;
 mod remote;
+mod serve;
 mod store;
 #[cfg(test)]
 mod testing;

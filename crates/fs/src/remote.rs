@@ -20,9 +20,10 @@ mod session;
 mod talk;
 mod target;
 mod temporary;
+mod time;
 mod upload;
 mod window;
-mod wire;
+pub mod wire;
 
 #[cfg(test)]
 mod tests;
@@ -43,6 +44,7 @@ pub use clock::Clock;
 pub use listing::{BOUNDS, Bounds};
 pub use target::Target;
 pub use temporary::{Journal, Temporary, is_temporary};
+pub use time::Time;
 
 use fetch::Fetch;
 use link::Link;
@@ -130,6 +132,11 @@ impl Remote {
         self.link.close();
     }
 
+    /// From now on `watcher` hears what a folder has become by a change of its names by us, before that change returns.
+    pub fn watch_folders(&self, watcher: impl Fn(&Path, Attributes) + Send + Sync + 'static) {
+        self.link.watch_folders(Box::new(watcher));
+    }
+
     /// Close the server's handles that wait for a next request to go with: to be called now and then where there may be none.
     pub fn close_handles(&self) {
         self.link.send_put_off();
@@ -159,6 +166,11 @@ impl Remote {
                 }
             }
         }
+    }
+
+    /// Whether the server runs `oscope-fs serve`: then it has exact times and special files.
+    pub fn is_exact(&self) -> bool {
+        self.link.extensions().exact
     }
 
     /// Whether there is a connection.
@@ -279,6 +291,17 @@ impl Remote {
         self.known(made, path)
     }
 
+    /// A fifo, a socket or a device (`mode` has its kind) with this mode, whatever the server's umask.
+    ///
+    /// # Errors
+    /// EPERM where the server does not run `oscope-fs serve`, or does not let us; else as for [`Self::create`].
+    pub fn make_special(&self, path: &Path, mode: u32, device: u32) -> Result<Attributes, Errno> {
+        let made = self.run(Again::No, &[path], |talk| {
+            operations::make_special(talk, path, mode, device)
+        })?;
+        self.known(made, path)
+    }
+
     /// Remove an empty folder.
     ///
     /// # Errors
@@ -384,8 +407,12 @@ impl Remote {
         let deadline = Instant::now() + limit;
         loop {
             let session = self.link.session(deadline)?;
-            match work(&mut Talk::new(&session, &self.link.target, deadline)) {
-                Ok(value) => return Ok(value),
+            let mut talk = self.link.talk(&session, deadline);
+            match work(&mut talk) {
+                Ok(value) => {
+                    self.link.tell_folders(&mut talk);
+                    return Ok(value);
+                }
                 Err(Trouble::Errno(error)) => return Err(error),
                 Err(Trouble::Unsent) => {}
                 Err(Trouble::Lost) if again == Again::Yes => {}

@@ -85,6 +85,7 @@ impl Server {
     /// A folder on it, reached with its own key and known_hosts.
     pub fn target(&self, folder: &Path) -> Target {
         Target {
+            helper: None,
             host: "127.0.0.1".to_owned(),
             folder: folder.to_owned(),
             port: Some(self.port),

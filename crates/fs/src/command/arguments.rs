@@ -37,6 +37,9 @@ pub enum Verb {
     /// Tell which operations of FUSE there are, and what each does.
     #[command(after_help = AFTER)]
     Operations(Operations),
+    /// Serve files on standard input and output: what `mount --helper` starts on the server.
+    #[command(after_help = AFTER)]
+    Serve,
 }
 
 /// How the server is reached. ssh's own configuration, agent and known hosts hold; an unknown host key is refused.
@@ -56,6 +59,15 @@ pub struct Ssh {
         allow_hyphen_values = true
     )]
     pub options: Vec<String>,
+    /// Have the server run `oscope-fs serve`, which keeps what SFTP cannot: owners, exact times, special files. PROGRAM: its path there.
+    #[arg(
+        long,
+        value_name = "PROGRAM",
+        num_args = 0..=1,
+        default_missing_value = "oscope-fs",
+        require_equals = true
+    )]
+    pub helper: Option<String>,
     /// How long an operation waits for the server before it fails with EIO.
     #[arg(long, value_name = "T", default_value = "30s", value_parser = values::waiting_time)]
     pub timeout: Duration,

@@ -23,6 +23,9 @@ struct Written {
     port: Option<u16>,
     config: Option<String>,
     options: Vec<String>,
+    /// Left out where there is none, as by versions that did not know it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    helper: Option<String>,
     timeout_ms: u64,
     mountpoint: String,
     pid: u32,
@@ -62,6 +65,7 @@ impl Record {
                 port: written.port,
                 config,
                 options: written.options,
+                helper: written.helper,
             },
             timeout: Duration::from_millis(written.timeout_ms),
             mountpoint: hex::to_path(&written.mountpoint)?,
@@ -80,6 +84,7 @@ impl Record {
             port: target.port,
             config: target.config.as_ref().map(|path| hex::of_path(path)),
             options: target.options.clone(),
+            helper: target.helper.clone(),
             timeout_ms: u64::try_from(self.timeout.as_millis()).unwrap_or(u64::MAX),
             mountpoint: hex::of_path(&self.mountpoint),
             pid: self.pid,

@@ -23,6 +23,7 @@ const FILES: [&str; 5] = [
 pub fn target(text: &OsStr, ssh: &Ssh) -> Result<Target, Failure> {
     let mut target = Target::parse(text)?;
     target.port = ssh.port;
+    target.helper.clone_from(&ssh.helper);
     target.config = ssh
         .config
         .as_deref()

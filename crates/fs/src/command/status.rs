@@ -44,6 +44,7 @@ pub fn about(record: &Record, cache: &Path) -> Value {
         "mountpoint": record.mountpoint.to_string_lossy(),
         "mountpoint_hex": hex::of_path(&record.mountpoint),
         "target": ssh::shown(&record.target),
+        "helper": record.target.helper,
         "cache": cache.to_string_lossy(),
         "pid": record.pid,
         "started": log::stamp(record.started),
@@ -176,6 +177,10 @@ fn text(answer: &Value) -> String {
     let mut line = |name: &str, value: &str| {
         let _ = writeln!(text, "  {name:12} {value}");
     };
+    let served = answer["helper"]
+        .as_str()
+        .map_or_else(|| "SFTP".to_owned(), |program| format!("{program} serve"));
+    line("served by", &served);
     line(
         "state",
         &format!(

@@ -1,17 +1,16 @@
 //! What the kernel is shown of a node: the server's attributes, and of a file in use the size and times of its copy.
 //!
-//! Times are shown in whole seconds, for SFTP has no others: a file's time stays the same when it is closed.
+//! Times are shown as exactly as the server keeps them (SFTP: in whole seconds): a file's time stays the same when it is closed.
 
 use std::os::unix::fs::MetadataExt;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, UNIX_EPOCH};
 
 use fuser::{FileAttr, FileType, INodeNo};
 use nix::errno::Errno;
 
-use crate::remote::{Attributes, Kind};
+use crate::remote::{Attributes, Kind, Time};
 
 use super::Shared;
-use super::file::seconds;
 
 /// Bytes that programs are advised to read and write at once.
 const BLOCK: u32 = 4096;
@@ -29,7 +28,8 @@ impl Shared {
         if let Some(copy) = file.and_then(|file| file.copy()) {
             let found = copy.file().metadata().map_err(errno)?;
             attributes.size = found.size();
-            attributes.mtime = seconds(found.mtime());
+            attributes.mtime =
+                Time::new(found.mtime(), found.mtime_nsec()).kept(self.remote.is_exact());
             blocks = found.blocks();
         }
         Ok((attr(ino, &attributes, blocks, names), keep))
@@ -57,35 +57,35 @@ pub fn errno(error: std::io::Error) -> Errno {
 }
 
 fn attr(ino: u64, of: &Attributes, blocks: u64, names: usize) -> FileAttr {
-    let modified = time(of.mtime);
     FileAttr {
         ino: INodeNo(ino),
         size: of.size,
         blocks,
-        atime: time(of.atime),
-        mtime: modified,
-        // SFTP does not have it; programs use it as a sign of change, like mtime.
-        ctime: modified,
+        atime: of.atime.into(),
+        mtime: of.mtime.into(),
+        // Where the server does not report it, or what was changed has not gone back: programs use it as a sign of change, like mtime.
+        ctime: of
+            .more
+            .map_or(of.mtime, |more| more.ctime.max(of.mtime))
+            .into(),
         crtime: UNIX_EPOCH,
         kind: file_type(of.kind),
         perm: u16::try_from(of.mode & 0o7777).unwrap_or(0),
-        nlink: link_count(of.kind, names),
+        nlink: link_count(of, names),
         uid: of.uid,
         gid: of.gid,
-        rdev: 0,
+        rdev: of.more.map_or(0, |more| more.device),
         blksize: BLOCK,
         flags: 0,
     }
 }
 
-/// Names known here; SFTP does not give a folder's count, and 1 makes programs (find) ignore it.
-fn link_count(kind: Kind, names: usize) -> u32 {
-    match kind {
-        Kind::Folder => 1,
-        _ => u32::try_from(names).unwrap_or(u32::MAX),
+/// The server's count, where it reports it. Else the names known here; of a folder 1, which makes programs (find) ignore it.
+fn link_count(of: &Attributes, names: usize) -> u32 {
+    match (of.more, of.kind) {
+        _ if names == 0 && of.kind != Kind::Folder => 0,
+        (Some(more), _) => more.links,
+        (None, Kind::Folder) => 1,
+        (None, _) => u32::try_from(names).unwrap_or(u32::MAX),
     }
-}
-
-fn time(seconds: u32) -> SystemTime {
-    UNIX_EPOCH + Duration::from_secs(u64::from(seconds))
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use nix::errno::Errno;
 
 use crate::command::log;
-use crate::remote::{Attributes, Put, PutError, Unsettled, Version};
+use crate::remote::{Attributes, Put, PutError, Time, Unsettled, Version};
 use crate::store::{self, Copy, Digest};
 
 use super::Shared;
@@ -172,7 +172,8 @@ impl Shared {
         load: &Load,
         durable: bool,
     ) -> Result<Option<Attributes>, PutError> {
-        let times = times(load.copy.file()).map_err(|error| PutError::Errno(errno(error)))?;
+        let times =
+            times(&self.remote, load.copy.file()).map_err(|error| PutError::Errno(errno(error)))?;
         let version = Version {
             size: load.noted.size(),
             mtime: times.1,
@@ -252,7 +253,7 @@ impl Shared {
     /// Both sides changed: ours goes to a name of its own beside it, and so does what is written through handles that are
     /// still open. Nothing is lost, so this is no error.
     fn divert(&self, ino: u64, file: &FileNode, load: &Load, durable: bool) -> Result<(), Errno> {
-        let times = times(load.copy.file()).map_err(errno)?;
+        let times = times(&self.remote, load.copy.file()).map_err(errno)?;
         let mut tries = super::conflict::names(&load.path);
         loop {
             let name = tries.next().ok_or(Errno::EEXIST)?;
@@ -295,7 +296,7 @@ fn order<'a>(
     load: &Load,
     path: &'a Path,
     base: Option<Version>,
-    times: (u32, u32),
+    times: (Time, Time),
     durable: bool,
 ) -> Put<'a> {
     Put {

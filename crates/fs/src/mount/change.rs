@@ -6,7 +6,7 @@ use fuser::{INodeNo, TimeOrNow};
 use nix::errno::Errno;
 
 use crate::command::log;
-use crate::remote::{Attributes, Change, Version};
+use crate::remote::{Attributes, Change, Time, Version};
 use crate::store::{self, Entry};
 
 use super::attributes::errno;
@@ -50,7 +50,8 @@ impl Shared {
         let file = self.tree().file(ino);
         let Some(file) = file else {
             let now = self.tree().attributes(ino).ok_or(Errno::ESTALE)?.0;
-            let change = order(wanted, &now, (now.atime, now.mtime));
+            let exact = self.remote.is_exact();
+            let change = order(wanted, &now, (now.atime, now.mtime), exact);
             return self.change_on_server(ino, &change).map(drop);
         };
         if wanted.size.is_some() && handle.is_none() {
@@ -67,10 +68,10 @@ impl Shared {
         }
         let now = self.tree().attributes(ino).ok_or(Errno::ESTALE)?.0;
         let current = match file.copy() {
-            Some(copy) => times(copy.file()).map_err(errno)?,
+            Some(copy) => times(&self.remote, copy.file()).map_err(errno)?,
             None => (now.atime, now.mtime),
         };
-        let mut change = order(wanted, &now, current);
+        let mut change = order(wanted, &now, current, self.remote.is_exact());
         if let Some(times) = change.times {
             if self.differs(ino, &file)? {
                 // They go along when the content is copied back.
@@ -114,7 +115,7 @@ impl Shared {
 
     /// With the gate held: the server is about to be given a new time for a file whose content it has. Whether nobody else changed it,
     /// which that time must not hide.
-    fn before_timing(&self, ino: u64, file: &FileNode, modification: u32) -> bool {
+    fn before_timing(&self, ino: u64, file: &FileNode, modification: Time) -> bool {
         let (base, copy) = {
             let state = file.state();
             (state.base, state.copy.clone())
@@ -298,11 +299,11 @@ impl Shared {
 }
 
 /// What the server is to be asked, given the attributes and times as they are.
-fn order(wanted: &Wanted, now: &Attributes, current: (u32, u32)) -> Change {
+fn order(wanted: &Wanted, now: &Attributes, current: (Time, Time), exact: bool) -> Change {
     let owner = (wanted.uid.is_some() || wanted.gid.is_some())
         .then(|| (wanted.uid.unwrap_or(now.uid), wanted.gid.unwrap_or(now.gid)));
     let times = (wanted.atime.is_some() || wanted.mtime.is_some()).then(|| {
-        let or = |time: Option<TimeOrNow>, now| time.map_or(now, seconds);
+        let or = |time: Option<TimeOrNow>, now| time.map_or(now, |time| moment(time).kept(exact));
         (or(wanted.atime, current.0), or(wanted.mtime, current.1))
     });
     Change {
@@ -313,14 +314,17 @@ fn order(wanted: &Wanted, now: &Attributes, current: (u32, u32)) -> Change {
     }
 }
 
-/// Seconds since 1970; what SFTP cannot say is at the end of what it can.
-fn seconds(time: TimeOrNow) -> u32 {
-    let time = match time {
-        TimeOrNow::SpecificTime(time) => time,
-        TimeOrNow::Now => SystemTime::now(),
-    };
-    let since = time
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| since.as_secs());
-    u32::try_from(since).unwrap_or(u32::MAX)
+fn moment(time: TimeOrNow) -> Time {
+    match time {
+        TimeOrNow::SpecificTime(time) => match time.duration_since(UNIX_EPOCH) {
+            Ok(_) => time.into(),
+            // fuser 0.18 takes the nanoseconds of a time before 1970 off, where the kernel adds them (system_time_from_time, fuser/src/time.rs).
+            Err(before) => Time {
+                seconds: i64::try_from(before.duration().as_secs())
+                    .map_or(i64::MIN, |whole| -whole),
+                nanoseconds: before.duration().subsec_nanos(),
+            },
+        },
+        TimeOrNow::Now => SystemTime::now().into(),
+    }
 }

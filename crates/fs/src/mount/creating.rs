@@ -9,6 +9,7 @@ use nix::errno::Errno;
 
 use super::attributes::errno;
 use super::file::set_times;
+use super::names::Maker;
 use super::opening::{Opened, kept};
 use super::{Shared, locked};
 
@@ -16,13 +17,13 @@ impl Shared {
     /// Makes a new file and opens it; opens the one that was made on the server since the kernel looked, unless it has to be new (`O_EXCL`).
     pub(super) fn create_or_open(
         &self,
-        parent: u64,
-        name: &OsStr,
+        (parent, name): (u64, &OsStr),
         mode: u32,
         flags: i32,
+        by: Maker,
         register: impl Fn(&File) -> io::Result<BackingId>,
     ) -> Result<(u64, Opened), Errno> {
-        match self.create(parent, name, mode, flags, &register) {
+        match self.create((parent, name), mode, flags, by, &register) {
             Err(Errno::EEXIST) if flags & libc::O_EXCL == 0 => {
                 let ino = self.lookup_anew(parent, name)?;
                 Ok((ino, self.open(ino, flags, register)?))
@@ -34,10 +35,10 @@ impl Shared {
     /// Makes a new file and opens it. `Err(EEXIST)`: there is one.
     pub(super) fn create(
         &self,
-        parent: u64,
-        name: &OsStr,
+        (parent, name): (u64, &OsStr),
         mode: u32,
         flags: i32,
+        by: Maker,
         register: impl FnOnce(&File) -> io::Result<BackingId>,
     ) -> Result<(u64, Opened), Errno> {
         let path = self.tree().path_of(parent, name).ok_or(Errno::ENOENT)?;
@@ -51,6 +52,7 @@ impl Shared {
         }
         let began = self.remote.clock().now();
         let made = self.remote.create(&path, mode & 0o7777)?;
+        let made = self.owned(&path, made, by);
         self.remote.clock().told(made.mtime);
         let mut tree = self.tree();
         tree.taken(parent, name);

@@ -13,7 +13,7 @@ use fuser::BackingId;
 use nix::sys::stat::futimens;
 use nix::sys::time::TimeSpec;
 
-use crate::remote::{Unsettled, Version};
+use crate::remote::{Remote, Time, Unsettled, Version};
 use crate::store::{Copy, Digest};
 
 use super::locked;
@@ -157,19 +157,18 @@ impl Noted {
     }
 }
 
-/// Times as whole seconds since 1970 (access, modification), as the server has them.
-pub fn set_times(file: &File, (access, modification): (u32, u32)) -> nix::Result<()> {
-    let seconds = |time: u32| TimeSpec::new(i64::from(time), 0);
-    futimens(file, &seconds(access), &seconds(modification))
+/// Gives a copy the times that the server has (access, modification).
+pub fn set_times(file: &File, (access, modification): (Time, Time)) -> nix::Result<()> {
+    let spec = |time: Time| TimeSpec::new(time.seconds, time.nanoseconds.into());
+    futimens(file, &spec(access), &spec(modification))
 }
 
-/// The copy's times as the server can have them: seconds since 1970, those outside its range at its ends.
-pub fn times(file: &File) -> io::Result<(u32, u32)> {
+/// The copy's times (access, modification) as the server can have them.
+pub fn times(remote: &Remote, file: &File) -> io::Result<(Time, Time)> {
     let found = file.metadata()?;
-    Ok((seconds(found.atime()), seconds(found.mtime())))
-}
-
-/// Seconds since 1970 within what SFTP can say.
-pub fn seconds(time: i64) -> u32 {
-    u32::try_from(time.max(0)).unwrap_or(u32::MAX)
+    let exact = remote.is_exact();
+    Ok((
+        Time::new(found.atime(), found.atime_nsec()).kept(exact),
+        Time::new(found.mtime(), found.mtime_nsec()).kept(exact),
+    ))
 }

@@ -61,7 +61,7 @@ impl Shared {
                 expect_nothing: true,
                 mode: entry.kept.mode,
                 owner: Some((entry.kept.uid, entry.kept.gid)),
-                times: Some(times(entry.copy.file()).map_err(errno)?),
+                times: Some(times(&self.remote, entry.copy.file()).map_err(errno)?),
                 durable: true,
             };
             match self.remote.put(entry.copy.file(), &order) {

@@ -4,11 +4,11 @@ use std::ffi::OsStr;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use fuser::RenameFlags;
+use fuser::{RenameFlags, Request};
 use nix::errno::Errno;
 
 use crate::command::log;
-use crate::remote::{Attributes, BOUNDS, Kind, is_temporary};
+use crate::remote::{Attributes, BOUNDS, Change, Kind, is_temporary};
 
 use super::Shared;
 use super::doubt::{Doubt, gates};
@@ -18,6 +18,25 @@ use super::tree::Cached;
 
 /// How often an answer is asked for again that this mount's own changes overtook.
 const TRIES: usize = 16;
+
+/// Who makes something.
+#[derive(Clone, Copy)]
+pub struct Maker {
+    /// User.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+}
+
+impl Maker {
+    /// Who sent a request.
+    pub fn of(request: &Request) -> Self {
+        Self {
+            uid: request.uid(),
+            gid: request.gid(),
+        }
+    }
+}
 
 impl Shared {
     /// The node of a name.
@@ -137,9 +156,16 @@ impl Shared {
     }
 
     /// Makes a folder.
-    pub(super) fn make_folder(&self, parent: u64, name: &OsStr, mode: u32) -> Result<u64, Errno> {
+    pub(super) fn make_folder(
+        &self,
+        parent: u64,
+        name: &OsStr,
+        mode: u32,
+        by: Maker,
+    ) -> Result<u64, Errno> {
         let path = self.free_path(parent, name)?;
         let made = self.remote.make_folder(&path, mode & 0o7777)?;
+        let made = self.owned(&path, made, by);
         let mut tree = self.tree();
         tree.taken(parent, name);
         let ino = tree.made(parent, name, made);
@@ -148,34 +174,92 @@ impl Shared {
     }
 
     /// Makes a symbolic link.
-    pub(super) fn make_link(&self, parent: u64, name: &OsStr, target: &Path) -> Result<u64, Errno> {
+    pub(super) fn make_link(
+        &self,
+        parent: u64,
+        name: &OsStr,
+        target: &Path,
+        by: Maker,
+    ) -> Result<u64, Errno> {
         let path = self.free_path(parent, name)?;
         let made = self.remote.make_link(target, &path)?;
+        let made = self.owned(&path, made, by);
         let mut tree = self.tree();
         tree.taken(parent, name);
         Ok(tree.made(parent, name, made))
     }
 
     /// Makes an empty file without opening it (mknod).
-    pub(super) fn make_file(&self, parent: u64, name: &OsStr, mode: u32) -> Result<u64, Errno> {
+    pub(super) fn make_file(
+        &self,
+        parent: u64,
+        name: &OsStr,
+        mode: u32,
+        by: Maker,
+    ) -> Result<u64, Errno> {
         let path = self.free_path(parent, name)?;
         let made = self.remote.create(&path, mode & 0o7777)?;
+        let made = self.owned(&path, made, by);
         self.remote.clock().told(made.mtime);
         let mut tree = self.tree();
         tree.taken(parent, name);
         Ok(tree.made(parent, name, made))
     }
 
+    /// Makes a fifo, a socket or a device: its mode with its kind, and the device that it stands for.
+    pub(super) fn make_special(
+        &self,
+        parent: u64,
+        name: &OsStr,
+        (mode, device): (u32, u32),
+        by: Maker,
+    ) -> Result<u64, Errno> {
+        let path = self.free_path(parent, name)?;
+        let made = self.remote.make_special(&path, mode, device)?;
+        let made = self.owned(&path, made, by);
+        let mut tree = self.tree();
+        tree.taken(parent, name);
+        Ok(tree.made(parent, name, made))
+    }
+
+    /// What root on the server made for another user becomes that user's, where users share the mount: there the numbers of both sides are
+    /// the same ones. A group that it has of its folder (the set-group-id bit) stays.
+    pub(super) fn owned(&self, path: &Path, made: Attributes, by: Maker) -> Attributes {
+        let gid = if made.gid == 0 { by.gid } else { made.gid };
+        if !self.options.allow_other || made.uid != 0 || (by.uid, gid) == (made.uid, made.gid) {
+            return made;
+        }
+        let change = Change {
+            owner: Some((by.uid, gid)),
+            // The owner clears the set-id bits that it was made with.
+            mode: (made.mode & 0o6000 != 0 && made.kind != Kind::Link).then_some(made.mode),
+            ..Change::default()
+        };
+        match self.remote.set(path, &change) {
+            Ok((_, now)) => now,
+            Err(why) => {
+                log::note(&format!(
+                    "{} stays root's: {}",
+                    super::report::shown(path),
+                    why.desc()
+                ));
+                made
+            }
+        }
+    }
+
     /// Gives a file one more name.
     pub(super) fn link(&self, ino: u64, parent: u64, name: &OsStr) -> Result<(), Errno> {
-        let file = self.tree().file(ino).ok_or(Errno::EPERM)?;
-        let _gate = file.gate();
+        // What is no regular file has no content here, and no gate.
+        let file = self.tree().file(ino);
+        let _gate = file.as_ref().map(|file| file.gate());
         let at = self.free_path(parent, name)?;
         let of = self.tree().path(ino).ok_or(Errno::ENOENT)?;
         let made = self.remote.hard_link(&of, &at)?;
-        let copy = match file.copy() {
-            Some(copy) => Some(copy),
-            None => self.store.entry(&of)?.map(|entry| entry.copy),
+        let copy = match file.as_ref().map(|file| file.copy()) {
+            Some(Some(copy)) => Some(copy),
+            Some(None) => self.store.entry(&of)?.map(|entry| entry.copy),
+            None => None,
         };
         {
             let mut tree = self.tree();

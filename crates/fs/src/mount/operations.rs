@@ -59,7 +59,7 @@ pub const OPERATIONS: &[Operation] = &[
     done("readlink", "asks the server for the text of the link"),
     done(
         "mknod",
-        "makes an empty regular file; EPERM for devices, sockets and fifos",
+        "makes an empty regular file; with --helper also fifos, sockets and devices, else EPERM",
     ),
     done("mkdir", "makes the folder on the server"),
     done(

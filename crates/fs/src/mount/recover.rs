@@ -171,7 +171,7 @@ fn finish(
             }
             // Cut off: the next try finds what is there.
             Ok(None) => {
-                (dirty.sending, dirty.filling) = (Some(sent(entry)?), Some(digest));
+                (dirty.sending, dirty.filling) = (Some(sent(remote, entry)?), Some(digest));
                 dirty.sent = Some(digest);
             }
             Err(PutError::Errno(why)) => return Err(why),
@@ -210,7 +210,7 @@ fn put(
     (base, content): (Option<Version>, Option<Digest>),
     digest: Digest,
 ) -> Result<Option<Attributes>, PutError> {
-    let mut order = order(entry, entry.path(), base)?;
+    let mut order = order(remote, entry, entry.path(), base)?;
     order.unsettled = content.map(|content| Unsettled {
         read: None,
         content: Some(content),
@@ -218,15 +218,20 @@ fn put(
     if entry.paths.len() == 1 {
         return remote.put(entry.copy.file(), &order).map(Some);
     }
-    store.mark_sending(&entry.copy, sent(entry)?, Some(digest), Some(digest))?;
+    store.mark_sending(
+        &entry.copy,
+        sent(remote, entry)?,
+        Some(digest),
+        Some(digest),
+    )?;
     remote.put_in_place(entry.copy.file(), &order)
 }
 
 /// The version that a copying back leaves.
-fn sent(entry: &Entry) -> Result<Version, Errno> {
+fn sent(remote: &Remote, entry: &Entry) -> Result<Version, Errno> {
     Ok(Version {
         size: entry.copy.file().metadata().map_err(errno)?.len(),
-        mtime: times(entry.copy.file()).map_err(errno)?.1,
+        mtime: times(remote, entry.copy.file()).map_err(errno)?.1,
     })
 }
 
@@ -309,7 +314,7 @@ fn beside(remote: &Remote, store: &Store, entry: &Entry, alone: bool) -> Result<
         return Ok(Outcome::Held);
     }
     for name in conflict::names(entry.path()) {
-        let mut order = order(entry, &name, None)?;
+        let mut order = order(remote, entry, &name, None)?;
         order.expect_nothing = true;
         match remote.put(entry.copy.file(), &order) {
             Ok(_) => {
@@ -324,6 +329,7 @@ fn beside(remote: &Remote, store: &Store, entry: &Entry, alone: bool) -> Result<
 }
 
 fn order<'a>(
+    remote: &Remote,
     entry: &Entry,
     path: &'a std::path::Path,
     base: Option<Version>,
@@ -335,7 +341,7 @@ fn order<'a>(
         expect_nothing: base.is_none(),
         mode: entry.kept.mode,
         owner: Some((entry.kept.uid, entry.kept.gid)),
-        times: Some(times(entry.copy.file()).map_err(errno)?),
+        times: Some(times(remote, entry.copy.file()).map_err(errno)?),
         durable: true,
     })
 }

@@ -19,6 +19,7 @@ use nix::errno::Errno;
 use nix::unistd::Whence;
 
 use super::change::Wanted;
+use super::names::Maker;
 use super::replies::{reply_attr, reply_created, reply_opened, reply_room, told};
 use super::session::Session;
 
@@ -101,26 +102,25 @@ impl Filesystem for Session {
 
     fn mknod(
         &self,
-        _request: &Request,
+        request: &Request,
         parent: INodeNo,
         name: &OsStr,
         mode: u32,
         _umask: u32,
-        _device: u32,
+        device: u32,
         reply: ReplyEntry,
     ) {
         self.count("mknod");
-        if mode & libc::S_IFMT != libc::S_IFREG {
-            reply.error(fuser::Errno::EPERM);
-            return;
-        }
-        let name = name.to_owned();
-        self.entry(reply, move |shared| shared.make_file(parent.0, &name, mode));
+        let (name, by) = (name.to_owned(), Maker::of(request));
+        self.entry(reply, move |shared| match mode & libc::S_IFMT {
+            libc::S_IFREG => shared.make_file(parent.0, &name, mode, by),
+            _ => shared.make_special(parent.0, &name, (mode, device), by),
+        });
     }
 
     fn mkdir(
         &self,
-        _request: &Request,
+        request: &Request,
         parent: INodeNo,
         name: &OsStr,
         mode: u32,
@@ -128,9 +128,9 @@ impl Filesystem for Session {
         reply: ReplyEntry,
     ) {
         self.count("mkdir");
-        let name = name.to_owned();
+        let (name, by) = (name.to_owned(), Maker::of(request));
         self.entry(reply, move |shared| {
-            shared.make_folder(parent.0, &name, mode)
+            shared.make_folder(parent.0, &name, mode, by)
         });
     }
 
@@ -148,7 +148,7 @@ impl Filesystem for Session {
 
     fn symlink(
         &self,
-        _request: &Request,
+        request: &Request,
         parent: INodeNo,
         name: &OsStr,
         target: &Path,
@@ -156,8 +156,9 @@ impl Filesystem for Session {
     ) {
         self.count("symlink");
         let (name, target) = (name.to_owned(), target.to_owned());
+        let by = Maker::of(request);
         self.entry(reply, move |shared| {
-            shared.make_link(parent.0, &name, &target)
+            shared.make_link(parent.0, &name, &target, by)
         });
     }
 
@@ -203,7 +204,7 @@ impl Filesystem for Session {
 
     fn create(
         &self,
-        _request: &Request,
+        request: &Request,
         parent: INodeNo,
         name: &OsStr,
         mode: u32,
@@ -212,10 +213,10 @@ impl Filesystem for Session {
         reply: ReplyCreate,
     ) {
         self.count("create");
-        let name = name.to_owned();
+        let (name, by) = (name.to_owned(), Maker::of(request));
         self.later(move |shared| {
             let register = |copy: &File| reply.open_backing(copy);
-            let made = shared.create_or_open(parent.0, &name, mode, flags, register);
+            let made = shared.create_or_open((parent.0, &name), mode, flags, by, register);
             reply_created(shared, reply, made);
             shared.prepare();
         });

@@ -11,7 +11,7 @@ use nix::unistd::{AccessFlags, access};
 
 use crate::command::log;
 use crate::failure::Failure;
-use crate::remote::{Attributes, Kind, Remote};
+use crate::remote::{Attributes, Kind, Remote, Time};
 use crate::store::{Store, Temporaries};
 
 use super::session::Session;
@@ -54,9 +54,14 @@ impl Mounted {
             doubts: Mutex::new(Vec::new()),
             kernel: OnceLock::new(),
         };
-        Self {
-            shared: Arc::new(shared),
-        }
+        let shared = Arc::new(shared);
+        let tree = Arc::downgrade(&shared);
+        shared.remote.watch_folders(move |path, now| {
+            if let Some(shared) = tree.upgrade() {
+                shared.tree().folder_became(path, now);
+            }
+        });
+        Self { shared }
     }
 
     /// What other threads may ask meanwhile.
@@ -124,8 +129,9 @@ const UNKNOWN: Attributes = Attributes {
     mode: 0o755,
     uid: 0,
     gid: 0,
-    atime: 0,
-    mtime: 0,
+    atime: Time::whole(0),
+    mtime: Time::whole(0),
+    more: None,
 };
 
 fn config(options: &Options) -> Config {

@@ -11,7 +11,7 @@ use std::path::Path;
 use nix::errno::Errno;
 use nix::sys::memfd::{MFdFlags, memfd_create};
 
-use crate::remote::{Attributes, Remote, Version};
+use crate::remote::{Attributes, Remote, Time, Version};
 use crate::store::Entry;
 
 use super::Shared;
@@ -118,7 +118,7 @@ pub(super) fn in_memory() -> Result<File, Errno> {
 /// A version that no file of a server has: the largest size that a file can have, and one more.
 const NEVER: Version = Version {
     size: 1 << 63,
-    mtime: 0,
+    mtime: Time::whole(0),
 };
 
 /// Whether two files hold the same.

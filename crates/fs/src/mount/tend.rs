@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 
 use crate::command::log;
-use crate::remote::{Attributes, Kind};
+use crate::remote::{Attributes, Kind, Remote};
 use crate::store::{CopyId, Entry};
 
 use super::attributes::errno;
@@ -172,7 +172,7 @@ impl Shared {
                     match tree.child(parent, name) {
                         // In use here, though the server has removed it.
                         Some(ino) => ino,
-                        None => tree.made(parent, name, seen(entry)?),
+                        None => tree.made(parent, name, seen(&self.remote, entry)?),
                     }
                 }
                 Err(Errno::ENOENT | Errno::ENOTDIR) => return Ok(None),
@@ -222,8 +222,8 @@ impl Shared {
 }
 
 /// What a file that the server does not have is to have there.
-fn seen(entry: &Entry) -> Result<Attributes, Errno> {
-    let (atime, mtime) = times(entry.copy.file()).map_err(errno)?;
+fn seen(remote: &Remote, entry: &Entry) -> Result<Attributes, Errno> {
+    let (atime, mtime) = times(remote, entry.copy.file()).map_err(errno)?;
     Ok(Attributes {
         kind: Kind::File,
         size: entry.copy.file().metadata().map_err(errno)?.len(),
@@ -232,6 +232,7 @@ fn seen(entry: &Entry) -> Result<Attributes, Errno> {
         gid: entry.kept.gid,
         atime,
         mtime,
+        more: None,
     })
 }
 

@@ -194,6 +194,7 @@ impl Tree {
         let ino = self.detach(parent, name);
         if let Some(ino) = ino {
             self.changed(ino);
+            self.names_changed(ino);
             self.drop_unused(ino);
         }
         ino
@@ -213,6 +214,7 @@ impl Tree {
         if let Some(ino) = ino {
             self.place(ino, to.0, to.1);
             self.changed(ino);
+            self.names_changed(ino);
         } else if let Some(attributes) = attributes {
             self.list_one(to.0, to.1, attributes);
         } else if let Some(node) = self.nodes.get_mut(&to.0) {
@@ -256,6 +258,43 @@ impl Tree {
     pub fn became(&mut self, ino: u64, attributes: Attributes) {
         self.set(ino, attributes);
         self.changed(ino);
+    }
+
+    /// A change of this mount's own has made the folder at `path` so. An answer that is older than what is known says that it was changed
+    /// since: then the server is asked when it is looked at.
+    pub fn folder_became(&mut self, path: &Path, attributes: Attributes) {
+        let Some(ino) = self.at(path) else { return };
+        let Some(node) = self.nodes.get(&ino) else {
+            return;
+        };
+        let changed = |of: &Attributes| of.more.map_or(of.mtime, |more| more.ctime);
+        let newer = changed(&attributes) >= changed(&node.attributes);
+        if attributes.kind == Kind::Folder && newer {
+            self.set(ino, attributes);
+        } else {
+            self.expire(ino);
+        }
+        self.changed(ino);
+    }
+
+    /// The node of a path, if it is known.
+    fn at(&self, path: &Path) -> Option<u64> {
+        path.iter()
+            .try_fold(ROOT, |parent, name| self.child(parent, name))
+    }
+
+    /// What is known of the node is no longer so: the server is asked when it is looked at.
+    fn expire(&mut self, ino: u64) {
+        let past = Instant::now().checked_sub(self.keep);
+        self.node(ino, |node| node.known = past.unwrap_or(node.known));
+    }
+
+    /// A change of names has changed more of the node than the server said: its time of change and, of several names, their number.
+    fn names_changed(&mut self, ino: u64) {
+        let told = |node: &Node| node.attributes.more.is_some();
+        if self.nodes.get(&ino).is_some_and(told) {
+            self.expire(ino);
+        }
     }
 
     /// The kernel was given the node once more.

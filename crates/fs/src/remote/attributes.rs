@@ -5,6 +5,7 @@ use std::path::Path;
 use nix::errno::Errno;
 use serde::{Deserialize, Serialize};
 
+use super::time::Time;
 use crate::digest::Digest;
 
 /// What a name stands for.
@@ -20,13 +21,24 @@ pub enum Kind {
     Other(u32),
 }
 
-/// A state of a file's contents, as far as SFTP version 3 can tell it.
+/// A state of a file's contents, as far as the server can tell it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Version {
     /// Bytes.
     pub size: u64,
-    /// Time of the last change of the contents: whole seconds since 1970.
-    pub mtime: u32,
+    /// Time of the last change of the contents.
+    pub mtime: Time,
+}
+
+/// What of a file's attributes only a server that runs `oscope-fs serve` reports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct More {
+    /// Time of the last change of the contents or the attributes.
+    pub ctime: Time,
+    /// Number of its names.
+    pub links: u32,
+    /// The device that it stands for (`st_rdev`), where it is one.
+    pub device: u32,
 }
 
 /// The attributes that the server reports of a file.
@@ -42,10 +54,12 @@ pub struct Attributes {
     pub uid: u32,
     /// The server's number of its group.
     pub gid: u32,
-    /// Time of the last access: seconds since 1970.
-    pub atime: u32,
-    /// Time of the last change of the contents: seconds since 1970.
-    pub mtime: u32,
+    /// Time of the last access.
+    pub atime: Time,
+    /// Time of the last change of the contents.
+    pub mtime: Time,
+    /// What SFTP version 3 does not have, where the server reports it.
+    pub more: Option<More>,
 }
 
 impl Attributes {
@@ -65,8 +79,8 @@ pub struct Change {
     pub mode: Option<u32>,
     /// User and group, the server's numbers.
     pub owner: Option<(u32, u32)>,
-    /// Access and modification: seconds since 1970.
-    pub times: Option<(u32, u32)>,
+    /// Access and modification.
+    pub times: Option<(Time, Time)>,
     /// Bytes: what is beyond is cut, what is missing is zero.
     pub size: Option<u64>,
 }
@@ -88,7 +102,7 @@ pub struct Put<'a> {
     /// User and group that it is to have, if the server lets us: where it does not, the file is put all the same, without set-id bits.
     pub owner: Option<(u32, u32)>,
     /// Access and modification times that it is to have; `None`: the server's present time.
-    pub times: Option<(u32, u32)>,
+    pub times: Option<(Time, Time)>,
     /// On the server's disk before it gets its name, where the server has `fsync@openssh.com`.
     pub durable: bool,
 }
@@ -157,6 +171,8 @@ pub struct Extensions {
     pub statvfs: bool,
     /// `lsetstat@openssh.com`: attributes of a symbolic link itself.
     pub lsetstat: bool,
+    /// `oscope@1`: the server runs `oscope-fs serve`, and has exact times, special files, and a comparison that goes with the replacement.
+    pub exact: bool,
     /// `limits@openssh.com`.
     pub limits: bool,
     /// Bytes of one read at most.

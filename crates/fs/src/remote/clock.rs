@@ -5,6 +5,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use nix::time::{ClockId, clock_gettime};
 
+use super::time::Time;
+
 /// A change within this many seconds of when a version was read may have left the same version (SFTP has whole seconds).
 const YOUNG_S: i64 = 2;
 
@@ -45,8 +47,8 @@ impl Clock {
     ///
     /// Rounded down to a second by the server, and older by the way here: the true difference is the same or greater. So of several answerss
     /// the greatest is the best; one that is far less shows that a clock was set.
-    pub fn told(&self, mtime: u32) {
-        let nanoseconds = i64::from(mtime) * SECOND_NS - now();
+    pub fn told(&self, mtime: Time) {
+        let nanoseconds = mtime.seconds.saturating_mul(SECOND_NS) - now();
         let mut ahead = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if !ahead.told
             || !(ahead.nanoseconds - SPREAD_NS..=ahead.nanoseconds).contains(&nanoseconds)
@@ -59,12 +61,12 @@ impl Clock {
     }
 
     /// Whether a version with this time, read at or after `read` (see [`Clock::now`]), differs from any later one.
-    pub fn can_trust(&self, mtime: u32, read: i64) -> bool {
+    pub fn can_trust(&self, mtime: Time, read: i64) -> bool {
         self.age(mtime, read).0 >= YOUNG_S
     }
 
     /// Whether [`Clock::can_trust`] will say so whatever the server shows of its clock later.
-    pub fn is_settled(&self, mtime: u32, read: i64) -> bool {
+    pub fn is_settled(&self, mtime: Time, read: i64) -> bool {
         match self.age(mtime, read) {
             (age, true) => age >= SETTLED_S,
             (age, false) => age >= SETTLED_UNKNOWN_S,
@@ -72,10 +74,10 @@ impl Clock {
     }
 
     /// Seconds by the server's clock, and whether a time of the server's shows it.
-    fn age(&self, mtime: u32, read: i64) -> (i64, bool) {
+    fn age(&self, mtime: Time, read: i64) -> (i64, bool) {
         let ahead = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let server = read.saturating_add(ahead.nanoseconds).div_euclid(SECOND_NS);
-        (server - i64::from(mtime), ahead.told)
+        (server - mtime.seconds, ahead.told)
     }
 
     /// The time, for [`Clock::can_trust`]: nanoseconds of a clock of this machine that nobody sets.
@@ -93,6 +95,10 @@ fn now() -> i64 {
 mod tests {
     use super::*;
 
+    fn whole(seconds: u32) -> Time {
+        Time::whole(seconds.into())
+    }
+
     fn calendar() -> u32 {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
         u32::try_from(since.as_secs()).unwrap()
@@ -101,31 +107,34 @@ mod tests {
     #[test]
     fn a_version_is_trusted_only_when_two_seconds_old_by_the_servers_clock() {
         let (clock, read, here) = (Clock::default(), now(), calendar());
-        assert!(clock.can_trust(here - 3, read));
-        assert!(!clock.can_trust(here, read));
-        assert!(!clock.can_trust(here + 40_000, read));
-        assert!(clock.is_settled(here - 62, read));
+        assert!(clock.can_trust(whole(here - 3), read));
+        assert!(!clock.can_trust(whole(here), read));
+        assert!(!clock.can_trust(whole(here + 40_000), read));
+        assert!(clock.is_settled(whole(here - 62), read));
         assert!(
-            !clock.is_settled(here - 50, read),
+            !clock.is_settled(whole(here - 50), read),
             "the server may be behind"
         );
         // The server is an hour behind: what it dates now is an hour old by our clock.
-        clock.told(here - 3_600);
-        assert!(!clock.can_trust(here - 3_601, read));
-        assert!(clock.can_trust(here - 3_604, read));
-        assert!(!clock.is_settled(here - 3_602, read));
-        assert!(clock.is_settled(here - 3_605, read));
+        clock.told(whole(here - 3_600));
+        assert!(!clock.can_trust(whole(here - 3_601), read));
+        assert!(clock.can_trust(whole(here - 3_604), read));
+        assert!(!clock.is_settled(whole(here - 3_602), read));
+        assert!(clock.is_settled(whole(here - 3_605), read));
     }
 
     #[test]
     fn of_several_tellings_the_best_holds_until_a_clock_is_set() {
         let (clock, read, here) = (Clock::default(), now(), calendar());
-        clock.told(here - 100);
-        clock.told(here - 101);
-        assert!(clock.can_trust(here - 103, read), "a second of rounding");
-        clock.told(here - 200);
-        assert!(!clock.can_trust(here - 201, read), "it was set back");
-        clock.told(here);
-        assert!(clock.can_trust(here - 3, read), "it was set on");
+        clock.told(whole(here - 100));
+        clock.told(whole(here - 101));
+        assert!(
+            clock.can_trust(whole(here - 103), read),
+            "a second of rounding"
+        );
+        clock.told(whole(here - 200));
+        assert!(!clock.can_trust(whole(here - 201), read), "it was set back");
+        clock.told(whole(here));
+        assert!(clock.can_trust(whole(here - 3), read), "it was set on");
     }
 }

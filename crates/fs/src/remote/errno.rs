@@ -60,7 +60,11 @@ pub fn settle<T>(talk: &mut Talk<'_>, said: Said<T>, doing: Doing<'_>) -> Result
 
 /// The error number that a status means here.
 pub fn find(talk: &mut Talk<'_>, status: Status, doing: Doing<'_>) -> Result<Errno, Trouble> {
+    let exact = talk.extensions().exact;
     match status {
+        Status::Exact(errno) => Ok(errno),
+        Status::NoSuchFile if exact => Ok(Errno::ENOENT),
+        Status::PermissionDenied if exact => Ok(Errno::EACCES),
         Status::Ok | Status::End => Ok(Errno::EIO),
         Status::Unsupported => Ok(Errno::EOPNOTSUPP),
         Status::BadMessage => Ok(unfit(doing)),

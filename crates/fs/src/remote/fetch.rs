@@ -168,7 +168,7 @@ impl<'a> Fetch<'a> {
         let now = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default();
-        let settled = u64::from(before.mtime) + UNSETTLED < now.as_secs();
+        let settled = u64::from(before.mtime.coarse()) + UNSETTLED < now.as_secs();
         self.version = settled.then(|| before.version());
         self.done = start;
         Ok(())

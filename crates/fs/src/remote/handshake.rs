@@ -4,7 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::attributes::{Extensions, Kind};
+use nix::errno::Errno;
+
+use super::attributes::{Attributes, Extensions, Kind};
 use super::session::Session;
 use super::talk::{Talk, Trouble};
 use super::target::Target;
@@ -66,6 +68,7 @@ fn hello(talk: &mut Talk<'_>) -> Result<Result<(), Failure>, Trouble> {
             (b"statvfs@openssh.com", b"2") => has.statvfs = true,
             (b"lsetstat@openssh.com", b"1") => has.lsetstat = true,
             (b"limits@openssh.com", b"1") => has.limits = true,
+            (b"serve@oscope", b"1") => has.exact = true,
             _ => {}
         }
     }
@@ -76,6 +79,15 @@ fn hello(talk: &mut Talk<'_>) -> Result<Result<(), Failure>, Trouble> {
                 talk.target.host
             ),
             "use a server that runs OpenSSH",
+        )));
+    }
+    if talk.target.helper.is_some() && !has.exact {
+        return Ok(Err(Failure::new(
+            format!(
+                "{}: its oscope-fs is of a version that this one cannot work with",
+                talk.target.host
+            ),
+            "install the same version on both",
         )));
     }
     if has.limits {
@@ -125,9 +137,10 @@ fn folder(talk: &mut Talk<'_>) -> Result<Result<(), Failure>, Trouble> {
             "no such folder",
             "make it there, or check the name",
         )),
-        (Ok(attributes), _) if attributes.kind != Kind::Folder => {
+        (Ok(Attributes { kind, .. }), _) if kind != Kind::Folder => {
             Err(failure("not a folder", "name a folder"))
         }
+        (Err(Status::Exact(Errno::ENOTDIR)), _) => Err(failure("not a folder", "name a folder")),
         (Err(Status::PermissionDenied), _) | (_, Err(Status::PermissionDenied)) => Err(failure(
             "permission denied on the server",
             "let the user who logs in read it, or log in as another",
@@ -141,7 +154,7 @@ fn folder(talk: &mut Talk<'_>) -> Result<Result<(), Failure>, Trouble> {
 
 /// What ssh said, as a failure with what would fix it.
 pub fn explain(host: &str, said: &str) -> Failure {
-    const KNOWN: [(&str, &str); 14] = [
+    const KNOWN: [(&str, &str); 16] = [
         (
             "HOST IDENTIFICATION HAS CHANGED",
             "find out why the server's key has changed; then fix known_hosts",
@@ -177,6 +190,14 @@ pub fn explain(host: &str, said: &str) -> Failure {
             "see that the host is up and the network reaches it",
         ),
         ("Network is unreachable", "see that the network is up"),
+        (
+            "not found",
+            "install oscope-fs there or give its path by --helper=PROGRAM; without --helper only SFTP is needed",
+        ),
+        (
+            "No such file or directory",
+            "give the path of oscope-fs there by --helper=PROGRAM; without --helper only SFTP is needed",
+        ),
         (
             "subsystem request failed",
             "let sshd offer SFTP: `Subsystem sftp internal-sftp` in its sshd_config",

@@ -13,6 +13,7 @@ use super::handle::Handle;
 use super::operations::{NEW, ask_open};
 use super::put::{PRIVATE, Putting, Stop, TRIES, judge, whole};
 use super::talk::{Said, Talk, Trouble};
+use super::time::Time;
 use super::upload::Upload;
 use super::wire::{Packet, Status, flag, kind};
 
@@ -87,7 +88,7 @@ impl Putting<'_> {
 
     /// What was empty and could not be filled becomes what it was, so that nobody reads a part of it; but only what holds nothing but a
     /// beginning of ours.
-    fn empty_again(&self, talk: &mut Talk<'_>, mtime: u32) -> Result<(), Trouble> {
+    fn empty_again(&self, talk: &mut Talk<'_>, mtime: Time) -> Result<(), Trouble> {
         talk.extend(self.limit);
         let path = self.order.path;
         let look = talk.ask_path(kind::LSTAT, path);

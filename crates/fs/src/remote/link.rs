@@ -4,17 +4,18 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, SyncSender};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 
-use super::attributes::Extensions;
+use super::attributes::{Attributes, Extensions};
 use super::clock::Clock;
 use super::handshake::{explain, greet};
 use super::leftovers::Leftovers;
 use super::session::{Session, locked};
+use super::talk::Talk;
 use super::target::Target;
 use super::temporary::Journal;
 use super::{Limits, State};
@@ -60,7 +61,12 @@ pub struct Link {
     pub clock: Clock,
     hub: Arc<Hub>,
     keeper: Mutex<Option<JoinHandle<()>>>,
+    /// Hears what a folder has become by a change of ours.
+    watcher: OnceLock<Watcher>,
 }
+
+/// Receives the path and the attributes of a folder.
+pub type Watcher = Box<dyn Fn(&Path, Attributes) + Send + Sync>;
 
 impl Link {
     /// Connect in the background; with `first`, only once, and the outcome is sent there.
@@ -101,6 +107,7 @@ impl Link {
             clock: Clock::default(),
             hub,
             keeper: Mutex::new(keeper.ok()),
+            watcher: OnceLock::new(),
         }
     }
 
@@ -136,6 +143,28 @@ impl Link {
         }
     }
 
+    /// From now on this hears what folders become by changes of ours; a second one is not taken.
+    pub fn watch_folders(&self, watcher: Watcher) {
+        let _ = self.watcher.set(watcher);
+    }
+
+    /// Say what folders have become in the course of an operation.
+    pub fn tell_folders(&self, talk: &mut Talk<'_>) {
+        let folders = std::mem::take(&mut talk.folders);
+        if let Some(watcher) = self.watcher.get() {
+            for (path, now) in folders {
+                watcher(&path, now);
+            }
+        }
+    }
+
+    /// An operation on a session of this link.
+    pub fn talk<'a>(&'a self, session: &'a Session, deadline: Instant) -> Talk<'a> {
+        let mut talk = Talk::new(session, &self.target, deadline);
+        talk.watched = self.watcher.get().is_some();
+        talk
+    }
+
     /// Whether there is a connection.
     pub fn state(&self) -> State {
         let now = locked(&self.hub.now);
@@ -150,7 +179,6 @@ impl Link {
     }
 
     /// What the server said that it can do, on the last connection.
-    #[cfg(test)]
     pub fn extensions(&self) -> Extensions {
         locked(&self.hub.now).extensions
     }

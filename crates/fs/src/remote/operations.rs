@@ -9,10 +9,11 @@ use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 
-use super::attributes::{Attributes, Change, Statvfs};
+use super::attributes::{Attributes, Change, Statvfs, Version};
 use super::errno::{Doing, parent, settle};
 use super::listing::{Brought, Listing};
 use super::talk::{Said, Talk, Trouble};
+use super::time::Time;
 use super::wire::{Malformed, Packet, Status, flag, kind};
 
 /// READDIR requests under way at once: at first, and at most.
@@ -85,10 +86,12 @@ pub fn create(talk: &mut Talk<'_>, path: &Path, mode: u32) -> Result<Option<Attr
     let id = ask_open(talk, path, NEW, mode);
     // By its name, as the handle is not known before the answer: the server handles requests in sequence.
     let look = talk.ask_path(kind::LSTAT, path);
+    let folder = talk.ask_folder(path);
     let said = talk.handle(id)?;
     // Nothing is written through it: closed at once.
     drop(settle(talk, said, Doing::Make(path))?);
     let made = talk.attributes(look);
+    talk.note_folder(folder);
     with_mode(talk, path, mode, made)
 }
 
@@ -105,10 +108,38 @@ pub fn make_folder(
     };
     let make = talk.ask(|id| Packet::request(kind::MKDIR, id).text(&full).change(&wanted));
     let look = talk.ask_path(kind::LSTAT, path);
+    let folder = talk.ask_folder(path);
     let said = talk.status(make)?;
     settle(talk, said, Doing::Make(path))?;
     let made = talk.attributes(look);
+    talk.note_folder(folder);
     with_mode(talk, path, mode, made)
+}
+
+/// A fifo, a socket or a device, which SFTP cannot make: of a server that runs `oscope-fs serve`.
+pub fn make_special(
+    talk: &mut Talk<'_>,
+    path: &Path,
+    mode: u32,
+    device: u32,
+) -> Result<Option<Attributes>, Trouble> {
+    if !talk.extensions().exact {
+        return Err(Trouble::Errno(Errno::EPERM));
+    }
+    let full = talk.target.full(path);
+    let make = talk.ask(|id| {
+        Packet::extended(id, "mknod@oscope")
+            .text(&full)
+            .number(mode)
+            .number(device)
+    });
+    let look = talk.ask_path(kind::LSTAT, path);
+    let folder = talk.ask_folder(path);
+    let said = talk.status(make)?;
+    settle(talk, said, Doing::Make(path))?;
+    let made = talk.attributes(look);
+    talk.note_folder(folder);
+    with_mode(talk, path, mode & 0o7777, made)
 }
 
 /// What was made gets the mode that it was to have, where the server's umask took some of it; a set-id bit that it has of its folder stays.
@@ -144,15 +175,21 @@ fn known(answer: Result<Said<Attributes>, Trouble>) -> Result<Option<Attributes>
 /// Remove a name that is not a folder's.
 pub fn remove(talk: &mut Talk<'_>, path: &Path) -> Result<(), Trouble> {
     let id = talk.ask_path(kind::REMOVE, path);
+    let folder = talk.ask_folder(path);
     let said = talk.status(id)?;
-    settle(talk, said, Doing::Remove(path))
+    settle(talk, said, Doing::Remove(path))?;
+    talk.note_folder(folder);
+    Ok(())
 }
 
 /// Remove an empty folder.
 pub fn remove_folder(talk: &mut Talk<'_>, path: &Path) -> Result<(), Trouble> {
     let id = talk.ask_path(kind::RMDIR, path);
+    let folder = talk.ask_folder(path);
     let said = talk.status(id)?;
-    settle(talk, said, Doing::RemoveFolder(path))
+    settle(talk, said, Doing::RemoveFolder(path))?;
+    talk.note_folder(folder);
+    Ok(())
 }
 
 /// The request for a rename over what is there.
@@ -165,6 +202,23 @@ pub fn ask_rename(talk: &mut Talk<'_>, from: &Path, to: &Path) -> u32 {
     })
 }
 
+/// The request that a file takes a name if that stands for the version that is to be replaced: of a server that runs `oscope-fs serve`.
+pub fn ask_replace(talk: &mut Talk<'_>, from: &Path, to: &Path, expected: Option<Version>) -> u32 {
+    let (old, new) = (talk.target.full(from), talk.target.full(to));
+    let version = expected.unwrap_or(Version {
+        size: 0,
+        mtime: Time::whole(0),
+    });
+    talk.ask(|id| {
+        Packet::extended(id, "replace@oscope")
+            .text(&old)
+            .text(&new)
+            .number(u32::from(expected.is_some()))
+            .long(version.size)
+            .time(version.mtime)
+    })
+}
+
 /// The answer to a rename, over what is there or not.
 pub fn renamed(
     talk: &mut Talk<'_>,
@@ -173,8 +227,13 @@ pub fn renamed(
     to: &Path,
     over: bool,
 ) -> Result<(), Trouble> {
+    let folders = [talk.ask_folder(from), talk.ask_folder(to)];
     let said = talk.status(id)?;
-    settle(talk, said, Doing::Rename { from, to, over })
+    settle(talk, said, Doing::Rename { from, to, over })?;
+    folders
+        .into_iter()
+        .for_each(|folder| talk.note_folder(folder));
+    Ok(())
 }
 
 /// Rename over what is there.
@@ -208,9 +267,12 @@ pub fn make_link(
     let text = target.as_os_str().as_bytes();
     let make = talk.ask(|id| Packet::request(kind::SYMLINK, id).text(text).text(&full));
     let look = talk.ask_path(kind::LSTAT, at);
+    let folder = talk.ask_folder(at);
     let said = talk.status(make)?;
     settle(talk, said, Doing::Make(at))?;
-    known(talk.attributes(look))
+    let made = talk.attributes(look);
+    talk.note_folder(folder);
+    known(made)
 }
 
 /// The text of a symbolic link.
@@ -240,9 +302,12 @@ pub fn hard_link(talk: &mut Talk<'_>, of: &Path, at: &Path) -> Result<Option<Att
             .text(&new)
     });
     let look = talk.ask_path(kind::LSTAT, at);
+    let folder = talk.ask_folder(at);
     let said = talk.status(link)?;
     settle(talk, said, Doing::Link { of, at })?;
-    known(talk.attributes(look))
+    let made = talk.attributes(look);
+    talk.note_folder(folder);
+    known(made)
 }
 
 /// Change attributes, and tell them as they were just before (if the server says so) and as they are then.

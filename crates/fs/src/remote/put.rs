@@ -13,7 +13,7 @@ use super::attributes::{Attributes, Change, Kind, Put, PutError};
 use super::content;
 use super::errno::{Doing, parent, settle};
 use super::link::Link;
-use super::operations::{NEW, ask_open, ask_rename, renamed};
+use super::operations::{NEW, ask_open, ask_rename, ask_replace, renamed};
 use super::talk::{Said, Talk, Trouble};
 use super::temporary;
 use super::upload::{Sent, Upload};
@@ -90,18 +90,18 @@ impl<'a> Putting<'a> {
             let session = self.link.session(deadline)?;
             let name = temporary::name().map_err(PutError::Errno)?;
             let temporary = parent(self.order.path).join(name);
-            let mut talk = Talk::new(&session, &self.link.target, deadline);
+            let mut talk = self.link.talk(&session, deadline);
             self.link.begins(&temporary);
             let staged = self.stage(&mut talk, &temporary);
             // Each answer moved the limit on.
             self.progress = talk.deadline - self.limit;
             let stop = match staged {
-                Ok(attributes) => match self.name_it(&mut talk, &temporary) {
-                    Ok(()) => {
+                Ok(attributes) => match self.name_it(&mut talk, &temporary, attributes) {
+                    Ok(attributes) => {
                         self.link.gone(&temporary);
                         return Ok(attributes);
                     }
-                    Err(Trouble::Lost | Trouble::Unsent) => {
+                    Err(Stop::Trouble(Trouble::Lost | Trouble::Unsent)) => {
                         let named = self.was_named(&temporary)?;
                         self.link.gone(&temporary);
                         if named {
@@ -109,7 +109,7 @@ impl<'a> Putting<'a> {
                         }
                         continue;
                     }
-                    Err(trouble) => Stop::Trouble(trouble),
+                    Err(stop) => stop,
                 },
                 Err(stop) => stop,
             };
@@ -245,12 +245,41 @@ impl<'a> Putting<'a> {
         settle(talk, said, Doing::Look)
     }
 
-    /// Give it its name.
-    fn name_it(&self, talk: &mut Talk<'_>, temporary: &Path) -> Result<(), Trouble> {
+    /// Give it its name: its attributes then.
+    fn name_it(
+        &self,
+        talk: &mut Talk<'_>,
+        temporary: &Path,
+        made: Attributes,
+    ) -> Result<Attributes, Stop> {
         talk.extend(self.limit);
         let to = self.order.path;
-        let id = ask_rename(talk, temporary, to);
-        renamed(talk, id, temporary, to, true)
+        let has = talk.extensions();
+        // Whatever is there where nothing is known of it: nothing to compare.
+        let compares = self.order.expected.is_some() || self.order.expect_nothing;
+        let id = match has.exact && compares {
+            true => ask_replace(talk, temporary, to, self.order.expected),
+            false => ask_rename(talk, temporary, to),
+        };
+        // The name has changed its time of change, where the server reports that.
+        let look = has.exact.then(|| talk.ask_path(kind::LSTAT, to));
+        let done = renamed(talk, id, temporary, to, true);
+        self.link.tell_folders(talk);
+        match done {
+            Err(Trouble::Errno(Errno::ECANCELED)) => Err(Stop::Conflict(self.there(talk)?)),
+            Err(trouble) => Err(Stop::Trouble(trouble)),
+            Ok(()) => {
+                let now = look.and_then(|id| talk.attributes(id).ok()?.ok());
+                let ours = |now: &Attributes| now.version() == made.version();
+                Ok(now.filter(ours).unwrap_or(made))
+            }
+        }
+    }
+
+    /// What is there, once more: it came after it was compared.
+    fn there(&self, talk: &mut Talk<'_>) -> Result<Option<Attributes>, Trouble> {
+        let id = talk.ask_path(kind::LSTAT, self.order.path);
+        Ok(talk.attributes(id)?.ok())
     }
 
     /// After a connection that broke at the rename: whether it was done.

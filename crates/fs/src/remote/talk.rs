@@ -3,6 +3,7 @@
 //! Requests are gathered and sent together before the first answer is waited for: what can go in one round trip does.
 
 use std::collections::HashMap;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
@@ -52,6 +53,10 @@ pub struct Talk<'a> {
     opening: Vec<u32>,
     gone: bool,
     sent: bool,
+    /// Whether somebody wants to know what the folders of changed names become.
+    pub watched: bool,
+    /// What they have become.
+    pub folders: Vec<(PathBuf, Attributes)>,
 }
 
 impl<'a> Talk<'a> {
@@ -69,6 +74,8 @@ impl<'a> Talk<'a> {
             opening: Vec::new(),
             gone: false,
             sent: false,
+            watched: false,
+            folders: Vec::new(),
         }
     }
 
@@ -103,7 +110,7 @@ impl<'a> Talk<'a> {
     }
 
     /// Gather a request about a path that is relative to the target's folder.
-    pub fn ask_path(&mut self, kind: u8, path: &std::path::Path) -> u32 {
+    pub fn ask_path(&mut self, kind: u8, path: &Path) -> u32 {
         let full = self.target.full(path);
         self.ask(|id| Packet::request(kind, id).text(&full))
     }
@@ -207,8 +214,24 @@ impl<'a> Talk<'a> {
         self.read(id, kind::ATTRS, |body| body.attributes())
     }
 
+    /// Gather the question what the folder of a name becomes, behind the request that changes it: no round trip of its own.
+    pub fn ask_folder(&mut self, path: &Path) -> Option<(PathBuf, u32)> {
+        let folder = path.parent().unwrap_or(Path::new("")).to_owned();
+        let id = self.watched.then(|| self.ask_path(kind::LSTAT, &folder))?;
+        Some((folder, id))
+    }
+
+    /// Note the answer. One that does not come makes nothing undone: the folder is asked about when it is looked at.
+    pub fn note_folder(&mut self, asked: Option<(PathBuf, u32)>) {
+        if let Some((folder, id)) = asked {
+            if let Ok(Ok(now)) = self.attributes(id) {
+                self.folders.push((folder, now));
+            }
+        }
+    }
+
     /// Gather the question for the room of the file system that a path lies on.
-    pub fn ask_room(&mut self, path: &std::path::Path) -> u32 {
+    pub fn ask_room(&mut self, path: &Path) -> u32 {
         let full = self.target.full(path);
         self.ask(|id| Packet::extended(id, "statvfs@openssh.com").text(&full))
     }

@@ -20,6 +20,8 @@ pub struct Target {
     pub config: Option<PathBuf>,
     /// Options for `ssh -o`, in order.
     pub options: Vec<String>,
+    /// The program that serves there (`PROGRAM serve`), in place of the SFTP subsystem.
+    pub helper: Option<String>,
 }
 
 impl Target {
@@ -58,6 +60,7 @@ impl Target {
             port: None,
             config: None,
             options: Vec::new(),
+            helper: None,
         })
     }
 
@@ -84,7 +87,7 @@ impl Target {
         full
     }
 
-    /// The arguments of `ssh` for the SFTP subsystem of this target.
+    /// The arguments of `ssh` for the SFTP subsystem of this target, or for its helper.
     ///
     /// ssh takes the first value of an option: what would break the byte stream comes first, then the user's, then the defaults.
     pub fn arguments(&self) -> Vec<OsString> {
@@ -119,9 +122,23 @@ impl Target {
         if let Some(config) = &self.config {
             arguments.extend(["-F".into(), config.into()]);
         }
-        arguments.extend(["-s".into(), "--".into(), (&self.host).into(), "sftp".into()]);
+        let (subsystem, what) = match &self.helper {
+            Some(program) => (None, format!("{} serve", quoted(program))),
+            None => (Some(OsString::from("-s")), "sftp".to_owned()),
+        };
+        arguments.extend(subsystem);
+        arguments.extend(["--".into(), (&self.host).into(), what.into()]);
         arguments
     }
+}
+
+/// A word for the user's shell on the server, which sshd gives each command to; a path from the home may begin with `~/`.
+fn quoted(word: &str) -> String {
+    let (home, rest) = match word.strip_prefix("~/") {
+        Some(rest) => ("~/", rest),
+        None => ("", word),
+    };
+    format!("{home}'{}'", rest.replace('\'', "'\\''"))
 }
 
 /// Host and folder, parted at the first colon that is not within brackets; the brackets are taken off.

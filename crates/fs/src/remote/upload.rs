@@ -8,6 +8,8 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use nix::errno::Errno;
+
 use super::attributes::{Attributes, Change, Put};
 use super::errno::{Doing, settle};
 use super::fetch::local;
@@ -208,7 +210,7 @@ impl Asked {
             None => true,
         };
         match talk.status(self.others)? {
-            Err(Status::PermissionDenied) if self.in_place => {}
+            Err(Status::PermissionDenied | Status::Exact(Errno::EPERM)) if self.in_place => {}
             said => settle(talk, said, Doing::Write(path, 0))?,
         }
         Ok(owned)

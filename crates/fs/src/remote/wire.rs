@@ -2,7 +2,8 @@
 
 use nix::errno::Errno;
 
-use super::attributes::{Attributes, Change, Kind, Statvfs};
+use super::attributes::{Attributes, Change, Kind, More, Statvfs};
+use super::time::Time;
 
 /// The version spoken.
 pub const VERSION: u32 = 3;
@@ -30,6 +31,8 @@ pub mod kind {
     pub const REMOVE: u8 = 13;
     pub const MKDIR: u8 = 14;
     pub const RMDIR: u8 = 15;
+    pub const REALPATH: u8 = 16;
+    pub const STAT: u8 = 17;
     pub const RENAME: u8 = 18;
     pub const READLINK: u8 = 19;
     pub const SYMLINK: u8 = 20;
@@ -67,6 +70,8 @@ pub enum Status {
     Unsupported,
     /// Any other.
     Failure,
+    /// The error number itself, which a server that runs `oscope-fs serve` reports.
+    Exact(Errno),
 }
 
 impl Status {
@@ -80,6 +85,22 @@ impl Status {
             8 => Self::Unsupported,
             _ => Self::Failure,
         }
+    }
+
+    /// The status in the body of an answer: its code, or the error number that its text names.
+    fn read(body: &mut Reader<'_>) -> Result<Self, Malformed> {
+        let code = body.number()?;
+        let number = body
+            .text()
+            .ok()
+            .and_then(|text| std::str::from_utf8(text).ok()?.strip_prefix("errno "));
+        Ok(match number.and_then(|number| number.parse().ok()) {
+            // These two are what their codes say.
+            Some(libc::ENOENT) => Self::NoSuchFile,
+            Some(libc::EACCES) => Self::PermissionDenied,
+            Some(number) => Self::Exact(Errno::from_raw(number)),
+            None => Self::from_code(code),
+        })
     }
 }
 
@@ -98,6 +119,12 @@ const HAS_OWNER: u32 = 0x2;
 const HAS_MODE: u32 = 0x4;
 const HAS_TIMES: u32 = 0x8;
 const HAS_EXTENDED: u32 = 0x8000_0000;
+
+/// What an `oscope-fs serve` adds to the attributes that it reports: exact times, number of links, device.
+const MORE: &[u8] = b"attributes@oscope";
+
+/// Exact times among attributes that are to be set.
+const TIMES: &[u8] = b"times@oscope";
 
 /// A packet that is being written; its length is filled in at the end.
 pub struct Packet(Vec<u8>);
@@ -138,13 +165,52 @@ impl Packet {
         self
     }
 
+    /// A time.
+    pub fn time(self, time: Time) -> Self {
+        self.long(u64::from_ne_bytes(time.seconds.to_ne_bytes()))
+            .number(time.nanoseconds)
+    }
+
+    /// Attributes that a server reports: size, owner, group and mode; times of access, modification and change; number of links; device.
+    pub fn attributes(
+        self,
+        (size, uid, gid, mode): (u64, u32, u32, u32),
+        [access, modification, change]: [Time; 3],
+        links: u32,
+        device: u32,
+    ) -> Self {
+        let more = Self(Vec::new())
+            .time(access)
+            .time(modification)
+            .time(change)
+            .number(links)
+            .number(device);
+        self.number(HAS_SIZE | HAS_OWNER | HAS_MODE | HAS_TIMES | HAS_EXTENDED)
+            .long(size)
+            .number(uid)
+            .number(gid)
+            .number(mode)
+            .number(access.coarse())
+            .number(modification.coarse())
+            .number(1)
+            .text(MORE)
+            .text(&more.0)
+    }
+
     /// Attributes that are to be had: the size first, for the server sets it first and it changes the times.
     pub fn change(self, change: &Change) -> Self {
         let has = |there: bool, bit: u32| if there { bit } else { 0 };
+        // Of another server than one that runs `oscope-fs serve` all times are such as SFTP has.
+        let exact = change.times.filter(|times| {
+            [times.0, times.1]
+                .iter()
+                .any(|time| time.kept(false) != *time)
+        });
         let flags = has(change.size.is_some(), HAS_SIZE)
             | has(change.owner.is_some(), HAS_OWNER)
             | has(change.mode.is_some(), HAS_MODE)
-            | has(change.times.is_some(), HAS_TIMES);
+            | has(change.times.is_some(), HAS_TIMES)
+            | has(exact.is_some(), HAS_EXTENDED);
         let mut packet = self.number(flags);
         if let Some(size) = change.size {
             packet = packet.long(size);
@@ -156,7 +222,11 @@ impl Packet {
             packet = packet.number(mode & 0o7777);
         }
         if let Some((atime, mtime)) = change.times {
-            packet = packet.number(atime).number(mtime);
+            packet = packet.number(atime.coarse()).number(mtime.coarse());
+        }
+        if let Some((atime, mtime)) = exact {
+            let value = Self(Vec::new()).time(atime).time(mtime);
+            packet = packet.number(1).text(TIMES).text(&value.0);
         }
         packet
     }
@@ -238,6 +308,49 @@ impl<'a> Reader<'a> {
         self.0.is_empty()
     }
 
+    /// A time.
+    pub fn time(&mut self) -> Result<Time, Malformed> {
+        let (seconds, nanoseconds) = (self.long()?, self.number()?);
+        let seconds = i64::from_ne_bytes(seconds.to_ne_bytes());
+        if nanoseconds >= 1_000_000_000 {
+            return Err(Malformed);
+        }
+        Ok(Time {
+            seconds,
+            nanoseconds,
+        })
+    }
+
+    /// Attributes that are to be set.
+    pub fn change(&mut self) -> Result<Change, Malformed> {
+        let flags = self.number()?;
+        let has = |bit: u32| flags & bit != 0;
+        let mut change = Change::default();
+        if has(HAS_SIZE) {
+            change.size = Some(self.long()?);
+        }
+        if has(HAS_OWNER) {
+            change.owner = Some((self.number()?, self.number()?));
+        }
+        if has(HAS_MODE) {
+            change.mode = Some(self.number()? & 0o7777);
+        }
+        if has(HAS_TIMES) {
+            let (access, modification) = (self.number()?, self.number()?);
+            change.times = Some((Time::whole(access.into()), Time::whole(modification.into())));
+        }
+        if has(HAS_EXTENDED) {
+            for _ in 0..self.number()? {
+                let (name, value) = (self.text()?, self.text()?);
+                if name == TIMES {
+                    let mut value = Reader(value);
+                    change.times = Some((value.time()?, value.time()?));
+                }
+            }
+        }
+        Ok(change)
+    }
+
     /// Attributes; a server that leaves one of them out is of no use for a file system.
     pub fn attributes(&mut self) -> Result<Attributes, Malformed> {
         let flags = self.number()?;
@@ -248,10 +361,20 @@ impl<'a> Reader<'a> {
         let size = self.long()?;
         let (uid, gid, bits) = (self.number()?, self.number()?, self.number()?);
         let (atime, mtime) = (self.number()?, self.number()?);
+        let mut times = (Time::whole(atime.into()), Time::whole(mtime.into()));
+        let mut more = None;
         if flags & HAS_EXTENDED != 0 {
             for _ in 0..self.number()? {
-                self.text()?;
-                self.text()?;
+                let (name, value) = (self.text()?, self.text()?);
+                if name == MORE {
+                    let mut value = Reader(value);
+                    times = (value.time()?, value.time()?);
+                    more = Some(More {
+                        ctime: value.time()?,
+                        links: value.number()?,
+                        device: value.number()?,
+                    });
+                }
             }
         }
         let kind = match bits & libc::S_IFMT {
@@ -267,8 +390,9 @@ impl<'a> Reader<'a> {
             mode,
             uid,
             gid,
-            atime,
-            mtime,
+            atime: times.0,
+            mtime: times.1,
+            more,
         })
     }
 
@@ -327,7 +451,7 @@ impl Answer {
     fn status_or(&self, wanted: u8) -> Result<Option<Status>, Malformed> {
         match self.kind() {
             kind if kind == wanted => Ok(None),
-            kind::STATUS => Ok(Some(Status::from_code(self.body().number()?))),
+            kind::STATUS => Ok(Some(Status::read(&mut self.body())?)),
             _ => Err(Malformed),
         }
     }
@@ -335,7 +459,7 @@ impl Answer {
     /// The status.
     pub fn status(&self) -> Result<Status, Malformed> {
         match self.status_or(kind::STATUS)? {
-            None => Ok(Status::from_code(self.body().number()?)),
+            None => Status::read(&mut self.body()),
             Some(status) => Ok(status),
         }
     }

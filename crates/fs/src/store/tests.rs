@@ -13,7 +13,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use super::{Copy, Entry, Kept, Store};
-use crate::remote::Version;
+use crate::remote::{Time, Version};
 
 const LIMIT: u64 = 64 << 20;
 const KEPT: Kept = Kept {
@@ -37,7 +37,10 @@ fn open_in_boot(folder: &Path, boot: &str) -> Store {
 }
 
 fn version(mtime: u32) -> Version {
-    Version { size: 16, mtime }
+    Version {
+        size: 16,
+        mtime: Time::whole(mtime.into()),
+    }
 }
 
 fn fill(copy: &Copy, content: &str) {

@@ -7,7 +7,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use super::rig::{LIMITS, Rig, number, options, until};
 use crate::mount::file::set_times;
 use crate::mount::{Recovered, recover};
-use crate::remote::{Remote, Version};
+use crate::remote::{Remote, Time, Version};
 use crate::store::{Copy, Kept, Store};
 
 const KEPT: Kept = Kept {
@@ -25,7 +25,7 @@ fn version(rig: &Rig, name: &str) -> Version {
     let found = fs::metadata(rig.on(name)).unwrap();
     Version {
         size: found.size(),
-        mtime: u32::try_from(found.mtime()).unwrap(),
+        mtime: Time::whole(found.mtime()),
     }
 }
 
@@ -168,7 +168,7 @@ fn made_whole(there: &[u8], is_kept: bool) {
     store.mark_dirty(&copy, Some(base), None).unwrap();
     copy.file().write_all_at(b"new", 0).unwrap();
     let sending = Version {
-        mtime: base.mtime + 10,
+        mtime: Time::whole(base.mtime.seconds + 10),
         ..base
     };
     store.mark_sending(&copy, sending, None, None).unwrap();

@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::time::Duration;
 
 use super::*;
+use crate::remote::Time;
 
 const DAY: Duration = Duration::from_secs(86_400);
 
@@ -14,8 +15,9 @@ fn of(kind: Kind, size: u64) -> Attributes {
         mode: 0o644,
         uid: 1,
         gid: 2,
-        atime: 3,
-        mtime: 4,
+        atime: Time::whole(3),
+        mtime: Time::whole(4),
+        more: None,
     }
 }
 

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 
-use crate::remote::{Change, Kind, Remote};
+use crate::remote::{Change, Kind, Remote, Time};
 use crate::testing::{LIMITS, Server};
 
 /// A server with an empty folder, a connection to it, and the folder.
@@ -224,7 +224,7 @@ fn attributes_are_changed_and_a_link_is_not_followed() {
     let first = remote.lstat(path("file")).unwrap();
     let change = Change {
         mode: Some(0o4751),
-        times: Some((1_000_000_001, 1_000_000_002)),
+        times: Some((Time::whole(1_000_000_001), Time::whole(1_000_000_002))),
         size: Some(4),
         owner: None,
     };
@@ -232,14 +232,19 @@ fn attributes_are_changed_and_a_link_is_not_followed() {
     assert_eq!(before, Some(first));
     assert_eq!(
         (now.mode, now.atime, now.mtime, now.size),
-        (0o4751, 1_000_000_001, 1_000_000_002, 4)
+        (
+            0o4751,
+            Time::whole(1_000_000_001),
+            Time::whole(1_000_000_002),
+            4
+        )
     );
     let times = Change {
-        times: Some((5, 6)),
+        times: Some((Time::whole(5), Time::whole(6))),
         ..Change::default()
     };
     let (_, link) = remote.set(path("link"), &times).unwrap();
-    assert_eq!((link.kind, link.mtime), (Kind::Link, 6));
+    assert_eq!((link.kind, link.mtime), (Kind::Link, Time::whole(6)));
     assert_eq!(
         fs::metadata(folder.join("file")).unwrap().mtime(),
         1_000_000_002

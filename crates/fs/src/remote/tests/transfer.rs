@@ -11,7 +11,7 @@ use nix::errno::Errno;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 
 use super::names::connected;
-use crate::remote::{Attributes, Put, PutError, Remote, Version};
+use crate::remote::{Attributes, Put, PutError, Remote, Time, Version};
 use crate::testing::{LIMITS, Server};
 
 /// Bytes that differ from place to place.
@@ -49,7 +49,7 @@ pub fn order(path: &Path) -> Put<'_> {
         expect_nothing: false,
         mode: 0o640,
         owner: None,
-        times: Some((1_111_111_111, 1_222_222_222)),
+        times: Some((Time::whole(1_111_111_111), Time::whole(1_222_222_222))),
         durable: false,
     }
 }
@@ -128,7 +128,7 @@ fn files_of_all_sizes_are_put_whole() {
                 put.version(),
                 Version {
                     size: size as u64,
-                    mtime: 1_222_222_222
+                    mtime: Time::whole(1_222_222_222)
                 }
             );
             assert_eq!(names(&folder), ["x"]);
@@ -220,7 +220,7 @@ fn a_put_keeps_another_version() {
                 ..there.version()
             },
             Version {
-                mtime: there.mtime - 1,
+                mtime: Time::whole(there.mtime.seconds - 1),
                 ..there.version()
             },
         ] {
@@ -242,7 +242,10 @@ fn a_put_keeps_another_version() {
         fs::remove_file(folder.join("x")).unwrap();
     }
     symlink("elsewhere", folder.join("x")).unwrap();
-    let expected = Some(Version { size: 9, mtime: 0 });
+    let expected = Some(Version {
+        size: 9,
+        mtime: Time::whole(0),
+    });
     let order = Put {
         expected,
         ..order(path)

@@ -376,7 +376,8 @@ pub fn observe(store: &Store) -> State {
                 "{path:?} leads to its copy"
             );
         }
-        let mtime = |version: Option<crate::remote::Version>| version.map(|version| version.mtime);
+        let mtime =
+            |version: Option<crate::remote::Version>| version.map(|version| version.mtime.coarse());
         files.insert(Seen {
             names: entry.paths.iter().map(text).collect(),
             content: number,

@@ -1,0 +1,256 @@
+//! The server on its own: packets in, packets out.
+
+use std::fs::{self, FileTimes};
+use std::io::Cursor;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::Path;
+use std::time::{Duration, UNIX_EPOCH};
+
+use super::*;
+use crate::remote::wire::{Answer, Status, flag};
+use crate::remote::{Attributes, Change, Kind, Time};
+
+/// The answers to these requests, on one connection.
+fn answers(requests: &[Vec<u8>]) -> Vec<Answer> {
+    let mut output = Vec::new();
+    serve(&mut Cursor::new(requests.concat()), &mut output).unwrap();
+    let mut output = Cursor::new(output);
+    let mut found = Vec::new();
+    while let Some(packet) = receive(&mut output).unwrap() {
+        found.push(Answer::new(packet).unwrap().1);
+    }
+    found
+}
+
+fn answer_to(request: Packet) -> Answer {
+    answers(&[request.finish()]).remove(0)
+}
+
+fn status_of(request: Packet) -> Status {
+    answer_to(request).status().unwrap()
+}
+
+fn about(kind: u8, path: &Path) -> Packet {
+    Packet::request(kind, 7).text(path.as_os_str().as_bytes())
+}
+
+fn extension(name: &str, paths: &[&Path]) -> Packet {
+    paths
+        .iter()
+        .fold(Packet::extended(7, name), |packet, path| {
+            packet.text(path.as_os_str().as_bytes())
+        })
+}
+
+fn look(path: &Path) -> Attributes {
+    answer_to(about(kind::LSTAT, path))
+        .get(kind::ATTRS, |body| body.attributes())
+        .unwrap()
+        .unwrap()
+}
+
+/// Ask that `from` replaces `to`, if that has this size and time.
+fn replace(from: &Path, to: &Path, expected: Option<(u64, Time)>) -> Status {
+    let (size, time) = expected.unwrap_or_default();
+    status_of(
+        extension("replace@oscope", &[from, to])
+            .number(u32::from(expected.is_some()))
+            .long(size)
+            .time(time),
+    )
+}
+
+fn version(path: &Path) -> (u64, Time) {
+    let found = path.metadata().unwrap();
+    (found.size(), Time::new(found.mtime(), found.mtime_nsec()))
+}
+
+#[test]
+fn it_says_first_what_it_can() {
+    let hello = answers(&[Packet::init().finish()]).remove(0);
+    assert_eq!(hello.kind(), kind::VERSION);
+    let mut body = hello.body();
+    let mut names = Vec::new();
+    while !body.is_empty() {
+        names.push((body.text().unwrap().to_vec(), body.text().unwrap().to_vec()));
+    }
+    assert!(names.contains(&(b"serve@oscope".to_vec(), b"1".to_vec())));
+    assert!(names.contains(&(b"posix-rename@openssh.com".to_vec(), b"1".to_vec())));
+}
+
+#[test]
+fn attributes_are_exact() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, other) = (folder.path().join("file"), folder.path().join("other"));
+    fs::write(&file, "text").unwrap();
+    fs::hard_link(&file, &other).unwrap();
+    let time = Time::new(-5, 123_456_789);
+    let change = Change {
+        times: Some((Time::new(1 << 33, 7), time)),
+        ..Change::default()
+    };
+    let set = about(kind::SETSTAT, &file).change(&change);
+    assert_eq!(status_of(set), Status::Ok);
+    let found = file.metadata().unwrap();
+    assert_eq!((found.mtime(), found.mtime_nsec()), (-5, 123_456_789));
+    assert_eq!((found.atime(), found.atime_nsec()), (1 << 33, 7));
+    let now = look(&other);
+    assert_eq!((now.mtime, now.size, now.kind), (time, 4, Kind::File));
+    let more = now.more.unwrap();
+    assert_eq!(more.links, 2);
+    assert_eq!(more.ctime, Time::new(found.ctime(), found.ctime_nsec()));
+}
+
+#[test]
+fn an_error_is_the_number_that_it_was_here() {
+    let folder = tempfile::tempdir().unwrap();
+    let (full, file) = (folder.path().join("full"), folder.path().join("file"));
+    fs::create_dir_all(full.join("inner")).unwrap();
+    fs::write(&file, "").unwrap();
+    for (request, wanted) in [
+        (about(kind::RMDIR, &full), Status::Exact(Errno::ENOTEMPTY)),
+        (about(kind::REMOVE, &full), Status::Exact(Errno::EISDIR)),
+        (about(kind::OPENDIR, &file), Status::Exact(Errno::ENOTDIR)),
+        (
+            about(kind::LSTAT, &file.join("x")),
+            Status::Exact(Errno::ENOTDIR),
+        ),
+        (about(kind::LSTAT, &full.join("x")), Status::NoSuchFile),
+        (about(kind::READLINK, &file), Status::Exact(Errno::EINVAL)),
+        (
+            about(kind::RENAME, &file).text(full.as_os_str().as_bytes()),
+            Status::Exact(Errno::EEXIST),
+        ),
+        (Packet::request(99, 7), Status::Exact(Errno::ENOSYS)),
+        (
+            Packet::extended(7, "none@nowhere"),
+            Status::Exact(Errno::ENOSYS),
+        ),
+        (
+            Packet::request(kind::CLOSE, 7).text(b"none"),
+            Status::Exact(Errno::EBADF),
+        ),
+    ] {
+        assert_eq!(status_of(request), wanted);
+    }
+}
+
+#[test]
+fn special_files_are_made_with_their_kind() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, bits) in [("fifo", libc::S_IFIFO), ("socket", libc::S_IFSOCK)] {
+        let path = folder.path().join(name);
+        let make = extension("mknod@oscope", &[&path])
+            .number(bits | 0o640)
+            .number(0);
+        assert_eq!(status_of(make), Status::Ok);
+        let made = path.symlink_metadata().unwrap().file_type();
+        assert!(made.is_fifo() && name == "fifo" || made.is_socket() && name == "socket");
+        assert_eq!(look(&path).kind, Kind::Other(bits));
+    }
+}
+
+#[test]
+fn a_file_is_replaced_only_if_it_is_the_one_expected() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let text = |name: &str| fs::read_to_string(at(name)).unwrap();
+    let conflict = Status::Exact(Errno::ECANCELED);
+    fs::write(at("there"), "base").unwrap();
+    let base = version(&at("there"));
+
+    fs::write(at("new"), "ours").unwrap();
+    assert_eq!(replace(&at("new"), &at("there"), None), conflict);
+    // The same size, a nanosecond later.
+    let later = UNIX_EPOCH
+        + Duration::from_secs(base.1.seconds.unsigned_abs())
+        + Duration::from_nanos(u64::from(base.1.nanoseconds) + 1);
+    let file = fs::File::options().write(true).open(at("there")).unwrap();
+    file.set_times(FileTimes::new().set_modified(later))
+        .unwrap();
+    assert_eq!(replace(&at("new"), &at("there"), Some(base)), conflict);
+    assert_eq!(
+        (text("there").as_str(), text("new").as_str()),
+        ("base", "ours")
+    );
+
+    let base = version(&at("there"));
+    assert_eq!(replace(&at("new"), &at("there"), Some(base)), Status::Ok);
+    assert_eq!(
+        (text("there").as_str(), at("new").exists()),
+        ("ours", false)
+    );
+
+    fs::write(at("new"), "next").unwrap();
+    fs::remove_file(at("there")).unwrap();
+    assert_eq!(replace(&at("new"), &at("there"), Some(base)), Status::Ok);
+    assert_eq!(text("there"), "next");
+
+    fs::write(at("new"), "last").unwrap();
+    fs::create_dir(at("folder")).unwrap();
+    assert_eq!(replace(&at("new"), &at("folder"), Some(base)), conflict);
+    assert_eq!(replace(&at("none"), &at("there"), None), conflict);
+    let base = version(&at("there"));
+    let missing = replace(&at("none"), &at("there"), Some(base));
+    assert_eq!(
+        (missing, text("there").as_str()),
+        (Status::NoSuchFile, "next")
+    );
+}
+
+#[test]
+fn what_is_written_is_read_back_to_its_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("file");
+    let open = Packet::request(kind::OPEN, 1)
+        .text(path.as_os_str().as_bytes())
+        .number(flag::READ | flag::WRITE | flag::CREATE | flag::EXCLUSIVE)
+        .change(&Change {
+            mode: Some(0o600),
+            ..Change::default()
+        });
+    // The first handle of a connection.
+    let handle = 1_u64.to_be_bytes();
+    let data = vec![5; 100_000];
+    let read = |offset: u64| {
+        Packet::request(kind::READ, 3)
+            .text(&handle)
+            .long(offset)
+            .number(u32::MAX)
+            .finish()
+    };
+    let write = Packet::request(kind::WRITE, 2)
+        .text(&handle)
+        .long(3)
+        .text(&data)
+        .finish();
+    let close = || Packet::request(kind::CLOSE, 4).text(&handle).finish();
+    let found = answers(&[
+        open.finish(),
+        write,
+        read(2),
+        read(100_003),
+        close(),
+        close(),
+    ]);
+    assert_eq!(found[0].kind(), kind::HANDLE);
+    assert_eq!(found[1].status().unwrap(), Status::Ok);
+    let got = found[2].get(kind::DATA, |body| body.text().map(<[u8]>::to_vec));
+    assert_eq!(got.unwrap().unwrap(), [&[0][..], &data].concat());
+    assert_eq!(found[3].status().unwrap(), Status::End);
+    assert_eq!(found[4].status().unwrap(), Status::Ok);
+    assert_eq!(found[5].status().unwrap(), Status::Exact(Errno::EBADF));
+}
+
+#[test]
+fn what_is_no_request_ends_the_connection_and_harms_nothing() {
+    let long = u32::MAX.to_be_bytes().to_vec();
+    let short = Packet::request(kind::OPEN, 7).finish();
+    let cut = Packet::request(kind::LSTAT, 7).text(b"name").finish();
+    for bytes in [long, vec![0; 4], short, cut[..cut.len() - 2].to_vec()] {
+        let mut output = Vec::new();
+        assert!(serve(&mut Cursor::new(bytes), &mut output).is_err());
+        assert!(output.is_empty());
+    }
+}

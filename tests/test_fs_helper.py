@@ -1,0 +1,289 @@
+"""`oscope-fs mount --helper`: what only a server that runs `oscope-fs serve` has, and what SFTP has too."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import stat
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fs_mount import MountFailed, find_oscope_fs
+from fs_places import AT_ONCE
+from fs_scene import mount, refusal
+from ssh_server import SshServer
+from waiting import wait_until
+
+LONG = ("--attribute-time", "1h")
+"""So long that nothing is asked for again by itself."""
+NOBODY = 65534
+BOTH = pytest.mark.parametrize("has_helper", [False, True], ids=["SFTP", "helper"])
+
+
+def helper(has_helper: bool = True) -> tuple[str, ...]:
+    """Return the options of a mount whose server runs the program that is tested."""
+    return (f"--helper={find_oscope_fs()}",) if has_helper else ()
+
+
+def identity(path: Path) -> tuple[int, ...]:
+    found = path.lstat()
+    return (found.st_mode, found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_nlink, found.st_rdev)
+
+
+def test_attributes_are_the_servers_to_the_nanosecond(
+    fs_server: SshServer, fs_folder: Path, tmp_path: Path
+) -> None:
+    (fs_folder / "file").write_text("text")
+    (fs_folder / "other").hardlink_to(fs_folder / "file")
+    (fs_folder / "folder" / "inner").mkdir(parents=True)
+    os.utime(fs_folder / "file", ns=(1_000_000_001, 2_000_000_002))
+    with mount(fs_server, fs_folder, tmp_path / "home", *helper(), *AT_ONCE) as mounted_at:
+        for name in ("file", "other", "folder"):
+            assert identity(mounted_at.root / name) == identity(fs_folder / name)
+        # Before 1970, and after what 32 bits hold.
+        for times in ((-1_500_000_000, -1), ((1 << 33) * 10**9 + 5, 7)):
+            os.utime(mounted_at.root / "file", ns=times)
+            found = (fs_folder / "file").stat()
+            assert (found.st_atime_ns, found.st_mtime_ns) == times
+            assert identity(mounted_at.root / "file") == identity(fs_folder / "file")
+        (mounted_at.root / "new").write_text("more")
+        assert identity(mounted_at.root / "new") == identity(fs_folder / "new")
+        assert (fs_folder / "new").stat().st_mtime_ns % 10**9 != 0
+
+
+@BOTH
+def test_special_files(has_helper: bool, fs_server: SshServer, fs_folder: Path, tmp_path: Path) -> None:
+    kinds = {"fifo": stat.S_IFIFO, "socket": stat.S_IFSOCK}
+    device = os.makedev(1, 3)
+    if os.geteuid() == 0:
+        kinds |= {"device": stat.S_IFCHR}
+    with mount(fs_server, fs_folder, tmp_path / "home", *helper(has_helper)) as mounted_at:
+        for name, kind in kinds.items():
+            path = mounted_at.root / name
+            number = device if kind == stat.S_IFCHR else 0
+            if not has_helper:
+                with pytest.raises(PermissionError) as error:
+                    os.mknod(path, kind | 0o640, number)
+                assert refusal(error) == "EPERM"
+                continue
+            os.mknod(path, kind | 0o640, number)
+            there = (fs_folder / name).lstat()
+            assert stat.S_IFMT(there.st_mode) == kind
+            assert (path.lstat().st_mode, path.lstat().st_rdev) == (there.st_mode, number)
+            Path(f"{path}-2").hardlink_to(path)
+            assert path.lstat().st_nlink == there.st_nlink + 1
+    assert sorted(path.name for path in fs_folder.iterdir()) == sorted(
+        [*kinds, *(f"{name}-2" for name in kinds)] if has_helper else []
+    )
+
+
+def test_a_fifo_carries_bytes(fs_server: SshServer, fs_folder: Path, tmp_path: Path) -> None:
+    with mount(fs_server, fs_folder, tmp_path / "home", *helper()) as mounted_at:
+        os.mkfifo(mounted_at.root / "fifo")
+        reader = subprocess.Popen(["cat", mounted_at.root / "fifo"], stdout=subprocess.PIPE)
+        (mounted_at.root / "fifo").write_bytes(b"through the pipe")
+        assert reader.communicate(timeout=60)[0] == b"through the pipe"
+
+
+@BOTH
+def test_what_another_user_makes_is_his(
+    has_helper: bool, fs_server: SshServer, fs_folder: Path, tmp_path: Path
+) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can be another user")
+    fs_folder.chmod(0o777)
+    group = fs_folder / "group"
+    group.mkdir()
+    os.chown(group, 0, 12)
+    group.chmod(0o2777)
+    script = "umask 022; mkdir folder; echo text > file; ln -s file link; : > group/file; mkdir group/folder"
+    options = ("--allow-other", *helper(has_helper))
+    with mount(fs_server, fs_folder, tmp_path / "home", *options) as mounted_at:
+        done = subprocess.run(
+            ["/bin/sh", "-ec", script],
+            cwd=mounted_at.root,
+            user=NOBODY,
+            group=NOBODY,
+            extra_groups=[],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        (mounted_at.root / "of-root").write_text("")
+
+    def owner(name: str) -> tuple[int, int]:
+        found = (fs_folder / name).lstat()
+        return found.st_uid, found.st_gid
+
+    assert {owner(name) for name in ("folder", "file", "link")} == {(NOBODY, NOBODY)}
+    assert {owner(name) for name in ("group/file", "group/folder")} == {(NOBODY, 12)}
+    assert (group / "folder").stat().st_mode & stat.S_ISGID
+    assert owner("of-root") == (0, 0)
+
+
+CHANGES: dict[str, Callable[[Path], object]] = {
+    "create": lambda folder: (folder / "new").touch(),
+    "mkdir": lambda folder: (folder / "made").mkdir(),
+    "symlink": lambda folder: (folder / "link").symlink_to("x"),
+    "link": lambda folder: (folder / "linked").hardlink_to(folder / "file"),
+    "rename": lambda folder: (folder / "file").rename(folder / "renamed"),
+    "rename away": lambda folder: (folder / "file").rename(folder.parent / "away"),
+    "unlink": lambda folder: (folder / "file").unlink(),
+    "rmdir": lambda folder: (folder / "inner").rmdir(),
+}
+OLD = (10**18, 10**18)
+
+
+@BOTH
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_folder_shows_its_own_change_at_once(
+    has_helper: bool, change: str, fs_server: SshServer, fs_folder: Path, tmp_path: Path
+) -> None:
+    folder = fs_folder / "folder"
+    (folder / "inner").mkdir(parents=True)
+    (folder / "file").touch()
+    os.utime(folder, ns=OLD)
+    with mount(fs_server, fs_folder, tmp_path / "home", *helper(has_helper), *LONG) as mounted_at:
+        here = mounted_at.root / "folder"
+        assert here.stat().st_mtime_ns == OLD[1]
+        assert {path.name for path in here.iterdir()} == {"inner", "file"}
+        CHANGES[change](here)
+        there = folder.stat().st_mtime_ns
+        assert there != OLD[1]
+        assert here.stat().st_mtime_ns == (there if has_helper else there // 10**9 * 10**9)
+
+
+WRITER = """
+import pathlib, sys
+
+file, text, rounds = pathlib.Path(sys.argv[1], "file"), sys.argv[2], int(sys.argv[3])
+for number in range(rounds):
+    with file.open("r+") as opened:
+        print("opened", flush=True)
+        sys.stdin.readline()
+        opened.write(f"{text}{number:04}")
+    print("closed", flush=True)
+    sys.stdin.readline()
+"""
+
+
+def test_who_comes_between_comparison_and_replacement_loses_nothing(
+    fs_server: SshServer, fs_folder: Path, tmp_path: Path
+) -> None:
+    """Two mounts close one file at the same moment, many times: SFTP has a round trip in between."""
+    both = [mount(fs_server, fs_folder, tmp_path / name, *helper(), *AT_ONCE) for name in ("one", "two")]
+    rounds = 60
+    with both[0] as one, both[1] as two:
+        (fs_folder / "file").write_text("old-0000")
+        programs = [
+            subprocess.Popen(
+                [sys.executable, "-c", WRITER, str(each.root), text, str(rounds)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            for each, text in ((one, "one-"), (two, "two-"))
+        ]
+
+        def step() -> None:
+            for program in programs:
+                assert program.stdout is not None
+                assert program.stdout.readline()
+            for program in programs:
+                assert program.stdin is not None
+                program.stdin.write("\n")
+                program.stdin.flush()
+
+        for number in range(rounds):
+            step()
+            step()
+            left = {path.read_text() for path in fs_folder.iterdir()}
+            assert {f"one-{number:04}", f"two-{number:04}"} <= left, f"round {number}: {sorted(left)[-4:]}"
+        for program in programs:
+            assert program.wait(60) == 0
+
+
+def test_a_path_may_be_as_long_as_here(fs_server: SshServer, fs_folder: Path, tmp_path: Path) -> None:
+    name = "n" * 100
+    with mount(fs_server, fs_folder, tmp_path / "home", *helper()) as mounted_at:
+        os.chdir(mounted_at.root)
+        try:
+            path = Path(*[name] * 40)
+            for depth in range(1, 41):
+                Path(*[name] * depth).mkdir()
+            (path / "f").write_text("deep")
+            assert (path / "f").read_text() == "deep"
+            assert len(os.fsencode(path / "f")) + len(os.fsencode(fs_folder)) > 4095
+        finally:
+            os.chdir("/")
+
+
+def test_status_reports_what_serves(fs_server: SshServer, fs_folder: Path, tmp_path: Path) -> None:
+    program = find_oscope_fs()
+    for has_helper, served in ((False, "SFTP"), (True, f"{program} serve")):
+        with mount(fs_server, fs_folder, tmp_path / str(has_helper), *helper(has_helper)) as mounted_at:
+            words = [program, "status", mounted_at.root]
+            text = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+            assert f"served by    {served}\n" in text
+            found = subprocess.run([*words, "--json"], capture_output=True, text=True, check=True).stdout
+            assert json.loads(found)["helper"] == (str(program) if has_helper else None)
+
+
+@pytest.mark.parametrize("named", ["/nowhere/oscope-fs", "no such program", "/bin/false"])
+def test_a_helper_that_is_not_there_is_one_line(
+    named: str, fs_server: SshServer, fs_folder: Path, tmp_path: Path
+) -> None:
+    with (
+        pytest.raises(MountFailed) as error,
+        mount(fs_server, fs_folder, tmp_path / "home", f"--helper={named}"),
+    ):
+        pass
+    (line,) = error.value.words.splitlines()
+    assert error.value.status == 1
+    assert "cannot connect" in line
+    assert ";" in line
+
+
+def test_any_client_of_sftp_can_use_it(fs_folder: Path, tmp_path: Path) -> None:
+    """OpenSSH's own client, over a socket pair in place of ssh (`sftp -D`)."""
+    (fs_folder / "file").write_text("text")
+    batch = tmp_path / "batch"
+    commands = ["get file got", "put got sent", "mkdir folder", "rename sent folder/sent", "ls -l folder"]
+    batch.write_text("\n".join([f"cd {fs_folder}", f"lcd {tmp_path}", *commands, "chmod 600 file", "df"]))
+    done = subprocess.run(
+        ["sftp", "-b", batch, "-D", f"{find_oscope_fs()} serve"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "got").read_text() == (fs_folder / "folder" / "sent").read_text() == "text"
+    assert stat.S_IMODE((fs_folder / "file").stat().st_mode) == 0o600
+
+
+def test_the_helper_ends_with_its_connection(fs_server: SshServer, fs_folder: Path, tmp_path: Path) -> None:
+    ours, theirs = socket.socketpair()
+    words = [str(find_oscope_fs()), "serve"]
+    with ours, subprocess.Popen(words, stdin=theirs, stdout=theirs) as program:
+        theirs.close()
+        ours.shutdown(socket.SHUT_WR)
+        assert program.wait(60) == 0
+
+    def serving() -> list[str]:
+        found = subprocess.run(
+            ["pgrep", "-f", "oscope-fs' serve|oscope-fs serve"], capture_output=True, text=True
+        )
+        return found.stdout.split()
+
+    before = set(serving())
+    with mount(fs_server, fs_folder, tmp_path / "home", *helper()) as mounted_at:
+        assert set(serving()) > before
+        mounted_at.kill()
+    wait_until(lambda: set(serving()) <= before, "the server's part ends")
