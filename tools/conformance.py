@@ -185,8 +185,8 @@ def page(found: Mapping[str, Outcome], known: Mapping[str, System], with_origina
     about = (
         f"Written by `make conformance` on {day}, {here}, as root; the server is OpenSSH's sshd on this "
         "machine. [pjdfstest](https://crates.io/crates/pjdfstest) 0.2.2 and "
-        "[fsx](https://crates.io/crates/fsx) 0.3.2 are not ours. Skipped is what this machine cannot do on any "
-        "file system (flags of BSD, mounting read-only anew), or what one does not offer."
+        "[fsx](https://crates.io/crates/fsx) 0.3.2 are not ours. Skipped is what this machine cannot do on "
+        "any file system (flags of BSD, mounting read-only anew), or what one does not offer."
     )
     lines = [
         "# File systems, held to POSIX by outside suites",
@@ -217,8 +217,8 @@ def _failures(found: Mapping[str, Outcome]) -> Iterator[str]:
     yield "## Why oscope-fs fails some"
     yield ""
     yield (
-        "A test that fails through SFTP and passes with a [helper](reference/fs.md#a-helper-on-the-server) fails by "
-        "what SFTP version 3 cannot say: program, kernel and disk are the same ones."
+        "A test that fails through SFTP and passes with a "
+        "[helper](reference/fs.md#a-helper-on-the-server) fails by what SFTP version 3 cannot say: program, kernel and disk are the same ones."
     )
     yield ""
     yield f"- Fail with a helper, and pass on the server's own file system (defects of oscope-fs): {len(ours)}."
