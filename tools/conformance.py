@@ -217,8 +217,8 @@ def _failures(found: Mapping[str, Outcome]) -> Iterator[str]:
     yield "## Why oscope-fs fails some"
     yield ""
     yield (
-        "A test that fails through SFTP and passes with a "
-        "[helper](reference/fs.md#a-helper-on-the-server) fails by what SFTP version 3 cannot say: program, kernel and disk are the same ones."
+        "A test that fails through SFTP and passes with a [helper](reference/fs.md#a-helper-on-the-server) "
+        "fails by what SFTP version 3 cannot say: program, kernel and disk are the same ones."
     )
     yield ""
     yield f"- Fail with a helper, and pass on the server's own file system (defects of oscope-fs): {len(ours)}."

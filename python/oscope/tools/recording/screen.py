@@ -1,4 +1,4 @@
-"""The probe's terminal emulator: it writes what a person saw (crates/transcript/src/lib.rs has the frames)."""
+"""The probe's terminal emulator writes what a person saw (crates/transcript/src/lib.rs has the frames)."""
 
 from __future__ import annotations
 
