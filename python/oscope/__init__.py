@@ -222,7 +222,8 @@ def fleet(
     hosts: str | Sequence[str] | None = None,
     file: str | Path = "fleet.toml",
     rounds: int = 2,
-    parallel: int = 4,
+    parallel: int | None = None,
+    rack_aware: bool = False,
     retries: int = 2,
     profile: Profile = "full",
     reps: int | None = None,
@@ -235,14 +236,14 @@ def fleet(
 
     `hosts` is a list of hosts as ssh names them; or a text as of `oscope fleet run --hosts`, which chooses of
     those in `file`; or None for all of these. They are measured in so many `rounds`, so many at a time
-    (`parallel`), and a host that fails is tried again (`retries`). `scheduler` is the address of a Dask
-    scheduler. `factors`, `reps`, `seed` and `store` are as of `run`. Hosts that were given up are in the
-    `missing` of the result. Raises UsageError for a request that cannot be, OscopeError without Dask and
-    where it was interrupted, StoreError where the store fails.
+    (`parallel`: 4), with `rack_aware` one of each rack. A host that fails is tried again (`retries`).
+    `scheduler` is the address of a Dask scheduler. `factors`, `reps`, `seed` and `store` are as of `run`.
+    Hosts that were given up are in the `missing` of the result. Raises UsageError for a request that cannot
+    be, OscopeError without Dask and where it was interrupted, StoreError where the store fails.
     """
     from oscope.fleet_api import FleetRequest, measure  # noqa: PLC0415 - importing oscope is cheap
 
-    request = FleetRequest(hosts, file, rounds, parallel, retries, scheduler, profile, reps, seed)
+    request = FleetRequest(hosts, file, rounds, parallel, rack_aware, retries, scheduler, profile, reps, seed)
     return measure(name, request, store, factors)
 
 

@@ -173,7 +173,8 @@ class FleetRequest:
     hosts: str | Sequence[str] | None
     file: str | Path
     rounds: int
-    parallel: int
+    parallel: int | None
+    rack_aware: bool
     retries: int
     scheduler: str | None
     profile: Profile
@@ -210,7 +211,7 @@ def measure(
         seed=request.seed,
     )
     where = place_of(None if place is None else str(place))
-    engine = Engine(request.parallel, request.retries, request.scheduler)
+    engine = Engine.of(request.parallel, request.retries, request.scheduler, rack_aware=request.rack_aware)
     outcome = measure_fleet(NewFleet(plan, request.chosen(), request.rounds), where, engine, tell)
     failure = outcome.failure()
     if failure is not None and (outcome.interrupted or outcome.undelivered is not None):
