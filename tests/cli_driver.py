@@ -106,7 +106,7 @@ def requests(command: CommandLine) -> list[dict[str, Any]]:
 @contextlib.contextmanager
 def as_nobody(probe: Path) -> Iterator[CommandLine]:
     """Give a command line without root, in a folder of its own; skip where no other user can read Oscope."""
-    prefix = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups")
+    prefix: tuple[str, ...] = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups")
     if os.geteuid() != 0:
         prefix = ()  # The tests have no root, which is the case wanted.
     # Only its owner may enter pytest's folders.
@@ -127,8 +127,8 @@ def described(version: int = 1) -> str:
     description = json.loads(json.dumps(fake_probe.DESCRIPTION))
     (fake,) = description["workloads"]
     calls = ["getpid", "getppid", "read", "lseek", "gethostid", "clock_gettime"]
-    choice = {"type": "choice", "pattern": None, "unit": None, "doc": "."}
-    extra = {
+    choice: dict[str, Any] = {"type": "choice", "pattern": None, "unit": None, "doc": "."}
+    extra: dict[str, Any] = {
         "syscall.cost": [
             choice | {"name": "call", "default": "getppid", "choices": calls, "pattern": "nr:N"},
             choice | {"name": "style", "default": "loop", "choices": ["loop", "single"]},

@@ -13,6 +13,7 @@ import signal
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 PROBE = {"version": "0.0.0-fake", "commit": None}
 MISDEEDS = [
@@ -44,7 +45,7 @@ MISDEEDS = [
     "too_few",
     "miscounts",
 ]
-DESCRIPTION = {
+DESCRIPTION: dict[str, Any] = {
     "schema": "oscope.probe/1",
     "probe": PROBE,
     "workloads": [
@@ -136,7 +137,7 @@ def die() -> None:
     os.kill(os.getpid(), signal.SIGSEGV)
 
 
-def misbehave_first(do: str, request: dict) -> bool:
+def misbehave_first(do: str, request: dict[str, Any]) -> bool:
     """Do what replaces the samples; return whether the request was answered."""
     number = request["id"]
     if do == "die" or (do == "die_once" and first_time("died")):
@@ -189,7 +190,7 @@ def misbehave_first(do: str, request: dict) -> bool:
     return False
 
 
-def answer(request: dict) -> None:
+def answer(request: dict[str, Any]) -> None:
     params = {p["name"]: p["default"] for p in DESCRIPTION["workloads"][0]["parameters"]} | request.get(
         "params", {}
     )

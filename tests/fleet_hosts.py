@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pwd
 import signal
 import subprocess
 import sys
@@ -45,12 +46,26 @@ class FleetHost:
         settings.write_text(text + "SetEnv " + " ".join(f"{k}={v}" for k, v in own.items()) + "\n")
         with (self.folder / "sshd.log").open("ab") as log:
             self.sshd = subprocess.Popen(
-                [*_GUARD, *_inside(self.namespace.pid), *wrapped, SSHD, "-D", "-e", "-f", settings],
+                [
+                    *(*_GUARD, *_inside(self.namespace.pid), *wrapped, *self._own_home()),
+                    *(SSHD, "-D", "-e", "-f", settings),
+                ],
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
             )
         _wait(lambda: self._listens(), f"the sshd of {self.name} does not listen")
+
+    def _own_home(self) -> list[str]:
+        """Return a program that starts another with an empty home folder.
+
+        What the files of a real one begin at each login, such as programs that hold a lock, would be killed
+        by `cut` at any moment.
+        """
+        home = self.folder / "home"
+        home.mkdir(exist_ok=True)
+        cover = f'mount --bind {home} {pwd.getpwuid(0).pw_dir} && exec "$@"'
+        return ["unshare", "--mount", "--propagation", "slave", "--", "sh", "-c", cover, "sh"]
 
     def _listens(self) -> bool:
         lines = Path(f"/proc/{self.namespace.pid}/net/tcp").read_text().splitlines()[1:]
@@ -59,7 +74,7 @@ class FleetHost:
     def cut(self) -> None:
         """End every connection at once; new ones are taken."""
         assert self.sshd is not None
-        for pid in _below(self.sshd.pid):
+        for pid in below(self.sshd.pid):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 
@@ -205,12 +220,13 @@ def _call(*words: str) -> None:
     subprocess.run(words, check=True, timeout=LIMIT_S, stdin=subprocess.DEVNULL)
 
 
-def _below(pid: int) -> list[int]:
+def below(pid: int) -> list[int]:
+    """Return the processes that a process has begun, and those that these have."""
     found: list[int] = []
     with contextlib.suppress(OSError):
         for task in Path(f"/proc/{pid}/task").iterdir():
             for child in map(int, (task / "children").read_text().split()):
-                found += [child, *_below(child)]
+                found += [child, *below(child)]
     return found
 
 

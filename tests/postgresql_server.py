@@ -63,7 +63,7 @@ class PostgreSQL:
                 stderr=log,
                 cwd="/",
             )
-        ready = [self.programs / "pg_isready", "-q", "-h", self.folder]
+        ready = [str(self.programs / "pg_isready"), "-q", "-h", str(self.folder)]
         try:
             wait_until(
                 lambda: subprocess.run(ready, timeout=LIMIT_S, check=False).returncode == 0,

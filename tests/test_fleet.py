@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import signal
@@ -17,6 +18,7 @@ from cli_driver import Answer, CommandLine
 from fleet_hosts import Fleet, fleet, slow_calls
 from oscope.model.errors import UsageError
 from oscope.model.host import Host
+from oscope.model.samples import ExperimentResults
 from oscope.runner.fleet import hosts as fleet_file
 from oscope.storage.store import Store
 
@@ -194,9 +196,61 @@ class TestMeasured:
         for host in network.hosts:
             host.is_quiet()
 
+    def test_a_scheduler_that_is_killed_is_reported_and_the_fleet_resumes(
+        self, network: Fleet, oscope: CommandLine
+    ) -> None:
+        with cluster(oscope) as (address, started):
+            begun = begin(
+                oscope, *("--reps", str(REPS), "--rounds", "3", "--hosts", "n1,n2", "--scheduler", address)
+            )
+            started[0].kill()
+            out, err = begun.communicate(timeout=LIMIT_S)
+        assert begun.returncode == 1
+        assert "Traceback" not in err
+        assert f"the Dask scheduler {address} was lost" in err.splitlines()[-1]
+        assert all("was lost" in row for row in out.splitlines() if row.split()[:1] in (["n1"], ["n2"]))
+        assert sum(row.split()[:1] in (["n1"], ["n2"]) for row in out.splitlines()) == 2
+        for host in network.hosts:
+            host.is_quiet()
+        resumed = oscope("fleet", "run", "--resume", "last", "--parallel", "2")
+        assert resumed.code == 0, resumed
+        assert rounds_done(oscope) == {"n1": 3, "n2": 3}
+
+    @pytest.mark.usefixtures("network")
+    def test_hosts_of_a_rack_are_not_measured_at_the_same_time(self, oscope: CommandLine) -> None:
+        text = '[hosts.n1]\nlabels = {rack = "r1"}\n[hosts.n2]\nlabels = {rack = "r1"}\n[hosts.n3]\n'
+        (oscope.folder / "racks.toml").write_text(text)
+        words = ("--file", "racks.toml", "--reps", "24", "--rounds", "2", "--rack-aware")
+        answer = oscope(*PLAN, *words, "--hosts", "n1,n2")
+        assert answer.code == 0, answer
+        with Store.read(oscope.environment["OSCOPE_STORE"]) as store:
+            assert {run.labels["rack"] for run in store.fleet("last").runs} == {"r1"}
+            results = [store.results(run.run_id).experiments[0] for run in store.fleet("last").runs]
+        times = sorted(round_ for found in results for round_ in times_by_round(found))
+        assert len(times) == 4
+        assert all(end < begin for (_, end), (begin, _) in itertools.pairwise(times))
+        refused = oscope(*PLAN, *words, "--hosts", "n3")
+        assert refused.code == 2
+        assert "no host has the label rack" in error_line(refused)
+
+
+def times_by_round(found: ExperimentResults) -> list[tuple[int, int]]:
+    """Return when the first and the last sample of each of two rounds began: halves of the blocks."""
+    half = -(-found.settings["blocks"] // 2)
+    (point,) = found.points
+    rounds = (point.started_ns[point.block < half], point.started_ns[point.block >= half])
+    return [(int(times.min()), int(times.max())) for times in rounds]
+
 
 @contextlib.contextmanager
 def scheduler(oscope: CommandLine) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]:
+    """Give the address of a scheduler, and two workers."""
+    with cluster(oscope) as (address, started):
+        yield address, started[1:]
+
+
+@contextlib.contextmanager
+def cluster(oscope: CommandLine) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]:
     """Run a Dask scheduler and two workers where the controller is."""
     address = "tcp://127.0.0.1:8786"
     dask = [*oscope.prefix, sys.executable, "-m", "dask"]
@@ -214,7 +268,7 @@ def scheduler(oscope: CommandLine) -> Iterator[tuple[str, list[subprocess.Popen[
                     stderr=subprocess.DEVNULL,
                 )
             )
-        yield address, started[1:]
+        yield address, started
     finally:
         for process in started:
             process.kill()

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from oscope.analysis.fleet import find_suspects
-from oscope.statistics.fleet import HostSamples, Series, judge
+from oscope.statistics import fleet as fleet_statistics
+from oscope.statistics.fleet import QUANTILES, HostSamples, Series, judge
 
 
 def simulated(
@@ -155,3 +156,47 @@ def test_the_planted_setting_is_ranked_first() -> None:
         assert (found[0].value, found[0].score) == ("false", pytest.approx(1.0))
         assert found[0].command == "cat /sys/devices/system/cpu/smt/active"
         assert "memory.total_bytes" not in [each.setting for each in found]
+
+
+@pytest.mark.parametrize("spread", [0.0, 0.004, 0.08])
+def test_hosts_that_are_taken_off_no_more_would_not_have_been_odd(spread: float) -> None:
+    # As long as the values lie within the threshold, nothing that is taken off makes another host odd.
+    rng = np.random.default_rng(8)
+    for _ in range(20):
+        count = int(rng.integers(8, 40))
+        values = rng.normal(0, spread, count)
+        values[: int(rng.integers(3))] += 0.3
+        own, blocks = rng.uniform(0, 1e-5, count), np.full(count, 10)
+        hosts = [
+            fleet_statistics._Location(
+                dict.fromkeys(QUANTILES, float(value)), dict.fromkeys(QUANTILES, float(variance)), 10
+            )
+            for value, variance in zip(values, own, strict=True)
+        ]
+        found = fleet_statistics._compare_hosts(hosts, "median", 0.05, logarithmic=True)
+        kept, p, taken = np.arange(count), fleet_statistics._beside_others(values, own, blocks, 0.05)[3], []
+        for _ in range(max(1, count // 5)):
+            now = fleet_statistics._beside_others(values[kept], own[kept], blocks[kept], 0.05)
+            at = int(np.lexsort((-np.abs(now[0]), now[3]))[0])
+            p[kept[at]] = now[3][at]
+            taken.append(int(kept[at]))
+            kept = np.delete(kept, at)
+        p[taken[::-1]] = np.minimum.accumulate(p[taken[::-1]])
+        # Of those that are left at last, none is compared with the odd ones.
+        assert all(
+            one.p == other or (one.p == 1.0 and other > 0.05) for one, other in zip(found, p, strict=True)
+        )
+
+
+def test_blocks_of_unequal_size_have_their_own_quantiles() -> None:
+    rng = np.random.default_rng(9)
+    for _ in range(20):
+        sizes = rng.integers(1, 6, int(rng.integers(1, 30)))
+        block = np.repeat(np.arange(len(sizes)), sizes)
+        values = rng.lognormal(0, 1, len(block))
+        shuffled = rng.permutation(len(block))
+        found = fleet_statistics._locate(HostSamples(values[shuffled], block[shuffled]), logarithmic=False)
+        assert found is not None
+        own = [np.quantile(values[block == number], [0.5, 0.1, 0.9]) for number in range(len(sizes))]
+        assert list(found.values.values()) == np.median(own, axis=0).tolist()
+        assert found.blocks == len(sizes)

@@ -221,7 +221,7 @@ def _failures(found: Mapping[str, Outcome]) -> Iterator[str]:
         "fails by what SFTP version 3 cannot say: program, kernel and disk are the same ones."
     )
     yield ""
-    yield f"- Fail with a helper, and pass on the server's own file system (defects of oscope-fs): {len(ours)}."
+    yield f"- Fail with a helper but not on the server's own file system (defects of oscope-fs): {len(ours)}."
     yield from (f"  - `{name}`: {helper.failed[name]}" for name in ours)
     sftp = found["sftp"]
     yield f"- Fail by SFTP alone: {len(sftp.failed.keys() - helper.failed.keys())}, for these reasons:"

@@ -173,7 +173,8 @@ def fleet(
     hosts: str | Sequence[str] | None = None,
     file: str | Path = "fleet.toml",
     rounds: int = 2,
-    parallel: int = 4,
+    parallel: int | None = None,
+    rack_aware: bool = False,
     retries: int = 2,
     profile: Profile = "full",
     reps: int | None = None,
@@ -186,10 +187,10 @@ def fleet(
 
     `hosts` is a list of hosts as ssh names them; or a text as of `oscope fleet run --hosts`, which chooses of
     those in `file`; or None for all of these. They are measured in so many `rounds`, so many at a time
-    (`parallel`), and a host that fails is tried again (`retries`). `scheduler` is the address of a Dask
-    scheduler. `factors`, `reps`, `seed` and `store` are as of `run`. Hosts that were given up are in the
-    `missing` of the result. Raises UsageError for a request that cannot be, OscopeError without Dask and
-    where it was interrupted, StoreError where the store fails.
+    (`parallel`: 4), with `rack_aware` one of each rack. A host that fails is tried again (`retries`).
+    `scheduler` is the address of a Dask scheduler. `factors`, `reps`, `seed` and `store` are as of `run`.
+    Hosts that were given up are in the `missing` of the result. Raises UsageError for a request that cannot
+    be, OscopeError without Dask and where it was interrupted, StoreError where the store fails.
     """
     check_types(name=name, store=store, profile=profile, reps=reps, seed=seed)
     settings = check_levels(factors)
@@ -207,7 +208,7 @@ def fleet(
         seed=seed,
     )
     where = place_of(None if store is None else str(store))
-    engine = Engine(parallel, retries, scheduler)
+    engine = Engine.of(parallel, retries, scheduler, rack_aware=rack_aware)
     outcome = measure_fleet(NewFleet(plan, _chosen(hosts, file), rounds), where, engine, tell)
     failure = outcome.failure()
     if failure is not None and (outcome.interrupted or outcome.undelivered is not None):

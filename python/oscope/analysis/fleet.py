@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -128,8 +129,14 @@ class FleetFindings:
 
 
 def examine(entry: FleetEntry, store: Store, threshold: float = THRESHOLD) -> FleetFindings:
-    """Compare the hosts of a fleet's measurement; `threshold` is the minimum effect that matters, a share."""
-    return compare_hosts(entry.id, results_of(entry, store), threshold)
+    """Compare the hosts of a fleet's measurement; `threshold` is the minimum effect that matters, a share.
+
+    One host is read at a time: of a large fleet only what is compared is kept in memory.
+    """
+    gathered = _Gathered()
+    for run in entry.runs:
+        gathered.add(run.host, store.results(run.run_id, columns="metrics"))
+    return gathered.compare(entry.id, threshold)
 
 
 def results_of(entry: FleetEntry, store: Store) -> dict[str, Results]:
@@ -139,51 +146,65 @@ def results_of(entry: FleetEntry, store: Store) -> dict[str, Results]:
 
 def compare_hosts(fleet: str, results: Mapping[str, Results], threshold: float = THRESHOLD) -> FleetFindings:
     """Compare hosts by their results of the same experiments."""
-    metrics = judge(collect(results), threshold)
-    settings = {host: settings_of(found) for host, found in results.items()}
-    cells: dict[str, list[tuple[MetricKey, Cell]]] = {host: [] for host in results}
-    for metric in metrics:
-        for cell in metric.cells:
-            if isinstance(metric.key, MetricKey):
-                cells[cell.host].append((metric.key, cell))
-    verdicts = {host: _verdict([cell for _, cell in own]) for host, own in cells.items()}
-    ordinary = [host for host, (verdict, _) in verdicts.items() if verdict == "ordinary"]
-    hosts = [
-        HostFinding(
-            host=host,
-            run_id=_run_id(found),
-            verdict=verdicts[host][0],
-            reason=verdicts[host][1],
-            odd=tuple(
-                sorted(
-                    (each for each in cells[host] if each[1].verdict == "odd"),
-                    key=lambda each: (each[1].q, -abs(each[1].effect)),
-                )
-            ),
-            suspects=find_suspects(settings, host, ordinary) if verdicts[host][0] == "odd" else (),
-        )
-        for host, found in results.items()
-    ]
-    order: dict[Verdict, int] = {"odd": 0, "cannot tell": 1, "ordinary": 2}
-    hosts.sort(key=lambda each: (order[each.verdict], each.odd[0][1].q if each.odd else 0.0))
-    return FleetFindings(fleet, threshold, metrics, tuple(hosts))
-
-
-def collect(results: Mapping[str, Results]) -> list[Series]:
-    """Return each metric at each point with the samples of all hosts; of equal quantities the first metric.
-
-    Left out are metrics of which neither less nor more is better, as in comparisons.
-    """
-    found: dict[MetricKey, dict[str, HostSamples]] = {}
+    gathered = _Gathered()
     for host, own in results.items():
-        for experiment in own.experiments:
+        gathered.add(host, own)
+    return gathered.compare(fleet, threshold)
+
+
+class _Gathered:
+    """What is compared of hosts: each metric at each point, and their settings.
+
+    Left out are metrics of which neither less nor more is better, as in comparisons, and of equal quantities
+    all but the first metric.
+    """
+
+    def __init__(self) -> None:
+        self._series: dict[MetricKey, dict[str, HostSamples]] = {}
+        self._settings: dict[str, dict[str, Any]] = {}
+        self._run_ids: dict[str, str] = {}
+
+    def add(self, host: str, results: Results) -> None:
+        """Take over what was measured on a host."""
+        self._settings[host] = settings_of(results)
+        self._run_ids[host] = _run_id(results)
+        for experiment in results.experiments:
             varied = experiment.varied()
             for point in experiment.points:
-                for key in keys_of(experiment, point, varied):
-                    samples = HostSamples(point.metrics[key.metric], point.block)
-                    if len(point):
-                        found.setdefault(key, {})[host] = samples
-    return [Series(key, hosts) for key, hosts in found.items()]
+                for key in keys_of(experiment, point, varied) if len(point) else ():
+                    # Copied, since a column keeps all columns of its point in memory.
+                    samples = HostSamples(point.metrics[key.metric].copy(), point.block)
+                    self._series.setdefault(key, {})[host] = samples
+
+    def compare(self, fleet: str, threshold: float) -> FleetFindings:
+        """Return which hosts are odd."""
+        metrics = judge([Series(key, hosts) for key, hosts in self._series.items()], threshold)
+        cells: dict[str, list[tuple[MetricKey, Cell]]] = {host: [] for host in self._settings}
+        for metric in metrics:
+            for cell in metric.cells:
+                if isinstance(metric.key, MetricKey):
+                    cells[cell.host].append((metric.key, cell))
+        verdicts = {host: _verdict([cell for _, cell in own]) for host, own in cells.items()}
+        ordinary = [host for host, (verdict, _) in verdicts.items() if verdict == "ordinary"]
+        hosts = [self._finding(host, cells[host], *verdicts[host], ordinary) for host in self._settings]
+        order: dict[Verdict, int] = {"odd": 0, "cannot tell": 1, "ordinary": 2}
+        hosts.sort(key=lambda each: (order[each.verdict], each.odd[0][1].q if each.odd else 0.0))
+        return FleetFindings(fleet, threshold, metrics, tuple(hosts))
+
+    def _finding(
+        self,
+        host: str,
+        cells: Sequence[tuple[MetricKey, Cell]],
+        verdict: Verdict,
+        reason: str,
+        ordinary: Sequence[str],
+    ) -> HostFinding:
+        odd = sorted(
+            (each for each in cells if each[1].verdict == "odd"),
+            key=lambda each: (each[1].q, -abs(each[1].effect)),
+        )
+        suspects = find_suspects(self._settings, host, ordinary) if verdict == "odd" else ()
+        return HostFinding(host, self._run_ids[host], verdict, reason, tuple(odd), suspects)
 
 
 def keys_of(experiment: ExperimentResults, point: PointSamples, varied: Sequence[str]) -> Iterable[MetricKey]:
@@ -251,9 +272,11 @@ def find_suspects(
             continue
         score = _symmetric_uncertainty(values, [True, *[False] * len(others)])
         if score >= _LEAST_SCORE:
-            each_other = [f"{show(value)} ({others.count(value)})" for value in dict.fromkeys(others)]
+            # Most have few values, but a serial number has as many as there are hosts.
+            counts = Counter(others)
+            each_other = [f"{show(value)} ({counts[value]})" for value in list(counts)[:4]]
             value = show(values[0])
-            found.append(Suspect(name, value, ", ".join(each_other[:4]), score, command_of(name)))
+            found.append(Suspect(name, value, ", ".join(each_other), score, command_of(name)))
     return tuple(sorted(found, key=lambda each: -each.score)[:_MOST_SUSPECTS])
 
 
@@ -285,7 +308,7 @@ def _symmetric_uncertainty(values: Sequence[Any], odd: Sequence[bool]) -> float:
 
 
 def _entropy(labels: Sequence[Any]) -> float:
-    counts = np.array([labels.count(label) for label in set(labels)], dtype=float)
+    counts = np.array(list(Counter(labels).values()), dtype=float)
     shares = counts / counts.sum()
     return float(-(shares * np.log2(shares)).sum())
 

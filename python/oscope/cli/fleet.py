@@ -29,7 +29,6 @@ from oscope.runner.fleet import hosts as fleet_file
 if TYPE_CHECKING:
     from oscope.analysis.fleet import FleetFindings
 
-MOST_PARALLEL = 1000
 MOST_ROUNDS = 1000
 MOST_RETRIES = 100
 PAGE = "oscope-fleet.html"
@@ -46,7 +45,7 @@ HostsOption = Annotated[
 ]
 ParallelOption = Annotated[
     int,
-    whole_number("--parallel", least=1, most=MOST_PARALLEL, help="Hosts at the same time."),
+    whole_number("--parallel", least=1, most=fleet_file.MOST_PARALLEL, help="Hosts at the same time."),
 ]
 FleetArgument = Annotated[
     str, typer.Argument(metavar="FLEET", help="A fleet's measurement: its id, the start of it, or last.")
@@ -156,7 +155,21 @@ def run(
     ] = None,
     file: FileOption = Path(fleet_file.FILE),
     hosts: HostsOption = None,
-    parallel: ParallelOption = 4,
+    parallel: Annotated[
+        int | None,
+        whole_number(
+            "--parallel",
+            least=1,
+            most=fleet_file.MOST_PARALLEL,
+            help="Hosts at the same time. [default: 4; with --rack-aware no limit]",
+        ),
+    ] = None,
+    rack_aware: Annotated[
+        bool,
+        typer.Option(
+            "--rack-aware", help="Of hosts with the same label rack only one at a time, of each rack at once."
+        ),
+    ] = False,
     rounds: Annotated[
         int,
         whole_number("--rounds", least=1, most=MOST_ROUNDS, help="Rounds, each with hosts in random order."),
@@ -211,7 +224,8 @@ def run(
     else:
         plan = _plan(names, settings or (), reps, seed, "quick" if quick else "full")
         what = NewFleet(plan, fleet_file.read(file).choose(hosts), rounds)
-    outcome = measure_fleet(what, place_of(call.store), Engine(parallel, retries, scheduler), note)
+    engine = Engine.of(parallel, retries, scheduler, rack_aware=rack_aware)
+    outcome = measure_fleet(what, place_of(call.store), engine, note)
     print_outcome(outcome)
     failure = outcome.failure()
     if failure is not None:

@@ -122,6 +122,10 @@ class Probe(Child):
         self._send(b"\n")
         self.hello = self._greet(HELLO_LIMIT_S)
 
+    def is_out_of_reach(self) -> bool:
+        """Say whether it is where it runs that was lost, and not the probe alone; no answer came from it."""
+        return False
+
     def close(self) -> None:
         """Let the probe end, and kill it if it does not."""
         if self._process.poll() is None and self._process.stdin is not None:

@@ -204,9 +204,15 @@ class PointRunner:
                     yield from keep_iterations(point, event.iterations)
 
     def lose(self, point: PointState, block: int, error: ProbeError) -> Iterator[RunEvent]:
-        """Give up the process that was lost over a point; BrokenProtocolError is raised again."""
+        """Give up the process that was lost over a point; BrokenProtocolError is raised again.
+
+        So is what was lost with a host: the point is not to blame, and a resumed run completes its block.
+        """
+        lost_host = not self.interrupted and self.chain.is_out_of_reach()
         self.chain.kill()
         self.tracing.lose_process()
+        if lost_host:
+            raise error
         if isinstance(error, BrokenProtocolError) and not self.interrupted:
             raise BrokenProtocolError(f"{point.label}: {error.message}", remedy=error.remedy)
         if not self.interrupted:

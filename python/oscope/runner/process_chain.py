@@ -183,6 +183,10 @@ class ProcessChain:
             self._probe = None
         self._renewing = False
 
+    def is_out_of_reach(self) -> bool:
+        """Say whether the place of the process under way was lost, and not the process alone."""
+        return self._probe is not None and self._probe.is_out_of_reach()
+
     def kill(self) -> None:
         """End the process under way at once."""
         if self._probe is not None:

@@ -26,6 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Literal
 
 import numpy as np
@@ -232,9 +233,11 @@ class _Judged:
         if host.blocks < LEAST_BLOCKS:
             return f"only {host.blocks} blocks were measured, {LEAST_BLOCKS} are needed"
         own = self._share(_t(host.blocks - 1) * np.sqrt(host.variances["median"]) / self.scale)
-        others = np.array([one.value for i, one in enumerate(self.hosts) if i != index])
-        usual = self._share(3 * float(np.std(others, ddof=1)) / self.scale)
-        if own > max(self.threshold, usual):
+        if own > self.threshold:
+            others = np.array([one.value for i, one in enumerate(self.hosts) if i != index])
+            usual = self._share(3 * float(np.std(others, ddof=1)) / self.scale)
+            if own <= usual:
+                return ""
             return f"its own uncertainty, {100 * own:.2g} %, is larger than what matters"
         return ""
 
@@ -256,12 +259,13 @@ def _locate(samples: HostSamples, logarithmic: bool) -> _Location | None:
     sizes = np.bincount(code)
     ordered = values[np.argsort(code, kind="stable")]
     levels = list(QUANTILES.values())
-    if np.all(sizes == sizes[0]):
-        found = np.quantile(ordered.reshape(len(sizes), -1), levels, axis=1)
-    else:
-        blocks = np.split(ordered, np.cumsum(sizes)[:-1])
-        found = np.array([np.quantile(block, levels) for block in blocks]).T
     count = len(sizes)
+    found = np.empty((len(levels), count))
+    starts = np.cumsum(sizes) - sizes
+    for size in np.unique(sizes):
+        # Blocks of a size together: a host has many, of few sizes.
+        own = sizes == size
+        found[:, own] = np.quantile(ordered[starts[own, None] + np.arange(size)], levels, axis=1)
     middle = np.median(found, axis=1)
     variance = np.full(len(levels), np.nan)
     if count > 1:
@@ -298,6 +302,10 @@ def _compare_hosts(
     effect, error, degrees, p = (each.copy() for each in first)
     taken: list[int] = []
     for _ in range(max(1, len(hosts) // _MOST_ODD)):
+        if np.ptp(values[kept]) <= threshold:
+            # Whatever else is taken off, no host is beyond the threshold of the others that are left.
+            p[kept] = 1.0
+            break
         now = _beside_others(values[kept], own[kept], blocks[kept], threshold)
         # Of equal p, such as those that are too small to be told apart, the larger effect.
         at = int(np.lexsort((-np.abs(now[0]), now[3]))[0])
@@ -336,6 +344,7 @@ def _beside_others(
     return effect, error, degrees, np.minimum(p, 1.0)
 
 
+@lru_cache(maxsize=1024)
 def _t(degrees: float) -> float:
     """Return the limit of Student's t that 95 % lie within."""
     return float(scipy.stats.t.ppf(0.975, degrees)) if degrees > 0 else np.nan

@@ -75,7 +75,7 @@ class _Delivery:
         points = self._add_points()
         delivered = 0
         for rows in self._missing_samples(points):
-            bulk.insert_samples(self._there, rows)
+            bulk.insert_rows(self._there, rows)
             delivered += len(rows)
         self._add_events(points)
         return delivered
@@ -108,31 +108,47 @@ class _Delivery:
             there = {(name, number): key for name, number, key in self._there.execute(known)}
         return {row["id"]: there[row["experiment"], row["number"]] for row in own}
 
-    def _missing_samples(self, points: Mapping[int, int]) -> Iterator[list[dict[str, Any]]]:
-        sample = schema.sample
-        here, there = list(points), list(points.values())
-        own = {
-            (row["point_id"], row["block"]): row["count"]
-            for row in self._read(_counts_of_blocks(sample.c.point_id.in_(here)))
-        }
-        of_target = {
-            (row.point_id, row.block): row.count
-            for row in self._there.execute(_counts_of_blocks(sample.c.point_id.in_(there))).all()
-        }
-        waiting: list[dict[str, Any]] = []
-        for (key, block), count in own.items():
-            found = of_target.get((points[key], block), 0)
-            if found == count:
-                continue
-            known = sa.select(sample.c.rep).where(sample.c.point_id == points[key], sample.c.block == block)
-            present = set(self._there.scalars(known)) if found else set()
-            rows = self._read(sa.select(sample).where(sample.c.point_id == key, sample.c.block == block))
-            waiting += [{**row, "point_id": points[key]} for row in rows if row["rep"] not in present]
+    def _missing_samples(self, points: Mapping[int, int]) -> Iterator[list[tuple[Any, ...]]]:
+        """Yield rows of `bulk.SAMPLE`, as the target keys their points."""
+        waiting: list[tuple[Any, ...]] = []
+        for key, blocks in self._incomplete(points).items():
+            present = self._present(points[key], [block for block, found in blocks.items() if found])
+            with self._source.guard():
+                # The rows of a driver, without an object for each.
+                rows = self._here.execute(_samples_of(key, list(blocks))).cursor.fetchall()
+            for row in rows:
+                if row[1:3] not in present:
+                    waiting.append((points[key], *row[1:]))
             if len(waiting) >= _BATCH:
                 yield waiting
                 waiting = []
         if waiting:
             yield waiting
+
+    def _incomplete(self, points: Mapping[int, int]) -> dict[int, dict[int, int]]:
+        """Return the blocks of each point that the target has not all samples of, with how many it has."""
+        key = schema.sample.c.point_id
+        own = self._read(_counts_of_blocks(key.in_(list(points))))
+        of_target = {
+            (row.point_id, row.block): row.samples
+            for row in self._there.execute(_counts_of_blocks(key.in_(list(points.values())))).all()
+        }
+        incomplete: dict[int, dict[int, int]] = {}
+        for row in own:
+            found = of_target.get((points[row["point_id"]], row["block"]), 0)
+            if found != row["samples"]:
+                incomplete.setdefault(row["point_id"], {})[row["block"]] = found
+        return incomplete
+
+    def _present(self, key: int, blocks: Sequence[int]) -> set[tuple[int, int]]:
+        """Return which samples of these blocks the target has, by block and repetition."""
+        if not blocks:
+            return set()
+        sample = schema.sample
+        query = sa.select(sample.c.block, sample.c.rep).where(
+            sample.c.point_id == key, sample.c.block.in_(blocks)
+        )
+        return {(block, rep) for block, rep in self._there.execute(query)}
 
     def _add_events(self, points: Mapping[int, int]) -> None:
         event = schema.event
@@ -152,10 +168,16 @@ class _Delivery:
             self._there.execute(sa.insert(event), rows)
 
 
+def _samples_of(key: int, blocks: Sequence[int]) -> sa.Select[Any]:
+    sample = schema.sample
+    columns = [sample.c[name] for name in bulk.SAMPLE]
+    return sa.select(*columns).where(sample.c.point_id == key, sample.c.block.in_(blocks))
+
+
 def _counts_of_blocks(condition: sa.ColumnElement[bool]) -> sa.Select[Any]:
     sample = schema.sample
     return (
-        sa.select(sample.c.point_id, sample.c.block, sa.func.count().label("count"))
+        sa.select(sample.c.point_id, sample.c.block, sa.func.count().label("samples"))
         .where(condition)
         .group_by(sample.c.point_id, sample.c.block)
     )

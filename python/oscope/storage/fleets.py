@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
@@ -25,6 +25,8 @@ class FleetRun:
     run_id: str
     host: str
     rounds_done: int
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Of the host, in the fleet's file when the measurement began."""
 
 
 @dataclass(frozen=True)
@@ -51,12 +53,12 @@ def load(connection: sa.Connection) -> tuple[FleetEntry, ...]:
             members[run_id] = orjson.loads(data)
         else:
             rounds[run_id] = max(rounds.get(run_id, 0), orjson.loads(data))
-    found: dict[str, FleetEntry] = {}
+    runs: dict[tuple[str, int], list[FleetRun]] = {}
     for run_id, member in members.items():
-        run = FleetRun(run_id, member["host"]["name"], rounds.get(run_id, 0))
-        entry = found.get(member["fleet"], FleetEntry(member["fleet"], member["rounds"], ()))
-        found[entry.id] = replace(entry, runs=(*entry.runs, run))
-    return tuple(found.values())
+        host = member["host"]
+        run = FleetRun(run_id, host["name"], rounds.get(run_id, 0), host.get("labels", {}))
+        runs.setdefault((member["fleet"], member["rounds"]), []).append(run)
+    return tuple(FleetEntry(*of_fleet, tuple(own)) for of_fleet, own in runs.items())
 
 
 def choose(entries: Sequence[FleetEntry], text: str) -> FleetEntry:

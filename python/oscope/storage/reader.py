@@ -47,15 +47,11 @@ def load_results(connection: sa.Connection, run_id: str, only: str | None, colum
         if only not in (None, experiment.name):
             continue
         own = sorted((row for row in rows if row.experiment == experiment.name), key=lambda row: row.number)
+        names = {row.id: _names(row, plan, events.points[row.id], columns) for row in own}
+        status = events.run["status"][-1]
         points = tuple(
-            _load_point(
-                row,
-                experiment,
-                _read_samples(connection, row.id, _names(row, plan, events.points[row.id], columns)),
-                events.points[row.id],
-                events.run["status"][-1],
-            )
-            for row in own
+            _load_point(row, experiment, samples, events.points[row.id], status)
+            for row, samples in zip(own, _read_points(connection, names), strict=True)
         )
         found = _assemble(run, plan, experiment, points, events.run)
         experiments.append(_marked(found, plan, experiment, columns))
@@ -290,9 +286,64 @@ def _unmeasured(run_id: str, status: str, losses: list[str]) -> dict[str, str]:
     return {"reason": f"{when} before its turn", "remedy": f"oscope run --resume {run_id}"}
 
 
-def _read_samples(connection: sa.Connection, point_id: int, names: list[str]) -> _Samples:
+def _read_points(connection: sa.Connection, names: Mapping[int, list[str]]) -> Iterator[_Samples]:
+    """Yield the samples of each point, in their order; small points are read many at a time.
+
+    A query costs as much as reading hundreds of samples, and a fleet has many points of few samples.
+    """
+    key = schema.sample.c.point_id
+    query = sa.select(key, sa.func.count()).where(key.in_(list(names))).group_by(key)
+    counts: dict[int, int] = dict(connection.execute(query).all())
+    batch: list[int] = []
+    size = 0
+    for point_id in names:
+        count = counts.get(point_id, 0)
+        if size + count > _CHUNK:
+            yield from _read_together(connection, batch, names)
+            batch, size = [], 0
+        if count > _CHUNK:
+            yield _read_samples(connection, point_id, names[point_id], count)
+        else:
+            batch.append(point_id)
+            size += count
+    yield from _read_together(connection, batch, names)
+
+
+def _read_together(
+    connection: sa.Connection, points: Sequence[int], names: Mapping[int, list[str]]
+) -> Iterator[_Samples]:
+    """Yield the samples of points that have few."""
+    if not points:
+        return
     table = schema.sample
-    count = connection.scalar(sa.select(sa.func.count()).where(table.c.point_id == point_id)) or 0
+    query = (
+        sa.select(*(table.c[name] for name in _FIXED), table.c.failed, table.c["values"], table.c.point_id)
+        .where(table.c.point_id.in_(points))
+        .order_by(table.c.point_id, table.c.block, table.c.rep)
+    )
+    rows = [row for chunk in _chunks(connection.execute(query)) for row in chunk]
+    columns = list(zip(*rows, strict=True)) or [()] * (len(_FIXED) + 3)
+    *fixed, failed, texts, keys = columns
+    numbers = {
+        name: np.array(column, np.int64 if name in _WHOLE else np.float64)
+        for name, column in zip(_FIXED, fixed, strict=True)
+    }
+    own = np.array(keys, np.int64)
+    for point_id in points:
+        start, end = np.searchsorted(own, [point_id, point_id + 1]).tolist()
+        values = np.full((end - start, len(names[point_id])), np.nan, order="F")
+        if end > start:
+            _fill(values, texts[start:end])
+        yield _Samples(
+            names[point_id],
+            values,
+            {name: column[start:end].copy() for name, column in numbers.items()},
+            [(index, text) for index, text in enumerate(failed[start:end]) if text is not None],
+        )
+
+
+def _read_samples(connection: sa.Connection, point_id: int, names: list[str], count: int) -> _Samples:
+    table = schema.sample
     fixed: dict[str, Any] = {name: np.empty(count, np.int64) for name in _WHOLE}
     fixed |= {name: np.empty(count, np.float64) for name in _REAL}
     values = np.full((count, len(names)), np.nan, order="F")

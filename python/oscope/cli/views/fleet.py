@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from oscope.analysis.fleet_drift import Drift
     from oscope.model.samples import ExperimentResults
     from oscope.model.table_form import Form
-    from oscope.runner.fleet.engine import FleetOutcome
+    from oscope.runner.fleet.engine import FleetOutcome, HostOutcome
     from oscope.runner.fleet.examination import Examined
     from oscope.statistics import Comparison
 
@@ -35,7 +35,7 @@ def print_outcome(outcome: FleetOutcome) -> None:
             f"{host.rounds}",
             f"{host.samples}",
             host.run_id,
-            host.error or "; ".join(host.losses[:2]),
+            host.error or "; ".join(host.losses[:2]) or _unfinished(host, outcome),
         ]
         for host in outcome.hosts
     ]
@@ -45,6 +45,10 @@ def print_outcome(outcome: FleetOutcome) -> None:
         f"oscope fleet outliers {outcome.fleet}"
     )
     _print_tables([Table(outcome.fleet, columns, rows, frozenset({1, 2}), note)], "text")
+
+
+def _unfinished(host: HostOutcome, outcome: FleetOutcome) -> str:
+    return "it was not its turn yet: interrupted" if host.rounds < outcome.rounds else ""
 
 
 def _print_answer(headline: str, lines: Iterable[str], tables: Sequence[Table], form: Form) -> None:

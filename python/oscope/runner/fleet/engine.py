@@ -12,24 +12,22 @@ import secrets
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import CancelledError
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
-from oscope.model.errors import OscopeError, UsageError
+from oscope.model.errors import OscopeError, StoreError, UsageError
 from oscope.model.host import Host
 from oscope.model.interruption import Interruption
 from oscope.planning.plan import Plan, on_host
+from oscope.runner.fleet import hosts as fleet_file
 from oscope.runner.fleet.delivering import Undelivered
 from oscope.runner.fleet.turn import Turn, TurnOutcome, load_engine, take
+from oscope.runner.fleet.turn_queue import TurnQueue, check_labels
 from oscope.storage.fleets import FLEET, FleetEntry, FleetRun
 from oscope.storage.store import Happening, Store
 
 _LOOK_S = 0.5
-_FIRST_PAUSE_S = 2.0
-"""Before a host is tried again; doubled each time."""
-_MOST_PAUSE_S = 30.0
 _STORE_LIMIT_S = 600.0
 """For so long a store that workers cannot reach is waited for, without counting it as a try."""
 _END_LIMIT_S = 60.0
@@ -46,6 +44,14 @@ class Engine:
     """Further tries of a round that failed."""
     scheduler: str | None = None
     """Address of a Dask scheduler; None: one of this process, with a thread for each host at a time."""
+    apart: str | None = None
+    """A label: hosts with the same value of it are not measured at the same time."""
+
+    @classmethod
+    def of(cls, parallel: int | None, retries: int, scheduler: str | None, *, rack_aware: bool) -> Engine:
+        """Return how turns are carried out; `rack_aware`, one host of each rack at a time, sets no limit."""
+        most = parallel or (fleet_file.MOST_PARALLEL if rack_aware else fleet_file.PARALLEL)
+        return cls(most, retries, scheduler, fleet_file.RACK if rack_aware else None)
 
 
 @dataclass
@@ -128,8 +134,10 @@ def carry_out(entry: FleetEntry, store: Store, place: str, engine: Engine, tell:
     A host that fails is tried again in the same round, and given up after that; the rest goes on. The first
     SIGINT or SIGTERM ends all in good order, with everything measured kept.
     """
+    if engine.apart is not None:
+        check_labels((run.labels for run in entry.runs), engine.apart)
     seed = store.plan(entry.runs[0].run_id).seed
-    queue = _Queue(entry, place, seed)
+    queue = TurnQueue(entry, place, seed, engine.apart)
     hosts = {run.run_id: HostOutcome(run.host, run.run_id, run.rounds_done) for run in entry.runs}
     asked: list[bool] = []
     with _client(engine) as client, Interruption(lambda: asked.append(True)):
@@ -137,50 +145,18 @@ def carry_out(entry: FleetEntry, store: Store, place: str, engine: Engine, tell:
     outcome = FleetOutcome(entry.id, entry.rounds, tuple(hosts.values()), bool(asked))
     for host in outcome.hosts:
         if host.rounds < entry.rounds:
-            status = "interrupted" if host.error is None else "failed"
-            why = [] if host.error is None else [Happening("note", f"given up by the fleet: {host.error}")]
-            store.add(host.run_id, (), [*why, Happening("status", status)])
+            _store_end(host, store)
     return outcome
 
 
-class _Queue:
-    """Turns that wait: by round, then in the round's own order of the hosts; failed ones come last in it."""
-
-    def __init__(self, entry: FleetEntry, place: str, seed: int) -> None:
-        self._entry = entry
-        self._place = place
-        self.stop = f"stop-{entry.id}-{secrets.token_hex(4)}"
-        count = len(entry.runs)
-        self._order = [
-            np.random.default_rng([seed, number]).permutation(count) for number in range(entry.rounds)
-        ]
-        self._waiting: list[tuple[int, int, float, FleetRun]] = []
-        for run in entry.runs:
-            self.add(run, run.rounds_done + 1)
-
-    def add(self, run: FleetRun, number: int, tries: int = 0) -> None:
-        """Have a host take its turn in a round, if there is such a round."""
-        if number > self._entry.rounds:
-            return
-        place = int(self._order[number - 1][self._entry.runs.index(run)])
-        pause = min(_MOST_PAUSE_S, _FIRST_PAUSE_S * 2 ** (tries - 1)) if tries else 0.0
-        at = time.monotonic() + pause
-        self._waiting.append((number, place + tries * len(self._entry.runs), at, run))
-
-    def next(self) -> tuple[FleetRun, Turn] | None:
-        """Take the first turn that need not wait any longer."""
-        now = time.monotonic()
-        ready = [each for each in self._waiting if each[2] <= now]
-        if not ready:
-            return None
-        first = min(ready, key=lambda each: each[:2])
-        self._waiting.remove(first)
-        run = first[3]
-        return run, Turn(self._place, run.run_id, run.host, first[0], self._entry.rounds, self.stop)
-
-    def __bool__(self) -> bool:
-        """Say whether a turn waits."""
-        return bool(self._waiting)
+def _store_end(host: HostOutcome, store: Store) -> None:
+    """Store how a run ended that is not whole. Where the store fails, that is why the host was given up."""
+    status = "interrupted" if host.error is None else "failed"
+    why = [] if host.error is None else [Happening("note", f"given up by the fleet: {host.error}")]
+    try:
+        store.add(host.run_id, (), [*why, Happening("status", status)])
+    except StoreError as error:
+        host.error = host.error or str(error)
 
 
 @dataclass
@@ -188,7 +164,7 @@ class _Loop:
     """Gives turns to the engine, and hears what came of them."""
 
     client: Any
-    queue: _Queue
+    queue: TurnQueue
     engine: Engine
     hosts: dict[str, HostOutcome]
     tell: Tell
@@ -210,9 +186,15 @@ class _Loop:
                 self._hear(future)
             if self.ending_at is not None and time.monotonic() > self.ending_at:
                 return
+            if self.client.status == "closed":
+                self._give_up()
+                return
 
     def _give(self) -> None:
-        while not self.asked and len(self.running) < self.engine.parallel and (found := self.queue.next()):
+        while not self.asked and len(self.running) < self.engine.parallel:
+            found = self.queue.next(self.running.values())
+            if found is None:
+                return
             run, turn = found
             future = self.client.submit(
                 take, turn, pure=False, key=f"{turn.host}-{turn.number}-{secrets.token_hex(4)}"
@@ -224,7 +206,8 @@ class _Loop:
             # All that is left waits to be tried again.
             time.sleep(_LOOK_S)
             return []
-        with contextlib.suppress(TimeoutError):
+        # Cancelled where the scheduler is lost: the client tries to reach it again, and is closed after that.
+        with contextlib.suppress(TimeoutError, CancelledError):
             load_engine().wait(list(self.running), timeout=_LOOK_S, return_when="FIRST_COMPLETED")
         return [future for future in self.running if future.done()]
 
@@ -232,6 +215,8 @@ class _Loop:
         run, turn = self.running.pop(future), self.turns.pop(future)
         try:
             found: TurnOutcome = future.result()
+        except CancelledError:
+            found = TurnOutcome(turn, 0, error=self._lost, retry=True)
         except Exception as error:  # noqa: BLE001 - the engine hands on whatever a worker died of.
             found = TurnOutcome(
                 turn, 0, error=f"its worker failed ({error or type(error).__name__})", retry=True
@@ -271,9 +256,21 @@ class _Loop:
         since = self.store_away_since.setdefault(run.run_id, time.monotonic())
         return time.monotonic() - since < _STORE_LIMIT_S
 
+    @property
+    def _lost(self) -> str:
+        return f"the Dask scheduler {self.engine.scheduler} was lost"
+
+    def _give_up(self) -> None:
+        """Give up all hosts that are not measured yet: nobody is left who could."""
+        self.tell(self._lost)
+        for run in (*self.running.values(), *self.queue.runs()):
+            self.hosts[run.run_id].error = self._lost
+
     def _stop(self) -> None:
         self.tell("ending: each host finishes the sample under way")
-        load_engine().Event(self.queue.stop, client=self.client).set()
+        # Workers of a scheduler that is lost end by themselves.
+        with contextlib.suppress(OSError):
+            load_engine().Event(self.queue.stop, client=self.client).set()
         self.ending_at = time.monotonic() + _END_LIMIT_S
 
 
@@ -282,6 +279,9 @@ def _client(engine: Engine) -> Iterator[Any]:
     """Give a client of the scheduler that is named, or of one of this process alone."""
     distributed = load_engine()
     if engine.scheduler is not None:
+        # What is lost is reported as a host's error; Dask would print tracebacks as well.
+        for name in ("distributed", "tornado.application", "asyncio"):
+            logging.getLogger(name).setLevel(logging.CRITICAL)
         try:
             client = distributed.Client(engine.scheduler, timeout=20)
         except (OSError, ValueError) as error:

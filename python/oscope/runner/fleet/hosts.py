@@ -16,6 +16,11 @@ from oscope.model.errors import UsageError
 from oscope.model.host import Host
 
 FILE = "fleet.toml"
+RACK = "rack"
+"""The label of hosts that are not to be measured at the same time."""
+PARALLEL = 4
+"""Hosts at the same time, unless racks decide."""
+MOST_PARALLEL = 1000
 _GROUPS = "groups"
 _KNOWN = ("address", _GROUPS, "labels")
 _REMEDY = "see docs/howto/fleet.md, or make one with oscope fleet init"

@@ -12,6 +12,7 @@ from oscope.planning.plan import Plan
 from oscope.runner.fleet import spool
 from oscope.runner.fleet.delivering import Delivering
 from oscope.runner.fleet.engine import Engine, FleetOutcome, Tell, carry_out, create, new_name
+from oscope.runner.fleet.turn_queue import check_labels
 from oscope.storage.database import locate
 from oscope.storage.delivery import deliver
 from oscope.storage.fleets import FleetEntry
@@ -43,6 +44,8 @@ def measure_fleet(what: NewFleet | str, place: str, engine: Engine, tell: Tell) 
     `place` is the path or URL of the store. Raises UsageError for what cannot be measured, OscopeError
     without an engine, StoreError where the store fails, and at the start where it is away.
     """
+    if engine.apart is not None and isinstance(what, NewFleet):
+        check_labels((host.labels for host in what.hosts), engine.apart)
     if engine.scheduler is not None or not spool.is_needed(place):
         return _measure_directly(what, place, engine, tell)
     fleet = spool.find(place, what) if isinstance(what, str) else new_name()

@@ -25,6 +25,8 @@ _START_LIMIT_S = 3 * CONNECT_LIMIT_S
 """ssh's own limit holds for each of a host's addresses."""
 _CALL_LIMIT_S = 60.0
 _END_LIMIT_S = 5.0
+_NOTICE_S = 1.0
+_ANSWER_LIMIT_S = 10.0
 _LOOK_S = 0.02
 _OPTIONS = (
     # A question to the user would wait in a session without a terminal.
@@ -93,6 +95,18 @@ class Connection:
         if answer.returncode == 255:
             raise self._failure(answer.stderr)
         return answer
+
+    def answers(self) -> bool:
+        """Say whether the connection is there, or was closed here, and its host answers."""
+        if self._master is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                # What runs over a connection that was lost may notice before the connection itself has ended.
+                self._master.wait(_NOTICE_S)
+                return False
+        try:
+            return self.call(":", limit_s=_ANSWER_LIMIT_S).returncode == 0
+        except ProbeError:
+            return False
 
     def connect(self) -> None:
         """Make the connection, unless it is there. Raises ProbeError where the host cannot be reached."""

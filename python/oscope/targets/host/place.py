@@ -57,6 +57,10 @@ class HostProbe(Probe):
         super().terminate()
         self._connection.end()
 
+    def is_out_of_reach(self) -> bool:
+        """Say whether the connection was lost, and not the probe alone."""
+        return not self._connection.answers()
+
     def kill(self) -> None:
         """End it, and release everything; where it still runs, its connection is ended for that."""
         if self._process.poll() is None:
