@@ -98,7 +98,7 @@ def _headline(_: Run, found: Sequence[Point]) -> str:
                 f"After {Prepared.of(point).name} the function has {number(own.median)} minor faults instead "
                 f"of {number(bare.median)} ({point.level('mapping')} memory)."
             )
-    return f"Only {_name(found[0])} was measured: {found[0].value} for the initialisation."
+    return f"The initialisation takes {found[0].value} ({_name(found[0])})."
 
 
 def _minor(found: Sequence[Point], like: Point, name: str) -> Summary | None:
