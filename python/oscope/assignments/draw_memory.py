@@ -227,7 +227,7 @@ def figure_6(results: Analysed) -> Section:
             for policy in POLICIES
         ]
         where = guest(results, "kernel.reclaim-wall")
-        note = f"{where} {sizes(results, 'kernel.reclaim-wall')} {ORIGINAL}"
+        note = f"{where} {sizes(results, 'kernel.reclaim-wall')} {ORIGINAL}".strip()
         rows = _rows(sides, (*USED, *COUNTED))
         tables.append(_grid(results, f"Figure 6: {mapping} mapping", sides, rows, note))
     return Section("", "", tables=tables)

@@ -173,7 +173,7 @@ def _fewer_faults(_: Run, found: Sequence[Point]) -> str:
                 f"After {_way(point)} the function has {number(own.median)} minor faults instead of "
                 f"{number(bare.median)} ({point.level('mapping')} memory)."
             )
-    return f"Only {_name(found[0])} was measured: {found[0].value} for the initialisation."
+    return f"The initialisation takes {found[0].value} ({_name(found[0])})."
 
 
 def _minor(found: Sequence[Point], like: Point, way: str) -> Summary | None:
