@@ -11,7 +11,7 @@ from oscope.figures import plots, traces, variation
 from oscope.figures.analysed import WORDS, Analysed, label, level_text, measured, shown_metrics
 from oscope.figures.plots import Dot
 from oscope.figures.tables import meaning, shared_scale, summary_table
-from oscope.figures.words import cause
+from oscope.figures.words import cause, with_unit
 from oscope.model.document import Figure, Table
 from oscope.model.formatting import Scale, format_count, format_value
 from oscope.model.samples import ExperimentResults, PointSamples
@@ -115,7 +115,7 @@ def _figures(results: Analysed, experiment: ExperimentResults, metric: str) -> l
     scale = shared_scale([each for each in summaries if each is not None], column.shown_unit)
     colours = _colours(experiment, points)
     name = f"{meaning(column)} ({metric})"
-    axis_title = f"{metric} [{scale.unit}]" if scale.unit not in ("", metric) else metric
+    axis_title = with_unit(metric, scale.unit)
     dots = [
         dot(
             results,

@@ -9,6 +9,7 @@ import numpy as np
 
 from oscope.figures.analysed import Analysed, measured
 from oscope.figures.tables import uncertainty
+from oscope.model.clocks import PER
 from oscope.model.formatting import Scale, format_count, format_share
 from oscope.model.samples import ExperimentResults, PointSamples
 from oscope.statistics import Summary
@@ -77,3 +78,21 @@ def excludes_zero(summary: Summary) -> bool:
     """
     margin = summary.resolution / 2
     return summary.ci95 is not None and (summary.ci95[0] > margin or summary.ci95[1] < -margin)
+
+
+_TIMES = ("ns", "µs", "ms", "s", "min", "h")
+"""Units in which a time may be shown, by its size."""
+
+
+def with_unit(metric: str, unit: str) -> str:
+    """Return a metric's name with its unit, which stands once even where the name ends in it."""
+    name, _, end = metric.rpartition("_")
+    if unit in ("", metric):
+        return metric
+    if unit.endswith(("/s", PER)):
+        what = metric.removesuffix("_per_s")
+        return unit if unit == f"{what}/s" else f"{what} [{unit}]"
+    has_unit = (
+        end in ("ns", unit) or (end == "s" and unit in _TIMES) or (end == "bytes" and unit.endswith("B"))
+    )
+    return f"{name if name and has_unit else metric} [{unit}]"

@@ -22,6 +22,7 @@ import sqlalchemy as sa
 
 from oscope.figures import plots
 from oscope.figures.analysed import level_text
+from oscope.figures.words import with_unit
 from oscope.model.document import Figure
 from oscope.model.formatting import Scale
 from oscope.planning.plan import PlannedExperiment
@@ -338,8 +339,7 @@ def figure(experiment: LiveExperiment) -> Figure:
         )
         for point, median in zip(points, medians, strict=True)
     ]
-    axis_title = f"{headline} [{scale.unit}]" if scale.unit not in ("", headline) else headline
-    return plots.strips(experiment.planned.title, axis_title, dots)
+    return plots.strips(experiment.planned.title, with_unit(headline, scale.unit), dots)
 
 
 def _share(experiments: Sequence[LiveExperiment]) -> float | None:
