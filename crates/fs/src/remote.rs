@@ -48,7 +48,7 @@ use fetch::Fetch;
 use link::Link;
 use listing::Listing;
 use put::Putting;
-use talk::{Talk, Trouble};
+use talk::{RequestError, RequestPipeline};
 
 use crate::digest::Digest;
 use crate::failure::Failure;
@@ -377,20 +377,24 @@ impl Remote {
         &self,
         again: Again,
         paths: &[&Path],
-        mut work: impl FnMut(&mut Talk<'_>) -> Result<T, Trouble>,
+        mut work: impl FnMut(&mut RequestPipeline<'_>) -> Result<T, RequestError>,
     ) -> Result<T, Errno> {
         check(paths)?;
         let limit = self.link.limits.operation;
         let deadline = Instant::now() + limit;
         loop {
             let session = self.link.session(deadline)?;
-            match work(&mut Talk::new(&session, &self.link.target, deadline)) {
+            match work(&mut RequestPipeline::new(
+                &session,
+                &self.link.target,
+                deadline,
+            )) {
                 Ok(value) => return Ok(value),
-                Err(Trouble::Errno(error)) => return Err(error),
-                Err(Trouble::Unsent) => {}
-                Err(Trouble::Lost) if again == Again::Yes => {}
-                Err(Trouble::Lost) => return Err(Errno::EIO),
-                Err(Trouble::Late) => {
+                Err(RequestError::Errno(error)) => return Err(error),
+                Err(RequestError::Unsent) => {}
+                Err(RequestError::Lost) if again == Again::Yes => {}
+                Err(RequestError::Lost) => return Err(Errno::EIO),
+                Err(RequestError::Late) => {
                     session.late(limit);
                     return Err(Errno::EIO);
                 }

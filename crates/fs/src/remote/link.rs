@@ -44,7 +44,7 @@ struct Now {
 }
 
 /// What the thread and its users share.
-struct Hub {
+struct LinkState {
     now: Mutex<Now>,
     changed: Condvar,
     leftovers: Leftovers,
@@ -58,7 +58,7 @@ pub struct Link {
     pub limits: Limits,
     /// The server's.
     pub clock: Clock,
-    hub: Arc<Hub>,
+    hub: Arc<LinkState>,
     keeper: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -69,7 +69,7 @@ impl Link {
         limits: Limits,
         first: Option<SyncSender<Result<(), Failure>>>,
     ) -> Self {
-        let hub = Arc::new(Hub {
+        let hub = Arc::new(LinkState {
             now: Mutex::new(Now {
                 session: None,
                 coming: None,
@@ -214,7 +214,7 @@ impl Drop for Link {
 
 /// The thread that keeps the connection.
 struct Keeper {
-    hub: Arc<Hub>,
+    hub: Arc<LinkState>,
     target: Arc<Target>,
     limits: Limits,
 }
@@ -237,7 +237,7 @@ impl Keeper {
                 Ok(session) => {
                     pause = FIRST;
                     self.watch(&session);
-                    self.down(&session.bury());
+                    self.down(&session.reap());
                 }
                 Err(failure) => self.failed(&failure),
             }

@@ -1,4 +1,4 @@
-"""The probe's terminal emulator, which writes what a person saw (crates/transcript/src/lib.rs has the frames)."""
+"""The probe's terminal emulator, which writes what a person saw (frames: crates/transcript/src/lib.rs)."""
 
 from __future__ import annotations
 
