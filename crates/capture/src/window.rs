@@ -2,7 +2,7 @@
 
 use std::io::{ErrorKind, Read};
 
-use oscope_sys::error::words;
+use oscope_sys::error::errno_message;
 
 /// Bytes read at a time.
 const PIECE: usize = 1 << 20;
@@ -68,7 +68,7 @@ impl<R: Read> Window<R> {
                 Ok(0) => break,
                 Ok(count) => self.end += count,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(words(&error)),
+                Err(error) => return Err(errno_message(&error)),
             }
         }
         Ok(())

@@ -2,7 +2,7 @@
 //!
 //! # Locks, in the order in which they may be taken
 //!
-//! 0. `Doubt::settled`: held while it is found out whether a rename was done.
+//! 0. `UnresolvedRename::settled`: held while it is found out whether a rename was done.
 //! 1. `FileNode::gate`, one a file: held while its copy is fetched, copied back, opened, closed, renamed or removed, the server's
 //!    answer included. Who needs several (rename) takes them in order of node number.
 //!    Then `Shared::following`, while the store records names that were taken.
@@ -68,7 +68,7 @@ pub use recover::{Recovered, recover};
 pub use report::Report;
 pub use running::Mounted;
 
-use doubt::Doubt;
+use doubt::UnresolvedRename;
 use file::FileNode;
 use folders::Folder;
 use report::Told;
@@ -106,7 +106,7 @@ pub struct Shared {
     /// Dirty files of earlier lives that no node is bound to yet.
     left: Mutex<HashSet<PathBuf>>,
     /// Renames of which no answer came.
-    doubts: Mutex<Vec<Arc<Doubt>>>,
+    doubts: Mutex<Vec<Arc<UnresolvedRename>>>,
     /// The way to tell the kernel something that it has not asked for; there once it is mounted.
     kernel: OnceLock<fuser::Notifier>,
 }

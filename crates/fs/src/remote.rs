@@ -50,7 +50,7 @@ use fetch::Fetch;
 use link::Link;
 use listing::Listing;
 use put::Putting;
-use talk::{Talk, Trouble};
+use talk::{RequestError, RequestPipeline};
 
 use crate::digest::Digest;
 use crate::failure::Failure;
@@ -400,7 +400,7 @@ impl Remote {
         &self,
         again: Again,
         paths: &[&Path],
-        mut work: impl FnMut(&mut Talk<'_>) -> Result<T, Trouble>,
+        mut work: impl FnMut(&mut RequestPipeline<'_>) -> Result<T, RequestError>,
     ) -> Result<T, Errno> {
         check(paths)?;
         let limit = self.link.limits.operation;
@@ -413,11 +413,11 @@ impl Remote {
                     self.link.tell_folders(&mut talk);
                     return Ok(value);
                 }
-                Err(Trouble::Errno(error)) => return Err(error),
-                Err(Trouble::Unsent) => {}
-                Err(Trouble::Lost) if again == Again::Yes => {}
-                Err(Trouble::Lost) => return Err(Errno::EIO),
-                Err(Trouble::Late) => {
+                Err(RequestError::Errno(error)) => return Err(error),
+                Err(RequestError::Unsent) => {}
+                Err(RequestError::Lost) if again == Again::Yes => {}
+                Err(RequestError::Lost) => return Err(Errno::EIO),
+                Err(RequestError::Late) => {
                     session.late(limit);
                     return Err(Errno::EIO);
                 }

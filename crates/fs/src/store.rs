@@ -34,7 +34,7 @@ pub use types::{CopyId, Digest, Dirty, Entry, Kept, Rename};
 
 use crate::failure::Failure;
 use folder::{Folder, Need, errno};
-use shelf::Shelf;
+use shelf::CacheIndex;
 
 /// linux/magic.h; nix has no name for it.
 const RAMFS_MAGIC: FsType = FsType(0x8584_58f6);
@@ -42,7 +42,7 @@ const RAMFS_MAGIC: FsType = FsType(0x8584_58f6);
 /// One cache folder, locked for as long as this lives. Used from many threads at once.
 #[derive(Debug)]
 pub struct Store {
-    shelf: Mutex<Shelf>,
+    shelf: Mutex<CacheIndex>,
     damaged: Vec<String>,
     temporaries: Arc<Temporaries>,
 }
@@ -243,7 +243,7 @@ impl Store {
         kind.is_ok_and(|kind| kind == TMPFS_MAGIC || kind == RAMFS_MAGIC)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Shelf> {
+    fn lock(&self) -> MutexGuard<'_, CacheIndex> {
         // A panic elsewhere under the lock leaves what is on disk true, and that is what counts.
         self.shelf.lock().unwrap_or_else(PoisonError::into_inner)
     }

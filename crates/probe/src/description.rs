@@ -31,13 +31,13 @@ pub struct Description {
     /// Programs that it may run: a guest is given them, as files of its own.
     pub programs: Vec<&'static str>,
     /// Whether a wait for a CPU is others' doing.
-    pub alone: Alone,
+    pub alone: SchedulingIsolation,
 }
 
 /// Whether the measured thread is alone in the workload: nothing of the workload itself takes its CPU or wakes it, so that what it waits for
 /// a CPU is the doing of others.
 #[derive(Debug, Clone)]
-pub enum Alone {
+pub enum SchedulingIsolation {
     /// It works with another thread or process, sleeps, or waits for input and output.
     Never,
     /// Whatever the parameters are.
@@ -47,7 +47,7 @@ pub enum Alone {
 }
 
 /// `null`, or an object of the parameters' values; an empty one puts no condition.
-impl Serialize for Alone {
+impl Serialize for SchedulingIsolation {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let conditions: &[_] = match self {
             Self::Never => return serializer.serialize_none(),

@@ -20,7 +20,7 @@ use nix::sys::wait::{WaitStatus, wait};
 use nix::unistd::Pid;
 
 use machine::{MOUNTS, Mount, mount, restart, show_loopback};
-use oscope_sys::error::{Failure, words};
+use oscope_sys::error::{Failure, errno_message};
 
 /// Where the kernel looks for its first process in an initramfs.
 const NAME: &str = "/init";
@@ -168,7 +168,7 @@ fn reap(probe: Pid) -> Result<String, Failure> {
             Err(errno) => {
                 return Err(Failure::failed(format!(
                     "waiting for the probe: {}",
-                    words(&errno.into())
+                    errno_message(&errno.into())
                 )));
             }
         }

@@ -193,7 +193,10 @@ mod tests {
     #[test]
     fn the_program_is_this_one() {
         let own = PathBuf::from(THIS_PROGRAM).metadata().expect("it runs");
-        assert_eq!(program().metadata().expect("it is there").ino(), own.ino());
+        assert_eq!(
+            program().metadata().expect("the file exists").ino(),
+            own.ino()
+        );
         assert_ne!(program(), PathBuf::from(THIS_PROGRAM));
     }
 }

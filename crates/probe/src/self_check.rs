@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::clock::{Clock, median, median_and_mad};
 use crate::region::Region;
-use crate::steps::walk;
+use crate::steps::lcg_steps;
 
 /// Steps of the smaller piece of work: some 50 µs.
 const STEPS: u64 = 40_000;
@@ -38,7 +38,7 @@ impl SelfCheck {
     pub fn of(clock: &Clock) -> Self {
         let ratio = ratio_of_double_work(|steps| {
             let begin = clock.begin();
-            std::hint::black_box(walk(begin, steps));
+            std::hint::black_box(lcg_steps(begin, steps));
             clock.end().wrapping_sub(begin) as f64 - clock.overhead
         });
         Self::judged(

@@ -25,8 +25,8 @@ use serde::Deserialize;
 use fuse::{FuseMount, Kind};
 use namespace::Stay;
 use nfs::NfsMount;
-use oscope_sys::cleanup::{self, Made};
-use oscope_sys::error::{Failure, words};
+use oscope_sys::cleanup::{self, CleanupGuard};
+use oscope_sys::error::{Failure, errno_message};
 use oscope_sys::net::{DEVICE, Link, Shape};
 pub use traffic::Traffic;
 
@@ -85,7 +85,7 @@ pub struct SharedFolder {
     client: Option<Box<dyn Client>>,
     link: Option<Rc<Link>>,
     _stay: Option<Stay>,
-    _made: Made,
+    _made: CleanupGuard,
     folders: Folders,
     notes: Vec<String>,
 }
@@ -207,7 +207,7 @@ impl Folders {
             match fs::create_dir(folder) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 done => done.map_err(|error| {
-                    Failure::system(&folder.display().to_string(), words(&error))
+                    Failure::system(&folder.display().to_string(), errno_message(&error))
                 })?,
             }
         }
@@ -225,7 +225,7 @@ fn checked(directory: &Path, system: System) -> Result<PathBuf, Failure> {
     let refused = |why: &str| Failure::request("directory", format!("{shown}: {why}"));
     let path = directory
         .canonicalize()
-        .map_err(|error| refused(&words(&error)))?;
+        .map_err(|error| refused(&errno_message(&error)))?;
     if !path.is_dir() {
         return Err(refused("it is no folder"));
     }
@@ -247,7 +247,7 @@ fn keep_quiet(link: &Link) -> Result<(), Failure> {
         match fs::write(&setting, "1") {
             // A kernel without IPv6.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            done => done.map_err(|error| Failure::system(&setting, words(&error)))?,
+            done => done.map_err(|error| Failure::system(&setting, errno_message(&error)))?,
         }
     }
     Ok(())

@@ -37,7 +37,7 @@ pub fn repeat(count: u64, stride: u64, mut work: impl FnMut()) -> u64 {
 
 /// Do `count` multiply-and-add steps from `start`, each on the result of the step before.
 #[inline(always)]
-pub fn walk(start: u64, count: u64) -> u64 {
+pub fn lcg_steps(start: u64, count: u64) -> u64 {
     let mut value = start;
     for _ in 0..count {
         value = opaque(value.wrapping_mul(MULTIPLIER).wrapping_add(INCREMENT));
@@ -45,7 +45,7 @@ pub fn walk(start: u64, count: u64) -> u64 {
     value
 }
 
-/// Where [`walk`] must end, by repeated squaring of the step: few multiplications whatever the count.
+/// Where [`lcg_steps`] must end, by repeated squaring of the step: few multiplications whatever the count.
 pub fn destination(start: u64, count: u64) -> u64 {
     let (mut factor, mut term) = (1u64, 0u64);
     let (mut step_factor, mut step_term) = (MULTIPLIER, INCREMENT);
@@ -77,7 +77,7 @@ mod tests {
 
         #[test]
         fn the_walk_ends_where_it_must(start: u64, count in 0u64..5000) {
-            prop_assert_eq!(walk(start, count), destination(start, count));
+            prop_assert_eq!(lcg_steps(start, count), destination(start, count));
         }
 
         #[test]

@@ -15,7 +15,7 @@ use crate::input::{Lines, Wait};
 use crate::names;
 use oscope_sys::affinity::parse_list;
 use oscope_sys::cancel;
-use oscope_sys::cleanup::Made;
+use oscope_sys::cleanup::CleanupGuard;
 use oscope_sys::cleanup::setting::{self, chosen};
 use oscope_sys::cleanup::tunable::{self, fits};
 use oscope_sys::error::Failure;
@@ -195,7 +195,7 @@ impl Tunable {
 }
 
 /// A place that was set, as JSON, and what puts it back; `None` where it was so already.
-type Taken = (Value, Option<Made>);
+type Taken = (Value, Option<CleanupGuard>);
 
 /// Set one setting at all its places. A device's interrupt that may not be moved is reported and left.
 fn take(tunable: &Tunable, word: &str) -> Result<Vec<Taken>, Failure> {
@@ -306,7 +306,7 @@ mod tests {
         let turbo = TUNABLES
             .iter()
             .find(|tunable| tunable.name == "turbo")
-            .expect("it is there");
+            .expect("the setting is known");
         let [boost, no_turbo] = [Path::new("/x/boost"), Path::new("/x/no_turbo")];
         assert_eq!(turbo.written(boost, "off"), "0");
         assert_eq!(turbo.written(no_turbo, "off"), "1");

@@ -1,6 +1,6 @@
 //! What this process makes outside its own life, such as swap and control groups, and the journal by which it is undone after a kill.
 //!
-//! The order is: an entry in the journal, on the device (fsync); the thing; the undoing; the entry struck. So the journal names at least what is
+//! The order is: an entry in the journal, on the device (fsync); the thing; the undoing; the entry cleared. So the journal names at least what is
 //! there. `oscope-probe restore` undoes what dead processes left. It touches nothing that a journal does not name, nor what a journal names but
 //! does not look as this program makes it.
 //!
@@ -25,7 +25,7 @@ use serde_json::{Value, json};
 use crate::error::Failure;
 use journal::{Journal, Left};
 use owner::Owner;
-use resource::{Outcome, Thing};
+use resource::{Outcome, Resource};
 
 /// The journal of this process, while it has entries.
 static JOURNAL: Mutex<Option<Journal>> = Mutex::new(None);
@@ -47,18 +47,18 @@ fn journal_of_this_process() -> MutexGuard<'static, Option<Journal>> {
 
 /// A thing in the journal. Dropping it undoes the thing and strikes the entry; what cannot be undone now is reported and stays in the journal.
 #[derive(Debug)]
-pub struct Made {
+pub struct CleanupGuard {
     number: u64,
-    thing: Thing,
+    thing: Resource,
     process: u32,
 }
 
-impl Made {
+impl CleanupGuard {
     /// Enter a thing that is about to be made.
     ///
     /// # Errors
     /// `Failure::Unavailable` where no journal can be kept, with the remedy.
-    pub fn announce(thing: Thing) -> Result<Self, Failure> {
+    pub fn log_intent(thing: Resource) -> Result<Self, Failure> {
         let mut journal = journal_of_this_process();
         let number = match &mut *journal {
             Some(journal) => journal.enter(&thing)?,
@@ -77,7 +77,7 @@ impl Made {
     ///
     /// # Errors
     /// `Failure::Failed` if the journal cannot be written.
-    pub fn refine(&mut self, thing: Thing) -> Result<(), Failure> {
+    pub fn update(&mut self, thing: Resource) -> Result<(), Failure> {
         let mut journal = journal_of_this_process();
         let journal = journal.as_mut();
         journal
@@ -93,18 +93,18 @@ impl Made {
     /// `Failure::Failed` if the journal cannot be written.
     pub fn forget(mut self) -> Result<(), Failure> {
         self.process = NOBODY;
-        self.strike()
+        self.clear()
     }
 
-    fn undo_and_strike(&self) -> Result<(), Failure> {
+    fn undo_and_clear(&self) -> Result<(), Failure> {
         self.thing.undo()?;
-        self.strike()
+        self.clear()
     }
 
-    fn strike(&self) -> Result<(), Failure> {
+    fn clear(&self) -> Result<(), Failure> {
         let mut journal = journal_of_this_process();
         if let Some(open) = journal.as_mut() {
-            if open.strike(self.number)? == Left::Nothing {
+            if open.clear(self.number)? == Left::Nothing {
                 *journal = None;
             }
         }
@@ -112,13 +112,13 @@ impl Made {
     }
 }
 
-impl Drop for Made {
+impl Drop for CleanupGuard {
     fn drop(&mut self) {
         // A forked child has a copy of this, and the thing is its parent's; what was forgotten is nobody's.
         if self.process != std::process::id() {
             return;
         }
-        if let Err(failure) = self.undo_and_strike() {
+        if let Err(failure) = self.undo_and_clear() {
             eprintln!(
                 "oscope-probe: cannot undo {}: {failure}; `oscope-probe restore` tries again once this process has ended",
                 self.thing
@@ -174,7 +174,7 @@ fn restore_one(path: &Path, process: u32, report: &mut dyn FnMut(Value)) -> Resu
                 if outcome == Outcome::Undone {
                     report(json!({"restored": thing.to_string(), "of": process}));
                 }
-                journal.strike(number)?;
+                journal.clear(number)?;
             }
             Err(failure) => {
                 clean = false;

@@ -3,6 +3,7 @@
 //! The namespaces have no name. Open descriptors keep them, so that they vanish with the process, also after a kill, and the devices with them
 //! (network_namespaces(7), veth(4)).
 
+mod kinds;
 mod link;
 mod namespace;
 mod owner;

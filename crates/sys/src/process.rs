@@ -12,14 +12,14 @@ use crate::cancel;
 use crate::error::Failure;
 
 /// What a partner is made of.
-pub enum Being {
+pub enum WorkerHandle {
     /// A thread, until it is joined.
     Thread(Option<JoinHandle<()>>),
     /// A forked process.
     Process(Child),
 }
 
-impl Being {
+impl WorkerHandle {
     /// How it ended, in words, if it did.
     ///
     /// # Errors

@@ -71,7 +71,7 @@ pub fn below(folder: &Folder, path: &str) -> PathBuf {
 
 /// What a setting is now. Panics if it cannot be read.
 pub fn value(folder: &Folder, path: &str) -> String {
-    let text = fs::read_to_string(below(folder, path)).expect("it is there");
+    let text = fs::read_to_string(below(folder, path)).expect("the file can be read");
     text.trim().to_owned()
 }
 

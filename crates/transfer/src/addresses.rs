@@ -48,7 +48,7 @@ pub fn resolve_all(text: &str) -> Result<Vec<SocketAddr>, TransferError> {
         match answer.recv_timeout(Duration::from_millis(100)) {
             Ok(Ok(found)) if found.is_empty() => return Err(wrong("no such address".into())),
             Ok(Ok(found)) => return Ok(found),
-            Ok(Err(error)) => return Err(wrong(oscope_sys::error::words(&error))),
+            Ok(Err(error)) => return Err(wrong(oscope_sys::error::errno_message(&error))),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return Err(wrong("not resolved".into())),
         }

@@ -97,7 +97,7 @@ fn shared_number() -> Option<u32> {
 
 fn unknown(error: Option<io::Error>) -> Stop {
     let why = match error {
-        Some(error) => oscope_sys::error::words(&error),
+        Some(error) => oscope_sys::error::errno_message(&error),
         None => "the kernel knows no such connection".into(),
     };
     Stop::here(format!(

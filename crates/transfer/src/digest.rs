@@ -1,6 +1,6 @@
 //! Digests of files, computed behind the moving bytes.
 //!
-//! A [`Follower`] reads a file again, as far as it has been moved, and digests it: from the page cache, where the bytes just went
+//! A [`StreamingDigest`] reads a file again, as far as it has been moved, and digests it: from the page cache, where the bytes just went
 //! through. On the receiver it thus covers what is really in the file, whatever system call wrote it there; no mapping is read, so that a
 //! file truncated meanwhile is an error and not a SIGBUS.
 
@@ -98,7 +98,7 @@ pub fn digits(bytes: &[u8]) -> String {
 }
 
 /// Digests a file as far as it has been moved.
-pub enum Follower {
+pub enum StreamingDigest {
     /// In the calling thread.
     Here(Reader),
     /// In a thread of its own.
@@ -130,7 +130,7 @@ struct Shared {
     give_up: AtomicBool,
 }
 
-impl Follower {
+impl StreamingDigest {
     /// Follow a file that will have `size` bytes, from its beginning. Of a `sparse` one the data and their places are digested ([`holes`]).
     ///
     /// # Errors

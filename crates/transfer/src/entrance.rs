@@ -199,7 +199,9 @@ impl Guest {
                         false => Fate::Closed(self.silent("did not end its handshake in time")),
                     };
                 }
-                Err(error) => return Fate::Closed(self.silent(&oscope_sys::error::words(&error))),
+                Err(error) => {
+                    return Fate::Closed(self.silent(&oscope_sys::error::errno_message(&error)));
+                }
             }
             let preamble = self.have.min(SEALED.len());
             if self.keys.is_none() && self.said[..preamble] != SEALED[..preamble] {

@@ -40,13 +40,13 @@ impl Folder {
                 handle: handle.into(),
             }),
             Err(error) if error.kind() == ErrorKind::NotADirectory => Err(usage("not a folder")),
-            Err(error) => Err(usage(&oscope_sys::error::words(&error))),
+            Err(error) => Err(usage(&oscope_sys::error::errno_message(&error))),
         }
     }
 }
 
 /// The folders below the destination, each opened when a file needs it.
-pub struct Shelf<'a> {
+pub struct DirCache<'a> {
     root: &'a Folder,
     open: Option<(Vec<u8>, OwnedFd)>,
     fresh: HashSet<Vec<u8>>,
@@ -54,7 +54,7 @@ pub struct Shelf<'a> {
     pub calls: u64,
 }
 
-impl<'a> Shelf<'a> {
+impl<'a> DirCache<'a> {
     /// Nothing opened yet.
     pub fn new(root: &'a Folder) -> Self {
         Self {

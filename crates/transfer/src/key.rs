@@ -96,7 +96,7 @@ impl Key {
             .map_err(|error| {
                 TransferError::usage(format!(
                     "the key file {shown}: {}",
-                    oscope_sys::error::words(&error)
+                    oscope_sys::error::errno_message(&error)
                 ))
                 .remedy(REMEDY)
             })?;
@@ -108,7 +108,7 @@ impl Key {
         file.take(MOST_READ)
             .read_to_string(&mut text)
             .map_err(|error| TransferError::system(&format!("the key file {shown}"), &error))?;
-        Self::parse(&text).map_err(|error| error.about(&format!("the key file {shown}")))
+        Self::parse(&text).map_err(|error| error.context(&format!("the key file {shown}")))
     }
 
     /// As [`Self::read`]; where nothing has the name, a file with a new key is made. Whether it was.
@@ -151,7 +151,7 @@ impl Key {
 fn check_private(file: &File) -> Result<(), String> {
     let meta = file
         .metadata()
-        .map_err(|error| oscope_sys::error::words(&error))?;
+        .map_err(|error| oscope_sys::error::errno_message(&error))?;
     let own = geteuid().as_raw();
     if !meta.is_file() {
         return Err("not a plain file".into());
@@ -229,7 +229,7 @@ mod tests {
         let error = Key::read(&path).expect_err("no key");
         let shown = path.display().to_string();
         assert!(error.message.contains(&shown), "{error}");
-        fs::remove_file(&path).expect("it is there");
+        fs::remove_file(&path).expect("the file can be removed");
     }
 
     #[test]
@@ -243,6 +243,6 @@ mod tests {
             let error = Key::read(&path).expect_err("others can use it");
             assert!(error.message.contains("other users"), "{error}");
         }
-        fs::remove_file(&path).expect("it is there");
+        fs::remove_file(&path).expect("the file can be removed");
     }
 }

@@ -23,7 +23,7 @@ pub struct KeyArguments {
 pub enum ReceiverKey {
     /// It has none: the network is trusted.
     None,
-    /// Made for this receiver, to be printed.
+    /// CleanupGuard for this receiver, to be printed.
     Fresh(Key),
     /// From a file; whether the file was made just now.
     File(Key, bool),

@@ -14,7 +14,7 @@ use super::stop::Stop;
 use super::wire::{FRAME, Frame, NAME, PREAMBLE};
 use incoming::refused;
 use oscope_sys::cancel;
-use oscope_sys::error::words;
+use oscope_sys::error::errno_message;
 use pace::{Of, Pace};
 use seal::Seal;
 use snow::StatelessTransportState;
@@ -69,7 +69,8 @@ impl Link {
     /// # Errors
     /// The socket takes no time limits.
     pub fn new(stream: TcpStream, stall: Duration, least: u64) -> Result<Self, Stop> {
-        let broken = |error: io::Error| Stop::silent(format!("the connection: {}", words(&error)));
+        let broken =
+            |error: io::Error| Stop::silent(format!("the connection: {}", errno_message(&error)));
         let slice = stall.clamp(Duration::from_millis(1), SLICE);
         stream.set_nonblocking(false).map_err(broken)?;
         stream.set_nodelay(true).map_err(broken)?;
@@ -143,7 +144,7 @@ impl Link {
             }
             // A record that is not the peer's next: damaged, or somebody else's.
             io::ErrorKind::InvalidData => Err(self.damaged()),
-            _ => Err(self.gone(&words(error))),
+            _ => Err(self.gone(&errno_message(error))),
         }
     }
 

@@ -113,7 +113,7 @@ pub fn put_hard(parent: BorrowedFd, entry: &Entry, file: &File) -> Result<bool, 
     let (_, base) = names::split(entry.name);
     let own = file
         .metadata()
-        .map_err(|error| oscope_sys::error::words(&error))?;
+        .map_err(|error| oscope_sys::error::errno_message(&error))?;
     let there = fstatat(parent, base, AtFlags::AT_SYMLINK_NOFOLLOW);
     if there.is_ok_and(|there| there.st_ino == own.ino() && there.st_dev == own.dev()) {
         return Ok(true);
@@ -135,7 +135,8 @@ pub fn put_hard(parent: BorrowedFd, entry: &Entry, file: &File) -> Result<bool, 
 
 /// Make a copy of a file that is known by its place alone.
 fn copy(parent: BorrowedFd, entry: &Entry, file: &File) -> Result<(), String> {
-    let failed = |error: io::Error| format!("copying it: {}", oscope_sys::error::words(&error));
+    let failed =
+        |error: io::Error| format!("copying it: {}", oscope_sys::error::errno_message(&error));
     let mut from = File::open(format!("/proc/self/fd/{}", file.as_raw_fd())).map_err(failed)?;
     let mut partial = Partial::open(parent, entry)?;
     let made = partial

@@ -5,7 +5,7 @@ use std::io;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use oscope_sys::error::{Failure, words};
+use oscope_sys::error::{Failure, errno_message};
 
 /// What one side did for one connection.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -130,11 +130,11 @@ impl TransferError {
 
     /// What was being done, and what the kernel answered.
     pub fn system(doing: &str, error: &io::Error) -> Self {
-        Self::failed(format!("{doing}: {}", words(error)))
+        Self::failed(format!("{doing}: {}", errno_message(error)))
     }
 
     /// The same error, of this thing.
-    pub fn about(mut self, what: &str) -> Self {
+    pub fn context(mut self, what: &str) -> Self {
         self.message = format!("{what}: {}", self.message);
         self
     }

@@ -133,7 +133,7 @@ impl Partial {
         let own = self
             .file
             .metadata()
-            .map_err(|error| oscope_sys::error::words(&error))?;
+            .map_err(|error| oscope_sys::error::errno_message(&error))?;
         let named = fstatat(parent, self.name.as_c_str(), AtFlags::AT_SYMLINK_NOFOLLOW);
         match named {
             Ok(named)
@@ -155,7 +155,7 @@ impl Partial {
         let have = self
             .file
             .metadata()
-            .map_err(|error| oscope_sys::error::words(&error))?
+            .map_err(|error| oscope_sys::error::errno_message(&error))?
             .len();
         if have < length {
             return Err("another transfer of it has been under way".into());
@@ -165,7 +165,7 @@ impl Partial {
             false => self
                 .file
                 .set_len(length)
-                .map_err(|error| oscope_sys::error::words(&error)),
+                .map_err(|error| oscope_sys::error::errno_message(&error)),
         }
     }
 
@@ -342,8 +342,10 @@ pub fn begun(parent: BorrowedFd, entry: &Entry) -> Result<Option<u64>, String> {
         return Ok(None);
     }
     let partial = Partial::open(parent, entry)?;
-    partial
-        .received(entry.size)
-        .map(Some)
-        .map_err(|error| format!("its partial file: {}", oscope_sys::error::words(&error)))
+    partial.received(entry.size).map(Some).map_err(|error| {
+        format!(
+            "its partial file: {}",
+            oscope_sys::error::errno_message(&error)
+        )
+    })
 }

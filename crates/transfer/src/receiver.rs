@@ -9,8 +9,8 @@ use std::fs::File;
 use std::sync::Mutex;
 use std::thread;
 
-use super::digest::Follower;
-use super::folder::{Folder, Shelf};
+use super::digest::StreamingDigest;
+use super::folder::{DirCache, Folder};
 use super::holes;
 use super::link::Link;
 use super::meter::Meter;
@@ -30,7 +30,7 @@ use small::Small;
 /// One side of one connection.
 pub struct Receiver<'a, 'w> {
     link: &'a mut Link,
-    shelf: Shelf<'a>,
+    shelf: DirCache<'a>,
     options: &'a ReceiveOptions,
     meter: Meter<'w>,
     digest: DigestKind,
@@ -53,7 +53,7 @@ impl<'a, 'w> Receiver<'a, 'w> {
         };
         Self {
             link,
-            shelf: Shelf::new(into),
+            shelf: DirCache::new(into),
             options,
             meter,
             digest: DigestKind::None,
@@ -227,7 +227,8 @@ impl<'a, 'w> Receiver<'a, 'w> {
         self.meter.passed(&item.name, from);
         self.choose(item.size - from)?;
         let mut follower =
-            Follower::start(self.digest, &partial.file, item.size, item.sparse).map_err(unread)?;
+            StreamingDigest::start(self.digest, &partial.file, item.size, item.sparse)
+                .map_err(unread)?;
         follower.reach(from).map_err(unread)?;
         let mut at = from;
         // No hole follows another one.
@@ -276,7 +277,7 @@ impl<'a, 'w> Receiver<'a, 'w> {
         &mut self,
         item: &Item,
         partial: &mut Partial,
-        follower: Follower,
+        follower: StreamingDigest,
     ) -> Result<Vec<u8>, Stop> {
         let received_digest = match self.link.next()? {
             Frame::End(digest) => digest.to_vec(),
@@ -311,7 +312,7 @@ impl<'a, 'w> Receiver<'a, 'w> {
         file: &File,
         at: u64,
         length: usize,
-        follower: &mut Follower,
+        follower: &mut StreamingDigest,
     ) -> Result<(), Stop> {
         let unread =
             |error: std::io::Error| Stop::system(&item.name, "reading what arrived", &error);

@@ -6,7 +6,7 @@ mod plan;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-use super::digest::{self, Follower};
+use super::digest::{self, StreamingDigest};
 use super::holes;
 use super::link::Link;
 use super::meter::Meter;
@@ -250,7 +250,7 @@ impl<'a, 'w> Sender<'a, 'w> {
         file: &File,
         at: u64,
         length: usize,
-        follower: &mut Follower,
+        follower: &mut StreamingDigest,
     ) -> Result<(), Stop> {
         let (method, step) = self.methods.current();
         self.meter.method(method.name());
@@ -306,8 +306,8 @@ fn not_interrupted(name: &[u8]) -> Result<(), Stop> {
     }
 }
 
-fn follow(kind: DigestKind, file: &File, source: &Source) -> Result<Follower, Stop> {
-    Follower::start(kind, file, source.size, source.sparse)
+fn follow(kind: DigestKind, file: &File, source: &Source) -> Result<StreamingDigest, Stop> {
+    StreamingDigest::start(kind, file, source.size, source.sparse)
         .map_err(|error| Stop::system(&source.name, "digesting", &error))
 }
 

@@ -202,7 +202,7 @@ impl Walk<'_> {
             let mut entries = match entries {
                 Ok(entries) => entries,
                 Err(error) => {
-                    self.leave(name, &oscope_sys::error::words(&error));
+                    self.leave(name, &oscope_sys::error::errno_message(&error));
                     continue;
                 }
             };
@@ -245,7 +245,7 @@ impl Walk<'_> {
         let meta = match status {
             Ok(meta) => meta,
             Err(error) => {
-                self.leave(name.to_vec(), &oscope_sys::error::words(&error));
+                self.leave(name.to_vec(), &oscope_sys::error::errno_message(&error));
                 return None;
             }
         };
@@ -267,7 +267,7 @@ impl Walk<'_> {
         } else {
             match Source::link(path, name.to_vec(), &meta) {
                 Ok(link) => self.add(link),
-                Err(error) => self.leave(name.to_vec(), &oscope_sys::error::words(&error)),
+                Err(error) => self.leave(name.to_vec(), &oscope_sys::error::errno_message(&error)),
             }
         }
         None

@@ -52,13 +52,13 @@ impl Stop {
     pub fn system(name: &[u8], doing: &str, error: &io::Error) -> Self {
         Self::file(
             name,
-            format!("{doing}: {}", oscope_sys::error::words(error)),
+            format!("{doing}: {}", oscope_sys::error::errno_message(error)),
         )
     }
 
     /// A method that was asked for cannot be made ready.
     pub fn method(name: &str, error: &io::Error) -> Self {
-        let words = oscope_sys::error::words(error);
+        let words = oscope_sys::error::errno_message(error);
         Self::here(format!("the method {name}: {words}")).remedy("choose another method")
     }
 

@@ -13,7 +13,7 @@ use super::file::FileNode;
 use super::{Shared, locked};
 
 /// A rename whose outcome is not known; the program that asked for it got EIO.
-pub struct Doubt {
+pub struct UnresolvedRename {
     /// Folder and name that it had.
     pub from: (u64, OsString),
     /// Folder and name that it was to have.
@@ -56,7 +56,7 @@ impl Shared {
 
     /// Where it was done, all here gets its new name; but not over a file that is in use under that name, whose changes would be lost: then
     /// all stays as it is, and goes back under the old name.
-    fn resolve(&self, doubt: &Doubt) -> Result<(), Errno> {
+    fn resolve(&self, doubt: &UnresolvedRename) -> Result<(), Errno> {
         let (from, to) = (
             (doubt.from.0, doubt.from.1.as_os_str()),
             (doubt.to.0, doubt.to.1.as_os_str()),

@@ -11,7 +11,7 @@ use crate::command::log;
 use crate::remote::{Attributes, BOUNDS, Change, Kind, is_temporary};
 
 use super::Shared;
-use super::doubt::{Doubt, gates};
+use super::doubt::{UnresolvedRename, gates};
 use super::file::FileNode;
 use super::opening::adopt_dirty;
 use super::tree::Cached;
@@ -354,7 +354,7 @@ impl Shared {
             Ok(()) => self.rename_done(from, to, &files, replaced, &record),
             // Whether it was done is not known: it is found out when there is a connection again.
             Err(Errno::EIO) => {
-                super::locked(&self.doubts).push(Arc::new(Doubt {
+                super::locked(&self.doubts).push(Arc::new(UnresolvedRename {
                     from: (from.0, from.1.to_owned()),
                     to: (to.0, to.1.to_owned()),
                     record: record.given_up(),

@@ -15,7 +15,7 @@ use crate::remote::{Attributes, Kind, Remote, Time};
 use crate::store::{Store, Temporaries};
 
 use super::session::Session;
-use super::tend::Tender;
+use super::tend::MaintenanceThread;
 use super::tree::Tree;
 use super::workers::Workers;
 use super::{Options, Shared, locked};
@@ -82,7 +82,7 @@ impl Mounted {
             .map_err(|error| refused(mountpoint, &error))?;
         // Set once: a mount is run once.
         let _ = self.shared.kernel.set(session.notifier());
-        let tender = Tender::start(&self.shared);
+        let tender = MaintenanceThread::start(&self.shared);
         ready();
         let ended = session.run();
         workers.close();

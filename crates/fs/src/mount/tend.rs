@@ -43,12 +43,12 @@ const LET_GO: Duration = Duration::from_secs(5);
 const F_SETSIG: i32 = 10;
 
 /// The thread that does it; ends when dropped.
-pub struct Tender {
+pub struct MaintenanceThread {
     end: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Tender {
+impl MaintenanceThread {
     /// Starts it.
     pub fn start(shared: &Arc<Shared>) -> Self {
         let (end, ended) = mpsc::channel();
@@ -79,7 +79,7 @@ impl Tender {
     }
 }
 
-impl Drop for Tender {
+impl Drop for MaintenanceThread {
     fn drop(&mut self) {
         drop(self.end.take());
         if let Some(thread) = self.thread.take() {

@@ -10,17 +10,17 @@ use super::fetch::chunk;
 use super::handle::Handle;
 use super::operations::ask_open;
 use super::put::PRIVATE;
-use super::talk::{Talk, Trouble};
+use super::talk::{RequestError, RequestPipeline};
 use super::window::Window;
 use super::wire::{Packet, Status, flag, kind};
 use crate::digest::{Digest, Hasher};
 
 /// Its attributes and the digest of what it holds. `None`: it is no regular file, or changed meanwhile. `limit`: the time without progress.
 pub fn digest(
-    talk: &mut Talk<'_>,
+    talk: &mut RequestPipeline<'_>,
     path: &Path,
     limit: Duration,
-) -> Result<Option<(Attributes, Digest)>, Trouble> {
+) -> Result<Option<(Attributes, Digest)>, RequestError> {
     let open = ask_open(talk, path, flag::READ, PRIVATE);
     let said = talk.handle(open)?;
     let handle = settle(talk, said, Doing::Read(path))?;
@@ -41,11 +41,11 @@ pub fn digest(
 
 /// The digest of the first `size` bytes; `None`: there are fewer.
 fn read(
-    talk: &mut Talk<'_>,
+    talk: &mut RequestPipeline<'_>,
     handle: &Handle<'_>,
     size: u64,
     limit: Duration,
-) -> Result<Option<Digest>, Trouble> {
+) -> Result<Option<Digest>, RequestError> {
     let chunk = chunk(talk);
     let (mut window, mut hasher) = (Window::new(chunk), Hasher::default());
     let mut asked: VecDeque<(u32, u64)> = VecDeque::new();
@@ -85,7 +85,7 @@ fn read(
     Ok(Some(hasher.finish()))
 }
 
-fn ask(talk: &mut Talk<'_>, handle: &Handle<'_>, offset: u64, length: u64) -> u32 {
+fn ask(talk: &mut RequestPipeline<'_>, handle: &Handle<'_>, offset: u64, length: u64) -> u32 {
     let bytes = u32::try_from(length).unwrap_or(u32::MAX);
     talk.ask(|id| {
         Packet::request(kind::READ, id)

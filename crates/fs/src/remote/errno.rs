@@ -12,7 +12,7 @@ use std::path::Path;
 use nix::errno::Errno;
 
 use super::attributes::{Attributes, Change, Kind, Statvfs};
-use super::talk::{Said, Talk, Trouble};
+use super::talk::{RequestError, RequestPipeline, StatusResult};
 use super::wire::{Reader, Status, kind};
 
 /// `ST_RDONLY` of statvfs(3), as `statvfs@openssh.com` has it.
@@ -51,15 +51,23 @@ pub enum Doing<'a> {
 }
 
 /// The value, or the error that the status means.
-pub fn settle<T>(talk: &mut Talk<'_>, said: Said<T>, doing: Doing<'_>) -> Result<T, Trouble> {
+pub fn settle<T>(
+    talk: &mut RequestPipeline<'_>,
+    said: StatusResult<T>,
+    doing: Doing<'_>,
+) -> Result<T, RequestError> {
     match said {
         Ok(value) => Ok(value),
-        Err(status) => Err(Trouble::Errno(find(talk, status, doing)?)),
+        Err(status) => Err(RequestError::Errno(find(talk, status, doing)?)),
     }
 }
 
 /// The error number that a status means here.
-pub fn find(talk: &mut Talk<'_>, status: Status, doing: Doing<'_>) -> Result<Errno, Trouble> {
+pub fn find(
+    talk: &mut RequestPipeline<'_>,
+    status: Status,
+    doing: Doing<'_>,
+) -> Result<Errno, RequestError> {
     let exact = talk.extensions().exact;
     match status {
         Status::Exact(errno) => Ok(errno),
@@ -105,7 +113,7 @@ fn denied(doing: Doing<'_>) -> Errno {
 }
 
 /// ENOENT, or ENOTDIR where something on the way or at the end is not the folder that it has to be.
-fn missing(talk: &mut Talk<'_>, doing: Doing<'_>) -> Result<Errno, Trouble> {
+fn missing(talk: &mut RequestPipeline<'_>, doing: Doing<'_>) -> Result<Errno, RequestError> {
     let not_folder = match doing {
         // Asked for all the time, of names that are not there: no second question.
         Doing::Look | Doing::Read(_) | Doing::Remove(_) | Doing::Set(..) => false,
@@ -127,7 +135,7 @@ fn missing(talk: &mut Talk<'_>, doing: Doing<'_>) -> Result<Errno, Trouble> {
     })
 }
 
-fn failed(talk: &mut Talk<'_>, doing: Doing<'_>) -> Result<Errno, Trouble> {
+fn failed(talk: &mut RequestPipeline<'_>, doing: Doing<'_>) -> Result<Errno, RequestError> {
     match doing {
         Doing::Look | Doing::List(_) => Ok(Errno::EIO),
         Doing::Read(path) => Ok(match is_folder(look(talk, path)?) {
@@ -164,7 +172,12 @@ fn failed(talk: &mut Talk<'_>, doing: Doing<'_>) -> Result<Errno, Trouble> {
     }
 }
 
-fn not_renamed(talk: &mut Talk<'_>, from: &Path, to: &Path, over: bool) -> Result<Errno, Trouble> {
+fn not_renamed(
+    talk: &mut RequestPipeline<'_>,
+    from: &Path,
+    to: &Path,
+    over: bool,
+) -> Result<Errno, RequestError> {
     let (old, new) = (look(talk, from)?, look(talk, to)?);
     if old.is_none() {
         return Ok(Errno::ENOENT);
@@ -204,13 +217,13 @@ pub fn parent(path: &Path) -> &Path {
 }
 
 /// What is there, if it can be seen.
-fn look(talk: &mut Talk<'_>, path: &Path) -> Result<Option<Attributes>, Trouble> {
+fn look(talk: &mut RequestPipeline<'_>, path: &Path) -> Result<Option<Attributes>, RequestError> {
     let id = talk.ask_path(kind::LSTAT, path);
     Ok(talk.attributes(id)?.ok())
 }
 
 /// What is known of the file system of a path, if the server reports it.
-fn medium(talk: &mut Talk<'_>, path: &Path) -> Result<Option<Statvfs>, Trouble> {
+fn medium(talk: &mut RequestPipeline<'_>, path: &Path) -> Result<Option<Statvfs>, RequestError> {
     if !talk.extensions().statvfs {
         return Ok(None);
     }
@@ -219,7 +232,7 @@ fn medium(talk: &mut Talk<'_>, path: &Path) -> Result<Option<Statvfs>, Trouble> 
 }
 
 /// EROFS, ENOSPC where `bytes` (0: none are needed) or an inode have no room, else EIO.
-fn no_room(talk: &mut Talk<'_>, path: &Path, bytes: u64) -> Result<Errno, Trouble> {
+fn no_room(talk: &mut RequestPipeline<'_>, path: &Path, bytes: u64) -> Result<Errno, RequestError> {
     let Some(room) = medium(talk, path)? else {
         return Ok(Errno::EIO);
     };
@@ -233,13 +246,13 @@ fn no_room(talk: &mut Talk<'_>, path: &Path, bytes: u64) -> Result<Errno, Troubl
 }
 
 /// Whether two paths lie on different file systems.
-fn apart(talk: &mut Talk<'_>, one: &Path, other: &Path) -> Result<bool, Trouble> {
+fn apart(talk: &mut RequestPipeline<'_>, one: &Path, other: &Path) -> Result<bool, RequestError> {
     let (one, other) = (medium(talk, one)?, medium(talk, other)?);
     Ok(matches!((one, other), (Some(one), Some(other)) if one.fsid != other.fsid))
 }
 
 /// Whether a folder holds nothing; what cannot be looked into counts as empty.
-fn empty(talk: &mut Talk<'_>, path: &Path) -> Result<bool, Trouble> {
+fn empty(talk: &mut RequestPipeline<'_>, path: &Path) -> Result<bool, RequestError> {
     let id = talk.ask_path(kind::OPENDIR, path);
     let Ok(handle) = talk.handle(id)? else {
         return Ok(true);

@@ -12,7 +12,7 @@ use nix::errno::Errno;
 use super::attributes::{Attributes, Change, Kind, Version};
 use super::errno::{Doing, settle};
 use super::link::Link;
-use super::talk::{Talk, Trouble};
+use super::talk::{RequestError, RequestPipeline};
 use super::window::Window;
 use super::wire::{Answer, Packet, Status, flag, kind};
 
@@ -75,25 +75,25 @@ impl<'a> Fetch<'a> {
             if begun > TRIES {
                 return Err(Errno::EIO);
             }
-            let mut talk = Talk::new(&session, &link.target, deadline);
+            let mut talk = RequestPipeline::new(&session, &link.target, deadline);
             match self.once(&mut talk) {
                 Ok(End::Whole(attributes)) => return Ok(attributes),
                 Ok(End::Changed) => {
                     self.version = None;
                     self.progress = Instant::now();
                 }
-                Err(Trouble::Errno(error)) => return Err(error),
-                Err(Trouble::Late) => {
+                Err(RequestError::Errno(error)) => return Err(error),
+                Err(RequestError::Late) => {
                     session.late(self.limit);
                     return Err(Errno::EIO);
                 }
-                Err(Trouble::Lost | Trouble::Unsent) => {}
+                Err(RequestError::Lost | RequestError::Unsent) => {}
             }
         }
     }
 
     /// Over one connection.
-    fn once(&mut self, talk: &mut Talk<'_>) -> Result<End, Trouble> {
+    fn once(&mut self, talk: &mut RequestPipeline<'_>) -> Result<End, RequestError> {
         let full = talk.target.full(self.path);
         let none = Change::default();
         let id = talk.ask(|id| {
@@ -108,7 +108,11 @@ impl<'a> Fetch<'a> {
     }
 
     /// From an open file. A small one comes with its attributes before and after in one round trip.
-    fn opened(&mut self, talk: &mut Talk<'_>, handle: &[u8]) -> Result<End, Trouble> {
+    fn opened(
+        &mut self,
+        talk: &mut RequestPipeline<'_>,
+        handle: &[u8],
+    ) -> Result<End, RequestError> {
         let chunk = chunk(talk);
         let start = if self.version.is_some() { self.done } else { 0 };
         let before = talk.ask_handle(kind::FSTAT, handle);
@@ -119,8 +123,8 @@ impl<'a> Fetch<'a> {
         let before = settle(talk, said, Doing::Look)?;
         match before.kind {
             Kind::File => {}
-            Kind::Folder => return Err(Trouble::Errno(Errno::EISDIR)),
-            _ => return Err(Trouble::Errno(Errno::EIO)),
+            Kind::Folder => return Err(RequestError::Errno(Errno::EISDIR)),
+            _ => return Err(RequestError::Errno(Errno::EIO)),
         }
         if start > 0 && self.version != Some(before.version()) {
             return Ok(End::Changed);
@@ -161,7 +165,7 @@ impl<'a> Fetch<'a> {
     }
 
     /// Make `into` ready for a version from `start` on.
-    fn begin(&mut self, before: &Attributes, start: u64) -> Result<(), Trouble> {
+    fn begin(&mut self, before: &Attributes, start: u64) -> Result<(), RequestError> {
         if start == 0 {
             self.into.set_len(0).map_err(local)?;
         }
@@ -177,12 +181,12 @@ impl<'a> Fetch<'a> {
     /// Read up to `size`: whether all was there. At an error, what is not yet read is left in `under_way`.
     fn read(
         &mut self,
-        talk: &mut Talk<'_>,
+        talk: &mut RequestPipeline<'_>,
         handle: &[u8],
         next: &mut u64,
         size: u64,
         under_way: &mut HashMap<u32, (u64, u64)>,
-    ) -> Result<bool, Trouble> {
+    ) -> Result<bool, RequestError> {
         let chunk = chunk(talk);
         let mut window = Window::new(chunk);
         let mut fetched = self.done;
@@ -218,11 +222,11 @@ impl<'a> Fetch<'a> {
     /// Write what came: how much of the wanted it is; 0 at the end of the file.
     fn keep(
         &self,
-        talk: &Talk<'_>,
+        talk: &RequestPipeline<'_>,
         answer: Answer,
         offset: u64,
         length: u64,
-    ) -> Result<u64, Trouble> {
+    ) -> Result<u64, RequestError> {
         let written = answer.get(kind::DATA, |body| {
             let data = body.text()?;
             let wanted = usize::try_from(length).unwrap_or(usize::MAX);
@@ -236,19 +240,23 @@ impl<'a> Fetch<'a> {
         match written {
             Ok(written) => Ok(written.map_err(local)?),
             Err(Status::End) => Ok(0),
-            Err(_) => Err(Trouble::Errno(Errno::EIO)),
+            Err(_) => Err(RequestError::Errno(Errno::EIO)),
         }
     }
 
-    fn advance(&mut self, talk: &mut Talk<'_>, fetched: u64) -> Result<(), Trouble> {
+    fn advance(
+        &mut self,
+        talk: &mut RequestPipeline<'_>,
+        fetched: u64,
+    ) -> Result<(), RequestError> {
         self.progress = Instant::now();
         talk.extend(self.limit);
-        (self.watch)(fetched).map_err(Trouble::Errno)
+        (self.watch)(fetched).map_err(RequestError::Errno)
     }
 }
 
 /// Bytes of one read: as many whole blocks as the server gives.
-pub fn chunk(talk: &Talk<'_>) -> u64 {
+pub fn chunk(talk: &RequestPipeline<'_>) -> u64 {
     match u64::from(talk.extensions().read_length) {
         most if most > BLOCK => most - most % BLOCK,
         most => most,
@@ -256,7 +264,7 @@ pub fn chunk(talk: &Talk<'_>) -> u64 {
 }
 
 fn ask_read(
-    talk: &mut Talk<'_>,
+    talk: &mut RequestPipeline<'_>,
     handle: &[u8],
     (offset, length): (u64, u64),
     under_way: &mut HashMap<u32, (u64, u64)>,
@@ -272,6 +280,6 @@ fn ask_read(
 }
 
 /// What the local file system says.
-pub fn local(error: io::Error) -> Trouble {
-    Trouble::Errno(error.raw_os_error().map_or(Errno::EIO, Errno::from_raw))
+pub fn local(error: io::Error) -> RequestError {
+    RequestError::Errno(error.raw_os_error().map_or(Errno::EIO, Errno::from_raw))
 }

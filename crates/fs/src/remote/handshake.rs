@@ -8,7 +8,7 @@ use nix::errno::Errno;
 
 use super::attributes::{Attributes, Extensions, Kind};
 use super::session::Session;
-use super::talk::{Talk, Trouble};
+use super::talk::{RequestError, RequestPipeline};
 use super::target::Target;
 use super::wire::{Packet, Status, kind};
 use crate::failure::Failure;
@@ -24,7 +24,7 @@ const LONGEST: u32 = 256 << 10;
 /// # Errors
 /// Why it cannot be used, with a remedy; the session has ended then.
 pub fn greet(session: &Arc<Session>, target: &Target, limit: Duration) -> Result<(), Failure> {
-    let mut talk = Talk::new(session, target, Instant::now() + limit);
+    let mut talk = RequestPipeline::new(session, target, Instant::now() + limit);
     let known = match hello(&mut talk) {
         Ok(Ok(())) => folder(&mut talk),
         Ok(Err(failure)) => Ok(Err(failure)),
@@ -34,23 +34,23 @@ pub fn greet(session: &Arc<Session>, target: &Target, limit: Duration) -> Result
         Ok(Ok(())) => return Ok(()),
         Ok(Err(failure)) => {
             session.end(&failure.message);
-            session.bury();
+            session.reap();
             failure
         }
         Err(trouble) => {
             let seconds = limit.as_secs_f64();
             session.end(&match trouble {
-                Trouble::Late => format!("no answer within {seconds} s"),
+                RequestError::Late => format!("no answer within {seconds} s"),
                 _ => "the connection ended".to_owned(),
             });
-            explain(&target.host, &session.bury())
+            explain(&target.host, &session.reap())
         }
     };
     Err(failure)
 }
 
 /// Version and extensions.
-fn hello(talk: &mut Talk<'_>) -> Result<Result<(), Failure>, Trouble> {
+fn hello(talk: &mut RequestPipeline<'_>) -> Result<Result<(), Failure>, RequestError> {
     let id = talk.hello()?;
     let answer = talk.answer(id)?;
     let mut body = answer.body();
@@ -115,7 +115,7 @@ fn length(told: u64) -> u32 {
 }
 
 /// The folder is there, and may be read.
-fn folder(talk: &mut Talk<'_>) -> Result<Result<(), Failure>, Trouble> {
+fn folder(talk: &mut RequestPipeline<'_>) -> Result<Result<(), Failure>, RequestError> {
     let here = Path::new("");
     let shown = format!("{}:{}", talk.target.host, talk.target.folder.display());
     let (look, open) = (

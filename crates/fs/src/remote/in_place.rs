@@ -12,7 +12,7 @@ use super::errno::{Doing, settle};
 use super::handle::Handle;
 use super::operations::{NEW, ask_open};
 use super::put::{PRIVATE, Putting, Stop, TRIES, judge, whole};
-use super::talk::{Said, Talk, Trouble};
+use super::talk::{RequestError, RequestPipeline, StatusResult};
 use super::time::Time;
 use super::upload::Upload;
 use super::wire::{Packet, Status, flag, kind};
@@ -34,15 +34,15 @@ impl Putting<'_> {
     fn over_one_connection(&mut self) -> Result<Option<Attributes>, PutError> {
         let deadline = self.progress + self.limit;
         let session = self.link.session(deadline)?;
-        let mut talk = Talk::new(&session, &self.link.target, deadline);
+        let mut talk = RequestPipeline::new(&session, &self.link.target, deadline);
         let put = self.once(&mut talk);
         self.progress = talk.deadline - self.limit;
         match put {
             Ok(attributes) => Ok(Some(attributes)),
             Err(Stop::Conflict(now)) => Err(PutError::Conflict(now)),
-            Err(Stop::Trouble(Trouble::Errno(error))) => Err(PutError::Errno(error)),
-            Err(Stop::Trouble(Trouble::Lost | Trouble::Unsent)) => Ok(None),
-            Err(Stop::Trouble(Trouble::Late)) => {
+            Err(Stop::RequestError(RequestError::Errno(error))) => Err(PutError::Errno(error)),
+            Err(Stop::RequestError(RequestError::Lost | RequestError::Unsent)) => Ok(None),
+            Err(Stop::RequestError(RequestError::Late)) => {
                 session.late(self.limit);
                 Err(PutError::Errno(Errno::EIO))
             }
@@ -50,7 +50,7 @@ impl Putting<'_> {
     }
 
     /// Over one connection. The file is opened while it is looked at: that changes nothing, and what is to be made is made by itself.
-    fn once(&mut self, talk: &mut Talk<'_>) -> Result<Attributes, Stop> {
+    fn once(&mut self, talk: &mut RequestPipeline<'_>) -> Result<Attributes, Stop> {
         let path = self.order.path;
         let look = talk.ask_path(kind::LSTAT, path);
         let open = ask_open(talk, path, flag::WRITE, PRIVATE);
@@ -68,7 +68,7 @@ impl Putting<'_> {
         let handle = settle(talk, opened, Doing::Write(path, 1))?;
         self.begun = true;
         let put = self.opened(talk, &handle, there.as_ref());
-        if let (Err(Stop::Trouble(Trouble::Errno(_))), Some(Version { size: 0, mtime })) =
+        if let (Err(Stop::RequestError(RequestError::Errno(_))), Some(Version { size: 0, mtime })) =
             (&put, self.order.expected)
         {
             // What cannot be done now is found out by who puts it the next time.
@@ -78,9 +78,9 @@ impl Putting<'_> {
     }
 
     /// What is there may be written over: never through a link to elsewhere, else as for every put.
-    fn may_overwrite(&self, there: Said<Attributes>) -> Result<(), Stop> {
+    fn may_overwrite(&self, there: StatusResult<Attributes>) -> Result<(), Stop> {
         match there {
-            Ok(now) if now.kind == Kind::Folder => Err(Trouble::Errno(Errno::EISDIR).into()),
+            Ok(now) if now.kind == Kind::Folder => Err(RequestError::Errno(Errno::EISDIR).into()),
             Ok(now) if now.kind != Kind::File => Err(Stop::Conflict(Some(now))),
             there => judge(self.order, there),
         }
@@ -88,7 +88,7 @@ impl Putting<'_> {
 
     /// What was empty and could not be filled becomes what it was, so that nobody reads a part of it; but only what holds nothing but a
     /// beginning of ours.
-    fn empty_again(&self, talk: &mut Talk<'_>, mtime: Time) -> Result<(), Trouble> {
+    fn empty_again(&self, talk: &mut RequestPipeline<'_>, mtime: Time) -> Result<(), RequestError> {
         talk.extend(self.limit);
         let path = self.order.path;
         let look = talk.ask_path(kind::LSTAT, path);
@@ -126,7 +126,11 @@ impl Putting<'_> {
     }
 
     /// Whether an open file of the server holds a beginning of what is put, and no more than one request can tell.
-    fn is_our_beginning(&self, talk: &mut Talk<'_>, handle: &[u8]) -> Result<bool, Trouble> {
+    fn is_our_beginning(
+        &self,
+        talk: &mut RequestPipeline<'_>,
+        handle: &[u8],
+    ) -> Result<bool, RequestError> {
         let length = talk.extensions().read_length;
         let read = talk.ask(|id| {
             Packet::request(kind::READ, id)
@@ -148,7 +152,7 @@ impl Putting<'_> {
 
     fn opened(
         &self,
-        talk: &mut Talk<'_>,
+        talk: &mut RequestPipeline<'_>,
         handle: &Handle<'_>,
         there: Option<&Attributes>,
     ) -> Result<Attributes, Stop> {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use super::session::{Session, locked};
-use super::talk::Talk;
+use super::talk::RequestPipeline;
 use super::target::Target;
 use super::temporary::Journal;
 use super::wire::kind;
@@ -77,7 +77,7 @@ impl Leftovers {
         *all = later;
         drop(all);
         let due: Vec<Leftover> = due;
-        let mut talk = Talk::new(session, target, now + limit);
+        let mut talk = RequestPipeline::new(session, target, now + limit);
         let asked: Vec<u32> = due
             .iter()
             .map(|left| talk.ask_path(kind::REMOVE, &left.path))

@@ -15,7 +15,7 @@ use super::clock::Clock;
 use super::handshake::{explain, greet};
 use super::leftovers::Leftovers;
 use super::session::{Session, locked};
-use super::talk::Talk;
+use super::talk::RequestPipeline;
 use super::target::Target;
 use super::temporary::Journal;
 use super::{Limits, State};
@@ -45,7 +45,7 @@ struct Now {
 }
 
 /// What the thread and its users share.
-struct Hub {
+struct LinkState {
     now: Mutex<Now>,
     changed: Condvar,
     leftovers: Leftovers,
@@ -59,7 +59,7 @@ pub struct Link {
     pub limits: Limits,
     /// The server's.
     pub clock: Clock,
-    hub: Arc<Hub>,
+    hub: Arc<LinkState>,
     keeper: Mutex<Option<JoinHandle<()>>>,
     /// Hears what a folder has become by a change of ours.
     watcher: OnceLock<Watcher>,
@@ -75,7 +75,7 @@ impl Link {
         limits: Limits,
         first: Option<SyncSender<Result<(), Failure>>>,
     ) -> Self {
-        let hub = Arc::new(Hub {
+        let hub = Arc::new(LinkState {
             now: Mutex::new(Now {
                 session: None,
                 coming: None,
@@ -149,7 +149,7 @@ impl Link {
     }
 
     /// Say what folders have become in the course of an operation.
-    pub fn tell_folders(&self, talk: &mut Talk<'_>) {
+    pub fn tell_folders(&self, talk: &mut RequestPipeline<'_>) {
         let folders = std::mem::take(&mut talk.folders);
         if let Some(watcher) = self.watcher.get() {
             for (path, now) in folders {
@@ -159,8 +159,8 @@ impl Link {
     }
 
     /// An operation on a session of this link.
-    pub fn talk<'a>(&'a self, session: &'a Session, deadline: Instant) -> Talk<'a> {
-        let mut talk = Talk::new(session, &self.target, deadline);
+    pub fn talk<'a>(&'a self, session: &'a Session, deadline: Instant) -> RequestPipeline<'a> {
+        let mut talk = RequestPipeline::new(session, &self.target, deadline);
         talk.watched = self.watcher.get().is_some();
         talk
     }
@@ -242,7 +242,7 @@ impl Drop for Link {
 
 /// The thread that keeps the connection.
 struct Keeper {
-    hub: Arc<Hub>,
+    hub: Arc<LinkState>,
     target: Arc<Target>,
     limits: Limits,
 }
@@ -265,7 +265,7 @@ impl Keeper {
                 Ok(session) => {
                     pause = FIRST;
                     self.watch(&session);
-                    self.down(&session.bury());
+                    self.down(&session.reap());
                 }
                 Err(failure) => self.failed(&failure),
             }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 
 use super::attributes::Attributes;
-use super::talk::Trouble;
+use super::talk::RequestError;
 use super::wire::{Malformed, Reader};
 
 /// Bounds of a listing. Before they are reached it takes less than a gigabyte of memory.
@@ -90,10 +90,10 @@ impl Listing {
     ///
     /// # Errors
     /// EFBIG: there are more than a folder may have here.
-    pub fn deadline(&self) -> Result<Instant, Trouble> {
+    pub fn deadline(&self) -> Result<Instant, RequestError> {
         let names = self.found.len();
         if names > self.bounds.names || self.bytes > self.bounds.bytes {
-            return Err(Trouble::Errno(Errno::EFBIG));
+            return Err(RequestError::Errno(Errno::EFBIG));
         }
         let each = self.bounds.each * u32::try_from(names).unwrap_or(u32::MAX);
         let last = self.began + self.limit * self.bounds.limits + each;

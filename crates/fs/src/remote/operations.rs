@@ -12,7 +12,7 @@ use nix::errno::Errno;
 use super::attributes::{Attributes, Change, Statvfs, Version};
 use super::errno::{Doing, parent, settle};
 use super::listing::{Brought, Listing};
-use super::talk::{Said, Talk, Trouble};
+use super::talk::{RequestError, RequestPipeline, StatusResult};
 use super::time::Time;
 use super::wire::{Malformed, Packet, Status, flag, kind};
 
@@ -26,21 +26,21 @@ const LONGEST_LINK: usize = 4096;
 pub const NEW: u32 = flag::WRITE | flag::CREATE | flag::EXCLUSIVE;
 
 /// What a name stands for.
-pub fn lstat(talk: &mut Talk<'_>, path: &Path) -> Result<Attributes, Trouble> {
+pub fn lstat(talk: &mut RequestPipeline<'_>, path: &Path) -> Result<Attributes, RequestError> {
     let id = talk.ask_path(kind::LSTAT, path);
     let said = talk.attributes(id)?;
     if said == Err(Status::BadMessage) {
-        return Err(Trouble::Errno(Errno::ENAMETOOLONG));
+        return Err(RequestError::Errno(Errno::ENAMETOOLONG));
     }
     settle(talk, said, Doing::Look)
 }
 
 /// What is in a folder.
 pub fn list(
-    talk: &mut Talk<'_>,
+    talk: &mut RequestPipeline<'_>,
     path: &Path,
     mut listing: Listing,
-) -> Result<Vec<(OsString, Attributes)>, Trouble> {
+) -> Result<Vec<(OsString, Attributes)>, RequestError> {
     let id = talk.ask_path(kind::OPENDIR, path);
     let said = talk.handle(id)?;
     let handle = settle(talk, said, Doing::List(path))?;
@@ -52,7 +52,7 @@ pub fn list(
             asked.push_back(id);
         }
         let Some(id) = asked.pop_front() else {
-            return Err(Trouble::Errno(Errno::EIO));
+            return Err(RequestError::Errno(Errno::EIO));
         };
         match talk.read(id, kind::NAME, |body| listing.take(body))? {
             Ok(Brought::Names) => {
@@ -67,7 +67,7 @@ pub fn list(
 }
 
 /// Gather the request to open a file for writing; one that is made by it gets this mode, less the server's umask.
-pub fn ask_open(talk: &mut Talk<'_>, path: &Path, flags: u32, mode: u32) -> u32 {
+pub fn ask_open(talk: &mut RequestPipeline<'_>, path: &Path, flags: u32, mode: u32) -> u32 {
     let full = talk.target.full(path);
     let wanted = Change {
         mode: Some(mode),
@@ -82,7 +82,11 @@ pub fn ask_open(talk: &mut Talk<'_>, path: &Path, flags: u32, mode: u32) -> u32 
 }
 
 /// A new empty file.
-pub fn create(talk: &mut Talk<'_>, path: &Path, mode: u32) -> Result<Option<Attributes>, Trouble> {
+pub fn create(
+    talk: &mut RequestPipeline<'_>,
+    path: &Path,
+    mode: u32,
+) -> Result<Option<Attributes>, RequestError> {
     let id = ask_open(talk, path, NEW, mode);
     // By its name, as the handle is not known before the answer: the server handles requests in sequence.
     let look = talk.ask_path(kind::LSTAT, path);
@@ -97,10 +101,10 @@ pub fn create(talk: &mut Talk<'_>, path: &Path, mode: u32) -> Result<Option<Attr
 
 /// A new folder.
 pub fn make_folder(
-    talk: &mut Talk<'_>,
+    talk: &mut RequestPipeline<'_>,
     path: &Path,
     mode: u32,
-) -> Result<Option<Attributes>, Trouble> {
+) -> Result<Option<Attributes>, RequestError> {
     let full = talk.target.full(path);
     let wanted = Change {
         mode: Some(mode),
@@ -118,13 +122,13 @@ pub fn make_folder(
 
 /// A fifo, a socket or a device, which SFTP cannot make: of a server that runs `oscope-fs serve`.
 pub fn make_special(
-    talk: &mut Talk<'_>,
+    talk: &mut RequestPipeline<'_>,
     path: &Path,
     mode: u32,
     device: u32,
-) -> Result<Option<Attributes>, Trouble> {
+) -> Result<Option<Attributes>, RequestError> {
     if !talk.extensions().exact {
-        return Err(Trouble::Errno(Errno::EPERM));
+        return Err(RequestError::Errno(Errno::EPERM));
     }
     let full = talk.target.full(path);
     let make = talk.ask(|id| {
@@ -144,11 +148,11 @@ pub fn make_special(
 
 /// What was made gets the mode that it was to have, where the server's umask took some of it; a set-id bit that it has of its folder stays.
 fn with_mode(
-    talk: &mut Talk<'_>,
+    talk: &mut RequestPipeline<'_>,
     path: &Path,
     mode: u32,
-    made: Result<Said<Attributes>, Trouble>,
-) -> Result<Option<Attributes>, Trouble> {
+    made: Result<StatusResult<Attributes>, RequestError>,
+) -> Result<Option<Attributes>, RequestError> {
     match made {
         Ok(Ok(made)) if (made.mode ^ mode) & 0o777 != 0 => {
             let whole = Change {
@@ -162,18 +166,20 @@ fn with_mode(
 }
 
 /// The attributes of what was just done; `None` if the connection broke before they came.
-fn known(answer: Result<Said<Attributes>, Trouble>) -> Result<Option<Attributes>, Trouble> {
+fn known(
+    answer: Result<StatusResult<Attributes>, RequestError>,
+) -> Result<Option<Attributes>, RequestError> {
     match answer {
         Ok(Ok(attributes)) => Ok(Some(attributes)),
         // Taken away by someone else since.
-        Ok(Err(_)) => Err(Trouble::Errno(Errno::ENOENT)),
-        Err(Trouble::Lost | Trouble::Unsent) => Ok(None),
+        Ok(Err(_)) => Err(RequestError::Errno(Errno::ENOENT)),
+        Err(RequestError::Lost | RequestError::Unsent) => Ok(None),
         Err(trouble) => Err(trouble),
     }
 }
 
 /// Remove a name that is not a folder's.
-pub fn remove(talk: &mut Talk<'_>, path: &Path) -> Result<(), Trouble> {
+pub fn remove(talk: &mut RequestPipeline<'_>, path: &Path) -> Result<(), RequestError> {
     let id = talk.ask_path(kind::REMOVE, path);
     let folder = talk.ask_folder(path);
     let said = talk.status(id)?;
@@ -183,7 +189,7 @@ pub fn remove(talk: &mut Talk<'_>, path: &Path) -> Result<(), Trouble> {
 }
 
 /// Remove an empty folder.
-pub fn remove_folder(talk: &mut Talk<'_>, path: &Path) -> Result<(), Trouble> {
+pub fn remove_folder(talk: &mut RequestPipeline<'_>, path: &Path) -> Result<(), RequestError> {
     let id = talk.ask_path(kind::RMDIR, path);
     let folder = talk.ask_folder(path);
     let said = talk.status(id)?;
@@ -193,7 +199,7 @@ pub fn remove_folder(talk: &mut Talk<'_>, path: &Path) -> Result<(), Trouble> {
 }
 
 /// The request for a rename over what is there.
-pub fn ask_rename(talk: &mut Talk<'_>, from: &Path, to: &Path) -> u32 {
+pub fn ask_rename(talk: &mut RequestPipeline<'_>, from: &Path, to: &Path) -> u32 {
     let (old, new) = (talk.target.full(from), talk.target.full(to));
     talk.ask(|id| {
         Packet::extended(id, "posix-rename@openssh.com")
@@ -203,7 +209,12 @@ pub fn ask_rename(talk: &mut Talk<'_>, from: &Path, to: &Path) -> u32 {
 }
 
 /// The request that a file takes a name if that stands for the version that is to be replaced: of a server that runs `oscope-fs serve`.
-pub fn ask_replace(talk: &mut Talk<'_>, from: &Path, to: &Path, expected: Option<Version>) -> u32 {
+pub fn ask_replace(
+    talk: &mut RequestPipeline<'_>,
+    from: &Path,
+    to: &Path,
+    expected: Option<Version>,
+) -> u32 {
     let (old, new) = (talk.target.full(from), talk.target.full(to));
     let version = expected.unwrap_or(Version {
         size: 0,
@@ -221,12 +232,12 @@ pub fn ask_replace(talk: &mut Talk<'_>, from: &Path, to: &Path, expected: Option
 
 /// The answer to a rename, over what is there or not.
 pub fn renamed(
-    talk: &mut Talk<'_>,
+    talk: &mut RequestPipeline<'_>,
     id: u32,
     from: &Path,
     to: &Path,
     over: bool,
-) -> Result<(), Trouble> {
+) -> Result<(), RequestError> {
     let folders = [talk.ask_folder(from), talk.ask_folder(to)];
     let said = talk.status(id)?;
     settle(talk, said, Doing::Rename { from, to, over })?;
@@ -237,7 +248,7 @@ pub fn renamed(
 }
 
 /// Rename over what is there.
-pub fn rename(talk: &mut Talk<'_>, from: &Path, to: &Path) -> Result<(), Trouble> {
+pub fn rename(talk: &mut RequestPipeline<'_>, from: &Path, to: &Path) -> Result<(), RequestError> {
     let id = ask_rename(talk, from, to);
     renamed(talk, id, from, to, true)
 }
@@ -246,10 +257,14 @@ pub fn rename(talk: &mut Talk<'_>, from: &Path, to: &Path) -> Result<(), Trouble
 ///
 /// OpenSSH does the plain RENAME of a regular file by link and unlink, which is safe; of others by a look and a rename, for which it
 /// follows links: so it is looked here too.
-pub fn rename_new(talk: &mut Talk<'_>, from: &Path, to: &Path) -> Result<(), Trouble> {
+pub fn rename_new(
+    talk: &mut RequestPipeline<'_>,
+    from: &Path,
+    to: &Path,
+) -> Result<(), RequestError> {
     match lstat(talk, to) {
-        Ok(_) => return Err(Trouble::Errno(Errno::EEXIST)),
-        Err(Trouble::Errno(Errno::ENOENT)) => {}
+        Ok(_) => return Err(RequestError::Errno(Errno::EEXIST)),
+        Err(RequestError::Errno(Errno::ENOENT)) => {}
         Err(trouble) => return Err(trouble),
     }
     let (old, new) = (talk.target.full(from), talk.target.full(to));
@@ -259,10 +274,10 @@ pub fn rename_new(talk: &mut Talk<'_>, from: &Path, to: &Path) -> Result<(), Tro
 
 /// A symbolic link. OpenSSH takes its text first and its name second, against the draft (its PROTOCOL file, 4.1).
 pub fn make_link(
-    talk: &mut Talk<'_>,
+    talk: &mut RequestPipeline<'_>,
     target: &Path,
     at: &Path,
-) -> Result<Option<Attributes>, Trouble> {
+) -> Result<Option<Attributes>, RequestError> {
     let full = talk.target.full(at);
     let text = target.as_os_str().as_bytes();
     let make = talk.ask(|id| Packet::request(kind::SYMLINK, id).text(text).text(&full));
@@ -276,7 +291,7 @@ pub fn make_link(
 }
 
 /// The text of a symbolic link.
-pub fn read_link(talk: &mut Talk<'_>, path: &Path) -> Result<PathBuf, Trouble> {
+pub fn read_link(talk: &mut RequestPipeline<'_>, path: &Path) -> Result<PathBuf, RequestError> {
     let id = talk.ask_path(kind::READLINK, path);
     let said = talk.read(id, kind::NAME, |body| {
         body.number()?;
@@ -291,9 +306,13 @@ pub fn read_link(talk: &mut Talk<'_>, path: &Path) -> Result<PathBuf, Trouble> {
 }
 
 /// A further name for a file.
-pub fn hard_link(talk: &mut Talk<'_>, of: &Path, at: &Path) -> Result<Option<Attributes>, Trouble> {
+pub fn hard_link(
+    talk: &mut RequestPipeline<'_>,
+    of: &Path,
+    at: &Path,
+) -> Result<Option<Attributes>, RequestError> {
     if !talk.extensions().hardlink {
-        return Err(Trouble::Errno(Errno::EOPNOTSUPP));
+        return Err(RequestError::Errno(Errno::EOPNOTSUPP));
     }
     let (old, new) = (talk.target.full(of), talk.target.full(at));
     let link = talk.ask(|id| {
@@ -314,10 +333,10 @@ pub fn hard_link(talk: &mut Talk<'_>, of: &Path, at: &Path) -> Result<Option<Att
 ///
 /// In an order in which none undoes another: the owner clears set-id bits, the size sets the times.
 pub fn set(
-    talk: &mut Talk<'_>,
+    talk: &mut RequestPipeline<'_>,
     path: &Path,
     change: &Change,
-) -> Result<(Option<Attributes>, Attributes), Trouble> {
+) -> Result<(Option<Attributes>, Attributes), RequestError> {
     let before = talk.ask_path(kind::LSTAT, path);
     let own = talk.extensions().lsetstat;
     let none = Change::default();
@@ -375,9 +394,9 @@ pub fn set(
 }
 
 /// The room of the target's file system.
-pub fn room(talk: &mut Talk<'_>) -> Result<Statvfs, Trouble> {
+pub fn room(talk: &mut RequestPipeline<'_>) -> Result<Statvfs, RequestError> {
     if !talk.extensions().statvfs {
-        return Err(Trouble::Errno(Errno::EOPNOTSUPP));
+        return Err(RequestError::Errno(Errno::EOPNOTSUPP));
     }
     let id = talk.ask_room(parent(Path::new("")));
     let said = talk.room(id)?;

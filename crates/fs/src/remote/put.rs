@@ -14,7 +14,7 @@ use super::content;
 use super::errno::{Doing, parent, settle};
 use super::link::Link;
 use super::operations::{NEW, ask_open, ask_rename, ask_replace, renamed};
-use super::talk::{Said, Talk, Trouble};
+use super::talk::{RequestError, RequestPipeline, StatusResult};
 use super::temporary;
 use super::upload::{Sent, Upload};
 use super::wire::{Packet, Status, kind};
@@ -31,17 +31,17 @@ pub enum Stop {
     /// Another version is there.
     Conflict(Option<Attributes>),
     /// It failed.
-    Trouble(Trouble),
+    RequestError(RequestError),
 }
 
-impl From<Trouble> for Stop {
-    fn from(trouble: Trouble) -> Self {
-        Self::Trouble(trouble)
+impl From<RequestError> for Stop {
+    fn from(trouble: RequestError) -> Self {
+        Self::RequestError(trouble)
     }
 }
 
 /// What is there must be what the order expects.
-pub fn judge(order: &Put<'_>, now: Said<Attributes>) -> Result<(), Stop> {
+pub fn judge(order: &Put<'_>, now: StatusResult<Attributes>) -> Result<(), Stop> {
     let now = match now {
         Ok(now) => Some(now),
         Err(Status::NoSuchFile) => None,
@@ -101,7 +101,7 @@ impl<'a> Putting<'a> {
                         self.link.gone(&temporary);
                         return Ok(attributes);
                     }
-                    Err(Stop::Trouble(Trouble::Lost | Trouble::Unsent)) => {
+                    Err(Stop::RequestError(RequestError::Lost | RequestError::Unsent)) => {
                         let named = self.was_named(&temporary)?;
                         self.link.gone(&temporary);
                         if named {
@@ -114,9 +114,9 @@ impl<'a> Putting<'a> {
                 Err(stop) => stop,
             };
             match stop {
-                Stop::Trouble(Trouble::Lost) => self.link.leave(temporary),
-                Stop::Trouble(Trouble::Unsent) => self.link.gone(&temporary),
-                Stop::Trouble(Trouble::Late) => {
+                Stop::RequestError(RequestError::Lost) => self.link.leave(temporary),
+                Stop::RequestError(RequestError::Unsent) => self.link.gone(&temporary),
+                Stop::RequestError(RequestError::Late) => {
                     session.late(self.limit);
                     self.link.leave(temporary);
                     return Err(PutError::Errno(Errno::EIO));
@@ -125,7 +125,7 @@ impl<'a> Putting<'a> {
                     self.discard(&mut talk, temporary);
                     return Err(PutError::Conflict(now));
                 }
-                Stop::Trouble(Trouble::Errno(error)) => {
+                Stop::RequestError(RequestError::Errno(error)) => {
                     self.discard(&mut talk, temporary);
                     return Err(PutError::Errno(error));
                 }
@@ -135,7 +135,7 @@ impl<'a> Putting<'a> {
     }
 
     /// The whole file under its temporary name, with all that it is to have: its attributes.
-    fn stage(&self, talk: &mut Talk<'_>, temporary: &Path) -> Result<Attributes, Stop> {
+    fn stage(&self, talk: &mut RequestPipeline<'_>, temporary: &Path) -> Result<Attributes, Stop> {
         let id = ask_open(talk, temporary, NEW, PRIVATE);
         let look = talk.ask_path(kind::LSTAT, temporary);
         let said = talk.handle(id)?;
@@ -169,8 +169,8 @@ impl<'a> Putting<'a> {
     /// What is there has the version expected: it must have the content too, where the version cannot decide.
     pub(super) fn judge_content(
         &self,
-        talk: &mut Talk<'_>,
-        there: Said<Attributes>,
+        talk: &mut RequestPipeline<'_>,
+        there: StatusResult<Attributes>,
     ) -> Result<(), Stop> {
         let (Some(version), Some(unsettled), Ok(there)) =
             (self.order.expected, self.order.unsettled, there)
@@ -186,7 +186,7 @@ impl<'a> Putting<'a> {
             Some(content) => match content::digest(talk, self.order.path, self.limit) {
                 Ok(found) => found.is_some_and(|(_, digest)| digest == content),
                 // It went away meanwhile, or may not be read: then it is unknown.
-                Err(Trouble::Errno(Errno::ENOENT | Errno::EACCES)) => false,
+                Err(RequestError::Errno(Errno::ENOENT | Errno::EACCES)) => false,
                 Err(trouble) => return Err(trouble.into()),
             },
             None => false,
@@ -200,15 +200,15 @@ impl<'a> Putting<'a> {
     /// Where the owner was refused: the group alone, if the server lets us, and no set-id bits of another's file.
     fn own(
         &self,
-        talk: &mut Talk<'_>,
+        talk: &mut RequestPipeline<'_>,
         temporary: &Path,
         made: Attributes,
         owned: bool,
-    ) -> Result<Attributes, Trouble> {
+    ) -> Result<Attributes, RequestError> {
         let (Some((_, group)), false) = (self.order.owner, owned) else {
             return Ok(made);
         };
-        let ask = |talk: &mut Talk<'_>, change: Change| {
+        let ask = |talk: &mut RequestPipeline<'_>, change: Change| {
             let full = talk.target.full(temporary);
             talk.ask(|id| {
                 Packet::request(kind::SETSTAT, id)
@@ -248,7 +248,7 @@ impl<'a> Putting<'a> {
     /// Give it its name: its attributes then.
     fn name_it(
         &self,
-        talk: &mut Talk<'_>,
+        talk: &mut RequestPipeline<'_>,
         temporary: &Path,
         made: Attributes,
     ) -> Result<Attributes, Stop> {
@@ -266,8 +266,8 @@ impl<'a> Putting<'a> {
         let done = renamed(talk, id, temporary, to, true);
         self.link.tell_folders(talk);
         match done {
-            Err(Trouble::Errno(Errno::ECANCELED)) => Err(Stop::Conflict(self.there(talk)?)),
-            Err(trouble) => Err(Stop::Trouble(trouble)),
+            Err(RequestError::Errno(Errno::ECANCELED)) => Err(Stop::Conflict(self.there(talk)?)),
+            Err(trouble) => Err(Stop::RequestError(trouble)),
             Ok(()) => {
                 let now = look.and_then(|id| talk.attributes(id).ok()?.ok());
                 let ours = |now: &Attributes| now.version() == made.version();
@@ -277,7 +277,7 @@ impl<'a> Putting<'a> {
     }
 
     /// What is there, once more: it came after it was compared.
-    fn there(&self, talk: &mut Talk<'_>) -> Result<Option<Attributes>, Trouble> {
+    fn there(&self, talk: &mut RequestPipeline<'_>) -> Result<Option<Attributes>, RequestError> {
         let id = talk.ask_path(kind::LSTAT, self.order.path);
         Ok(talk.attributes(id)?.ok())
     }
@@ -289,10 +289,10 @@ impl<'a> Putting<'a> {
         let deadline = Instant::now() + self.limit;
         loop {
             let gone = self.link.session(deadline).map(|session| {
-                let mut talk = Talk::new(&session, &self.link.target, deadline);
+                let mut talk = RequestPipeline::new(&session, &self.link.target, deadline);
                 let id = talk.ask_path(kind::REMOVE, temporary);
                 let said = talk.status(id);
-                if said == Err(Trouble::Late) {
+                if said == Err(RequestError::Late) {
                     session.late(self.limit);
                 }
                 said
@@ -300,8 +300,8 @@ impl<'a> Putting<'a> {
             let error = match gone {
                 Ok(Ok(Ok(()))) => return Ok(false),
                 Ok(Ok(Err(Status::NoSuchFile))) => return Ok(true),
-                Ok(Err(Trouble::Lost | Trouble::Unsent)) => continue,
-                Ok(Ok(Err(_)) | Err(Trouble::Late | Trouble::Errno(_))) => Errno::EIO,
+                Ok(Err(RequestError::Lost | RequestError::Unsent)) => continue,
+                Ok(Ok(Err(_)) | Err(RequestError::Late | RequestError::Errno(_))) => Errno::EIO,
                 Err(error) => error,
             };
             self.link.leave(temporary.to_owned());
@@ -310,7 +310,7 @@ impl<'a> Putting<'a> {
     }
 
     /// Remove the temporary, now or later.
-    fn discard(&self, talk: &mut Talk<'_>, temporary: PathBuf) {
+    fn discard(&self, talk: &mut RequestPipeline<'_>, temporary: PathBuf) {
         talk.extend(self.limit);
         let id = talk.ask_path(kind::REMOVE, &temporary);
         match talk.status(id) {
@@ -321,9 +321,9 @@ impl<'a> Putting<'a> {
 }
 
 /// All that was sent has to be there: else it would be taken for the version that was put.
-pub fn whole(made: &Attributes, sent: &Sent) -> Result<(), Trouble> {
+pub fn whole(made: &Attributes, sent: &Sent) -> Result<(), RequestError> {
     match made.size == sent.bytes {
         true => Ok(()),
-        false => Err(Trouble::Errno(Errno::EIO)),
+        false => Err(RequestError::Errno(Errno::EIO)),
     }
 }

@@ -20,7 +20,7 @@ use child::Ssh;
 use gate::Gate;
 
 use super::attributes::Extensions;
-use super::talk::Trouble;
+use super::talk::RequestError;
 use super::target::Target;
 use super::wire::{self, Answer, Packet, Reader};
 
@@ -40,7 +40,7 @@ const AHEAD: usize = 16 << 10;
 pub const HELLO: u32 = 0;
 
 /// Called when a session ends.
-pub type Bell = Arc<dyn Fn() + Send + Sync>;
+pub type OnClose = Arc<dyn Fn() + Send + Sync>;
 
 /// One connection.
 pub struct Session {
@@ -56,7 +56,7 @@ pub struct Session {
     why: Mutex<Option<String>>,
     /// Requests that nobody waits for, to be sent before the next one.
     put_off: Mutex<Vec<u8>>,
-    bell: Bell,
+    bell: OnClose,
     /// What the server can do; there once the connection is made.
     pub extensions: OnceLock<Extensions>,
 }
@@ -71,7 +71,7 @@ impl Session {
     ///
     /// # Errors
     /// It cannot be started: why, in one line.
-    pub fn start(target: &Target, bell: Bell) -> Result<Arc<Self>, String> {
+    pub fn start(target: &Target, bell: OnClose) -> Result<Arc<Self>, String> {
         let (ssh, input, output) = Ssh::start(target)?;
         let session = Arc::new(Self {
             ssh,
@@ -95,7 +95,7 @@ impl Session {
         });
         if let Err(error) = started {
             session.end("no thread");
-            session.bury();
+            session.reap();
             return Err(format!("no thread for the answers of ssh: {error}"));
         }
         Ok(session)
@@ -120,8 +120,8 @@ impl Session {
     }
 
     /// Wait for the end of the child: why the session ended, in what ssh said or, if it said nothing, in our words.
-    pub fn bury(&self) -> String {
-        let said = self.ssh.bury();
+    pub fn reap(&self) -> String {
+        let said = self.ssh.reap();
         let ours = locked(&self.why).clone();
         match (said, ours) {
             (Some(said), _) => said,
@@ -140,7 +140,7 @@ impl Session {
     }
 
     /// An id under which `waiter` is sent the answer.
-    pub fn register(&self, waiter: &Waiter) -> Result<u32, Trouble> {
+    pub fn register(&self, waiter: &Waiter) -> Result<u32, RequestError> {
         let id = loop {
             match self.next.fetch_add(1, Ordering::Relaxed) {
                 HELLO => {}
@@ -152,21 +152,21 @@ impl Session {
     }
 
     /// The same for a given id.
-    pub fn register_as(&self, id: u32, waiter: &Waiter) -> Result<(), Trouble> {
+    pub fn register_as(&self, id: u32, waiter: &Waiter) -> Result<(), RequestError> {
         let mut pending = locked(&self.pending);
-        let pending = pending.as_mut().ok_or(Trouble::Unsent)?;
+        let pending = pending.as_mut().ok_or(RequestError::Unsent)?;
         pending.insert(id, waiter.clone());
         Ok(())
     }
 
     /// Send whole packets, within `deadline`; those that were put off go with them, first.
-    pub fn send(&self, bytes: &[u8], deadline: Instant) -> Result<(), Trouble> {
+    pub fn send(&self, bytes: &[u8], deadline: Instant) -> Result<(), RequestError> {
         let before = std::mem::take(&mut *locked(&self.put_off));
         if before.is_empty() {
             return self.send_now(bytes, deadline);
         }
         let sent = self.send_now(&[&before, bytes].concat(), deadline);
-        if sent == Err(Trouble::Late) {
+        if sent == Err(RequestError::Late) {
             self.put_off(&before);
         }
         sent
@@ -198,19 +198,19 @@ impl Session {
     /// Send what was put off and nothing took along, unless the pipe is full just now: then it stays put off.
     pub fn send_put_off(&self) {
         let bytes = std::mem::take(&mut *locked(&self.put_off));
-        if !bytes.is_empty() && self.send_now(&bytes, Instant::now()) == Err(Trouble::Late) {
+        if !bytes.is_empty() && self.send_now(&bytes, Instant::now()) == Err(RequestError::Late) {
             self.put_off(&bytes);
         }
     }
 
-    fn send_now(&self, bytes: &[u8], deadline: Instant) -> Result<(), Trouble> {
+    fn send_now(&self, bytes: &[u8], deadline: Instant) -> Result<(), RequestError> {
         let sent = self.gate.send(bytes, deadline);
         match sent {
             // A part of a packet was sent: what followed would be taken for its rest.
-            Err(Trouble::Late) if self.gate.broken() => {
+            Err(RequestError::Late) if self.gate.broken() => {
                 self.end("the server takes no more requests")
             }
-            Err(Trouble::Lost) => self.end("the connection ended"),
+            Err(RequestError::Lost) => self.end("the connection ended"),
             _ => {}
         }
         sent

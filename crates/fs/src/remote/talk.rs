@@ -17,7 +17,7 @@ use super::wire::{Answer, Malformed, Packet, Reader, Status, kind, packets};
 
 /// Why an operation got no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Trouble {
+pub enum RequestError {
     /// It got one: the error that it is.
     Errno(Errno),
     /// The connection was gone before anything was sent.
@@ -28,17 +28,17 @@ pub enum Trouble {
     Late,
 }
 
-impl From<Malformed> for Trouble {
+impl From<Malformed> for RequestError {
     fn from(_: Malformed) -> Self {
         Self::Errno(Errno::EIO)
     }
 }
 
 /// What the server said: it was done, or how it ended.
-pub type Said<T> = Result<T, Status>;
+pub type StatusResult<T> = Result<T, Status>;
 
 /// One operation on one session.
-pub struct Talk<'a> {
+pub struct RequestPipeline<'a> {
     /// The connection.
     pub session: &'a Session,
     /// Which folder.
@@ -59,7 +59,7 @@ pub struct Talk<'a> {
     pub folders: Vec<(PathBuf, Attributes)>,
 }
 
-impl<'a> Talk<'a> {
+impl<'a> RequestPipeline<'a> {
     /// Nothing said as yet.
     pub fn new(session: &'a Session, target: &'a Target, deadline: Instant) -> Self {
         let (sender, receiver) = mpsc::channel();
@@ -121,7 +121,7 @@ impl<'a> Talk<'a> {
     }
 
     /// Gather the first packet, whose answer has no id of its own.
-    pub fn hello(&mut self) -> Result<u32, Trouble> {
+    pub fn hello(&mut self) -> Result<u32, RequestError> {
         self.session
             .register_as(super::session::HELLO, &self.sender)?;
         self.gathered.extend(Packet::init().finish());
@@ -129,7 +129,7 @@ impl<'a> Talk<'a> {
     }
 
     /// Send what was gathered.
-    pub fn flush(&mut self) -> Result<(), Trouble> {
+    pub fn flush(&mut self) -> Result<(), RequestError> {
         if self.gone {
             return Err(self.lost());
         }
@@ -138,11 +138,11 @@ impl<'a> Talk<'a> {
         }
         let bytes = std::mem::take(&mut self.gathered);
         match self.session.send(&bytes, self.deadline) {
-            Err(Trouble::Unsent) => Err(self.lost()),
-            Err(Trouble::Late) => {
+            Err(RequestError::Unsent) => Err(self.lost()),
+            Err(RequestError::Late) => {
                 // What of it closes a handle has to go later.
                 self.gathered = bytes;
-                Err(Trouble::Late)
+                Err(RequestError::Late)
             }
             result => {
                 self.sent = true;
@@ -151,15 +151,15 @@ impl<'a> Talk<'a> {
         }
     }
 
-    fn lost(&self) -> Trouble {
+    fn lost(&self) -> RequestError {
         match self.sent {
-            true => Trouble::Lost,
-            false => Trouble::Unsent,
+            true => RequestError::Lost,
+            false => RequestError::Unsent,
         }
     }
 
     /// The next answer to one of the wanted requests; those to others are kept.
-    pub fn any_of(&mut self, wanted: impl Fn(u32) -> bool) -> Result<(u32, Answer), Trouble> {
+    pub fn any_of(&mut self, wanted: impl Fn(u32) -> bool) -> Result<(u32, Answer), RequestError> {
         self.flush()?;
         loop {
             let early = self.early.keys().copied().find(|id| wanted(*id));
@@ -172,21 +172,21 @@ impl<'a> Talk<'a> {
     }
 
     /// The answer to one request; those to others are kept.
-    pub fn answer(&mut self, id: u32) -> Result<Answer, Trouble> {
+    pub fn answer(&mut self, id: u32) -> Result<Answer, RequestError> {
         self.any_of(|other| other == id).map(|(_, answer)| answer)
     }
 
-    fn receive(&mut self) -> Result<(u32, Answer), Trouble> {
+    fn receive(&mut self) -> Result<(u32, Answer), RequestError> {
         let left = self.deadline.saturating_duration_since(Instant::now());
         match self.receiver.recv_timeout(left) {
             Ok((id, Some(answer))) => Ok((id, answer)),
-            Ok((_, None)) | Err(RecvTimeoutError::Disconnected) => Err(Trouble::Lost),
-            Err(RecvTimeoutError::Timeout) => Err(Trouble::Late),
+            Ok((_, None)) | Err(RecvTimeoutError::Disconnected) => Err(RequestError::Lost),
+            Err(RecvTimeoutError::Timeout) => Err(RequestError::Late),
         }
     }
 
     /// An answer that only says whether it was done.
-    pub fn status(&mut self, id: u32) -> Result<Said<()>, Trouble> {
+    pub fn status(&mut self, id: u32) -> Result<StatusResult<()>, RequestError> {
         match self.answer(id)?.status()? {
             Status::Ok => Ok(Ok(())),
             status => Ok(Err(status)),
@@ -199,18 +199,18 @@ impl<'a> Talk<'a> {
         id: u32,
         wanted: u8,
         read: impl FnOnce(&mut Reader<'_>) -> Result<T, Malformed>,
-    ) -> Result<Said<T>, Trouble> {
+    ) -> Result<StatusResult<T>, RequestError> {
         Ok(self.answer(id)?.get(wanted, read)?)
     }
 
     /// An answer that is a handle.
-    pub fn handle(&mut self, id: u32) -> Result<Said<Handle<'a>>, Trouble> {
+    pub fn handle(&mut self, id: u32) -> Result<StatusResult<Handle<'a>>, RequestError> {
         let said = self.read(id, kind::HANDLE, |body| body.handle().map(<[u8]>::to_vec))?;
         Ok(said.map(|bytes| Handle::new(self.session, bytes)))
     }
 
     /// An answer that is attributes.
-    pub fn attributes(&mut self, id: u32) -> Result<Said<Attributes>, Trouble> {
+    pub fn attributes(&mut self, id: u32) -> Result<StatusResult<Attributes>, RequestError> {
         self.read(id, kind::ATTRS, |body| body.attributes())
     }
 
@@ -237,12 +237,12 @@ impl<'a> Talk<'a> {
     }
 
     /// Its answer.
-    pub fn room(&mut self, id: u32) -> Result<Said<Statvfs>, Trouble> {
+    pub fn room(&mut self, id: u32) -> Result<StatusResult<Statvfs>, RequestError> {
         self.read(id, kind::EXTENDED_REPLY, |body| body.statvfs())
     }
 }
 
-impl Drop for Talk<'_> {
+impl Drop for RequestPipeline<'_> {
     /// What was opened for an operation that has ended without it is closed, also where the answer has yet to come.
     fn drop(&mut self) {
         for packet in packets(&self.gathered) {

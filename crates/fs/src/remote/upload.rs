@@ -13,7 +13,7 @@ use nix::errno::Errno;
 use super::attributes::{Attributes, Change, Put};
 use super::errno::{Doing, settle};
 use super::fetch::local;
-use super::talk::{Talk, Trouble};
+use super::talk::{RequestError, RequestPipeline};
 use super::window::Window;
 use super::wire::{Answer, Packet, Status, kind};
 
@@ -63,7 +63,7 @@ impl<'a> Upload<'a> {
     }
 
     /// Send all that `from` holds now; the last writes are left unanswered, the last of all is not yet sent.
-    pub fn send(&mut self, talk: &mut Talk<'_>) -> Result<(), Trouble> {
+    pub fn send(&mut self, talk: &mut RequestPipeline<'_>) -> Result<(), RequestError> {
         let chunk = u64::from(talk.extensions().write_length);
         let size = self.from.metadata().map_err(local)?.len();
         self.window = Window::new(chunk);
@@ -84,7 +84,11 @@ impl<'a> Upload<'a> {
     }
 
     /// Gather one write of `length` bytes, or of what is left: how many.
-    fn write(&mut self, talk: &mut Talk<'_>, length: usize) -> Result<usize, Trouble> {
+    fn write(
+        &mut self,
+        talk: &mut RequestPipeline<'_>,
+        length: usize,
+    ) -> Result<usize, RequestError> {
         self.buffer.resize(length, 0);
         let mut count = 0;
         while count < length {
@@ -113,7 +117,7 @@ impl<'a> Upload<'a> {
     }
 
     /// The answer to one write.
-    fn answer(&mut self, talk: &mut Talk<'_>) -> Result<(), Trouble> {
+    fn answer(&mut self, talk: &mut RequestPipeline<'_>) -> Result<(), RequestError> {
         let (id, answer) = talk.any_of(|id| self.under_way.contains_key(&id))?;
         let bytes = self.under_way.remove(&id).unwrap_or_default();
         self.judge(talk, &answer, bytes)?;
@@ -122,7 +126,12 @@ impl<'a> Upload<'a> {
         Ok(())
     }
 
-    fn judge(&self, talk: &mut Talk<'_>, answer: &Answer, bytes: u64) -> Result<(), Trouble> {
+    fn judge(
+        &self,
+        talk: &mut RequestPipeline<'_>,
+        answer: &Answer,
+        bytes: u64,
+    ) -> Result<(), RequestError> {
         let said = match answer.status()? {
             Status::Ok => Ok(()),
             status => Err(status),
@@ -131,7 +140,7 @@ impl<'a> Upload<'a> {
     }
 
     /// Every write was answered.
-    pub fn settle(&mut self, talk: &mut Talk<'_>) -> Result<Sent, Trouble> {
+    pub fn settle(&mut self, talk: &mut RequestPipeline<'_>) -> Result<Sent, RequestError> {
         while !self.under_way.is_empty() {
             self.answer(talk)?;
         }
@@ -142,7 +151,7 @@ impl<'a> Upload<'a> {
     /// have been longer. What such a file (`there`) has as wanted is not asked for.
     pub fn ask_attributes(
         &self,
-        talk: &mut Talk<'_>,
+        talk: &mut RequestPipeline<'_>,
         order: &Put<'_>,
         there: Option<&Attributes>,
     ) -> Asked {
@@ -181,13 +190,17 @@ impl<'a> Upload<'a> {
     }
 
     /// Gather what brings it to the server's disk, if that is wanted and the server can.
-    pub fn ask_sync(&self, talk: &mut Talk<'_>, order: &Put<'_>) -> Option<u32> {
+    pub fn ask_sync(&self, talk: &mut RequestPipeline<'_>, order: &Put<'_>) -> Option<u32> {
         (order.durable && talk.extensions().fsync)
             .then(|| talk.ask(|id| Packet::extended(id, "fsync@openssh.com").text(self.handle)))
     }
 
     /// It is on the disk. Meanwhile the server, which does one thing after the other, may be silent for as long as its disk takes.
-    pub fn settle_sync(&self, talk: &mut Talk<'_>, sync: Option<u32>) -> Result<(), Trouble> {
+    pub fn settle_sync(
+        &self,
+        talk: &mut RequestPipeline<'_>,
+        sync: Option<u32>,
+    ) -> Result<(), RequestError> {
         let Some(id) = sync else { return Ok(()) };
         talk.extend(self.limit + Duration::from_secs(self.offset / DISK));
         talk.session.patient.fetch_add(1, Ordering::Relaxed);
@@ -200,7 +213,7 @@ impl<'a> Upload<'a> {
 
 impl Asked {
     /// They are set: whether the owner is as wanted. That may be refused; in a file that was there and is another's, mode and times too.
-    pub fn settle(self, talk: &mut Talk<'_>, path: &Path) -> Result<bool, Trouble> {
+    pub fn settle(self, talk: &mut RequestPipeline<'_>, path: &Path) -> Result<bool, RequestError> {
         if let Some(id) = self.cut {
             let said = talk.status(id)?;
             settle(talk, said, Doing::Write(path, 0))?;

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::folder::{Folder, Need, errno};
 use super::record::{Record, Stamp, rename_from_bytes, renamed};
 use super::rename::stay_of;
-use super::shelf::{Shelf, Slot, fresh_dirty, occupied};
+use super::shelf::{CacheIndex, Slot, fresh_dirty, occupied};
 use super::types::CopyId;
 
 /// What a checkpoint leaves: records up to this number, and the content of their copies, are on disk.
@@ -52,7 +52,7 @@ pub(super) fn load(
     folder: Folder,
     boot_id: String,
     limit: u64,
-) -> Result<(Shelf, Vec<String>), Errno> {
+) -> Result<(CacheIndex, Vec<String>), Errno> {
     let mut damaged = Vec::new();
     let settled = settled_sequence(folder.path());
     let (doubts, done) = read_renames(folder.path())?;
@@ -64,7 +64,7 @@ pub(super) fn load(
         .chain([settled]);
     let sequence = numbers.max().unwrap_or(0);
     let gone = apply_renames(&mut found, &done);
-    let mut shelf = Shelf {
+    let mut shelf = CacheIndex {
         folder,
         boot_id,
         limit,
@@ -101,7 +101,7 @@ pub(super) fn load(
     Ok((shelf, damaged))
 }
 
-impl Shelf {
+impl CacheIndex {
     /// Puts the records in their places, oldest first, so that of two with one name the later has it; the earlier one loses it if
     /// it is clean. Gives those to be written anew.
     fn place(&mut self, mut found: Vec<Found>) -> Vec<CopyId> {
@@ -332,7 +332,7 @@ fn apply_renames(found: &mut Vec<Found>, done: &[Done]) -> Vec<CopyId> {
     gone
 }
 
-fn remove_leftovers(shelf: &Shelf) -> Result<(), Errno> {
+fn remove_leftovers(shelf: &CacheIndex) -> Result<(), Errno> {
     for (name, at) in files(&shelf.folder.path().join("copies"))? {
         if CopyId::parse(&name).is_some_and(|id| !shelf.slots.contains_key(&id)) {
             fs::remove_file(&at).map_err(errno)?;

@@ -7,7 +7,7 @@ use nix::errno::Errno;
 
 use super::folder::{Need, errno};
 use super::record::{Record, Stamp};
-use super::shelf::{Shelf, fresh_dirty};
+use super::shelf::{CacheIndex, fresh_dirty};
 use super::types::{CopyId, Digest, Kept};
 use super::{Copy, Store, digest};
 use crate::remote::Version;
@@ -203,7 +203,7 @@ impl Store {
     }
 }
 
-impl Shelf {
+impl CacheIndex {
     fn keep(&mut self, copy: &Copy, path: &Path, record: Record) -> Result<(), Errno> {
         if self
             .loose

@@ -13,7 +13,7 @@ use nix::errno::Errno;
 
 use super::folder::{Need, errno};
 use super::record::{Stay, rename_to_bytes, renamed};
-use super::shelf::Shelf;
+use super::shelf::CacheIndex;
 use super::types::{CopyId, Rename};
 
 /// `renames/…` of a rename that the server has not answered yet.
@@ -42,7 +42,7 @@ struct Move {
     new: Vec<PathBuf>,
 }
 
-impl Shelf {
+impl CacheIndex {
     /// Writes down what the server is about to be asked, if anything cached is concerned.
     pub(super) fn begin_rename(&mut self, from: &Path, to: &Path) -> Result<Rename, Errno> {
         let rename = |number| Rename {

@@ -12,7 +12,7 @@ use nix::sys::statvfs::statvfs;
 use super::copy::Inner;
 use super::folder::errno;
 use super::record::Stamp;
-use super::shelf::{Loose, Shelf};
+use super::shelf::{CacheIndex, Loose};
 use super::types::CopyId;
 use super::{Copy, Store};
 
@@ -50,7 +50,7 @@ fn create(path: &Path) -> Result<File, Errno> {
     how.open(path).map_err(errno)
 }
 
-impl Shelf {
+impl CacheIndex {
     /// Looks at the sizes if that was not done a moment ago.
     fn look_again(&mut self) {
         if self.recounted.elapsed() > RECOUNT {

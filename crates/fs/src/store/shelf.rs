@@ -23,7 +23,7 @@ pub(super) struct Slot {
     pub(super) pin: Weak<Inner>,
     /// Bytes on disk when last looked at.
     pub(super) bytes: u64,
-    /// When it was used: key in [`Shelf::order`].
+    /// When it was used: key in [`CacheIndex::order`].
     pub(super) tick: u64,
 }
 
@@ -41,7 +41,7 @@ pub(super) struct Loose {
 
 /// Everything behind the store's one mutex.
 #[derive(Debug)]
-pub(super) struct Shelf {
+pub(super) struct CacheIndex {
     pub(super) folder: Folder,
     pub(super) boot_id: String,
     pub(super) limit: u64,
@@ -64,7 +64,7 @@ pub(super) struct Shelf {
     pub(super) recounted: Instant,
 }
 
-impl Shelf {
+impl CacheIndex {
     /// The next number for a record or a copy.
     pub(super) fn next_sequence(&mut self) -> u64 {
         self.sequence += 1;
@@ -212,7 +212,7 @@ impl Shelf {
         Ok(())
     }
 
-    /// Writes a small file of the folder; see [`Shelf::write_record`].
+    /// Writes a small file of the folder; see [`CacheIndex::write_record`].
     pub(super) fn write_making_room(
         &mut self,
         place: &str,

@@ -5,9 +5,9 @@ use serde_json::json;
 
 use super::*;
 use crate::clock::Wanted;
-use crate::description::{Alone, Description, Kind, Parameter};
+use crate::description::{Description, Kind, Parameter, SchedulingIsolation};
 use crate::protocol;
-use crate::steps::walk;
+use crate::steps::lcg_steps;
 use oscope_sys::affinity;
 
 /// A workload with the fault that its parameter names.
@@ -71,7 +71,7 @@ impl Workload for Broken {
             metrics: vec![Metric::TIME_NS, Metric::CYCLES],
             needs: vec![],
             programs: vec![],
-            alone: Alone::Never,
+            alone: SchedulingIsolation::Never,
         }
     }
 
@@ -102,7 +102,7 @@ impl Workload for Broken {
             _ => {}
         }
         if self.fault != "idle" {
-            region.measure(|| std::hint::black_box(walk(1, iterations)));
+            region.measure(|| std::hint::black_box(lcg_steps(1, iterations)));
         }
         if self.fault == "twice" {
             region.measure(|| ());

@@ -11,7 +11,7 @@ use super::gate::Gate;
 use super::place::neighbour;
 use super::{Cause, Disturbance, Kind, Site};
 use crate::workloads::disk::residency::{DROP_CACHES, take_turn};
-use oscope_sys::error::{Failure, words};
+use oscope_sys::error::{Failure, errno_message};
 
 /// The line of the registry.
 pub const CAUSE: Cause = Cause {
@@ -43,7 +43,7 @@ fn make(site: &Site) -> Result<Box<dyn Disturbance>, Failure> {
     for path in &site.paths {
         let opened = File::open(path).map_err(|error| {
             Failure::unavailable(
-                format!("--path {}: {}", path.display(), words(&error)),
+                format!("--path {}: {}", path.display(), errno_message(&error)),
                 "name files that you may read",
             )
         })?;
@@ -70,7 +70,7 @@ fn open_knob() -> Result<File, Failure> {
             Failure::unavailable(
                 format!(
                     "evict without a file needs {DROP_CACHES}: {}",
-                    words(&error)
+                    errno_message(&error)
                 ),
                 "name the files with --path FILE, or run as root",
             )

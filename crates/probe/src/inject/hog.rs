@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::gate::Gate;
 use super::{Cause, Disturbance, Kind, Site};
-use crate::steps::walk;
+use crate::steps::lcg_steps;
 use oscope_sys::error::Failure;
 
 /// The line of the registry.
@@ -46,7 +46,7 @@ impl Disturbance for Hog {
     }
 
     fn step(&mut self, _gate: &Gate, _left: Duration) -> Result<u64, Failure> {
-        std::hint::black_box(walk(1, STEPS));
+        std::hint::black_box(lcg_steps(1, STEPS));
         Ok(STEPS)
     }
 }

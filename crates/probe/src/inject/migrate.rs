@@ -11,8 +11,8 @@ use super::gate::Gate;
 use super::place::neighbour;
 use super::target::{Target, cpu_of};
 use super::{Cause, Disturbance, Kind, Site};
-use oscope_sys::cleanup::Made;
-use oscope_sys::cleanup::affinity::announce;
+use oscope_sys::cleanup::CleanupGuard;
+use oscope_sys::cleanup::affinity::log_intent;
 use oscope_sys::error::Failure;
 
 /// The line of the registry.
@@ -34,7 +34,7 @@ struct Mover {
     /// The CPU that is measured on, and the one that threads are moved to.
     cpus: [usize; 2],
     target: Target,
-    known: BTreeMap<Pid, Made>,
+    known: BTreeMap<Pid, CleanupGuard>,
     looked: Option<Instant>,
 }
 
@@ -127,7 +127,7 @@ impl Mover {
             if !self.may_move(&mask) {
                 continue;
             }
-            if let Some(entry) = announce(thread, &mask, &self.cpus)? {
+            if let Some(entry) = log_intent(thread, &mask, &self.cpus)? {
                 self.known.insert(thread, entry);
             }
         }

@@ -86,7 +86,7 @@ mod tests {
     #[test]
     fn this_thread_runs_on_an_allowed_cpu_and_has_no_probes() {
         let this = nix::unistd::gettid();
-        let cpu = cpu_of(this).expect("it is there");
+        let cpu = cpu_of(this).expect("the thread runs");
         assert!(
             oscope_sys::affinity::allowed()
                 .expect("the kernel reports it")

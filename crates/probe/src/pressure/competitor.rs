@@ -9,13 +9,13 @@ use nix::sys::signal::Signal;
 use nix::sys::wait::WaitStatus;
 use nix::unistd::{Pid, pipe2, read, write};
 
-use super::kills::{Kills, Victim};
+use super::kills::{Kills, OomScoreAdj};
 use super::turns::Turns;
 use super::xorshift::Xorshift;
 use crate::workloads::disk::residency::page_bytes;
 use oscope_sys::affinity;
 use oscope_sys::cancel;
-use oscope_sys::error::{Failure, words};
+use oscope_sys::error::{Failure, errno_message};
 use oscope_sys::mapping::mapped_by;
 use oscope_sys::process::{Child, describe_exit};
 
@@ -53,7 +53,7 @@ impl Competitor {
         let child = Child::fork(|| wait_and_compete(&gate, &memory, turns))?;
         affinity::place(child.process(), cpus)?;
         // Rather this than somebody's work.
-        Victim::First.mark(child.process())?;
+        OomScoreAdj::First.mark(child.process())?;
         Ok(Self {
             child,
             start: memory.address.as_ptr() as u64,
@@ -205,7 +205,7 @@ impl Reserved {
             return Err(Failure::unavailable(
                 format!(
                     "the competitor cannot map {bytes} B: {}",
-                    words(&std::io::Error::last_os_error())
+                    errno_message(&std::io::Error::last_os_error())
                 ),
                 "choose less with --set limit=SIZE, raise ulimit -v, or as root: sysctl vm.overcommit_memory=0",
             ));

@@ -9,11 +9,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use nix::unistd::Pid;
 
-use super::keeper::Keeper;
+use super::keeper::OomGuard;
 use super::kills::Kills;
-use oscope_sys::cleanup::Made;
-use oscope_sys::cleanup::resource::{GROUP_PREFIX, Thing};
-use oscope_sys::error::{Failure, words};
+use oscope_sys::cleanup::CleanupGuard;
+use oscope_sys::cleanup::resource::{GROUP_PREFIX, Resource};
+use oscope_sys::error::{Failure, errno_message};
 use oscope_sys::machine::cgroup::{self, Groups};
 use oscope_sys::machine::memory;
 
@@ -26,8 +26,8 @@ pub struct Group {
     version: u8,
     path: PathBuf,
     // In the order in which they are undone: what is in the group ends while its keeper lives.
-    _made: Made,
-    keeper: Option<Keeper>,
+    _made: CleanupGuard,
+    keeper: Option<OomGuard>,
 }
 
 impl Group {
@@ -56,7 +56,7 @@ impl Group {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let path = parent.join(format!("{GROUP_PREFIX}{}-{number}", std::process::id()));
-        let made = Made::announce(Thing::Group { path: path.clone() })?;
+        let made = CleanupGuard::log_intent(Resource::Group { path: path.clone() })?;
         fs::create_dir(&path).map_err(|error| refused(&path, &error))?;
         let mut group = Self {
             version,
@@ -68,7 +68,7 @@ impl Group {
             1 => {
                 group.set("memory.limit_in_bytes", &limit.to_string())?;
                 group.set("memory.swappiness", SWAPPINESS)?;
-                group.keeper = Some(Keeper::fork(&group.path, limit, cpus)?);
+                group.keeper = Some(OomGuard::fork(&group.path, limit, cpus)?);
             }
             // Beyond `high` a member is slowed down and made to reclaim, which keeps the OOM killer away while swap has room.
             _ => {
@@ -103,7 +103,7 @@ impl Group {
             Failure::failed(format!(
                 "process {process} cannot enter {}: {}",
                 path.display(),
-                words(&error)
+                errno_message(&error)
             ))
         })
     }
@@ -113,12 +113,12 @@ impl Group {
     /// # Errors
     /// `Failure::Failed` with the kernel's reason.
     pub fn arm(&self) -> Result<(), Failure> {
-        self.keeper.as_ref().map_or(Ok(()), Keeper::arm)
+        self.keeper.as_ref().map_or(Ok(()), OomGuard::arm)
     }
 
     /// The process that keeps the group from the OOM killer, where it needs one.
     pub fn keeper(&self) -> Option<Pid> {
-        self.keeper.as_ref().map(Keeper::process)
+        self.keeper.as_ref().map(OomGuard::process)
     }
 
     /// How the limit is held.
@@ -131,7 +131,7 @@ impl Group {
                 "pressure: a control group of version 2; its limit is memory.high, and memory.max a quarter more"
             }
         };
-        let keeper = self.keeper.as_ref().and_then(Keeper::note);
+        let keeper = self.keeper.as_ref().and_then(OomGuard::note);
         [how.to_owned()]
             .into_iter()
             .chain(keeper.cloned())
@@ -204,7 +204,7 @@ fn refused(path: &Path, error: &std::io::Error) -> Failure {
         format!(
             "no memory control group can be made: {}: {}",
             path.display(),
-            words(error)
+            errno_message(error)
         ),
         remedy,
     )

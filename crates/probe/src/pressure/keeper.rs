@@ -19,9 +19,9 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use super::kills::Victim;
+use super::kills::OomScoreAdj;
 use oscope_sys::affinity;
-use oscope_sys::error::{Failure, words};
+use oscope_sys::error::{Failure, errno_message};
 use oscope_sys::machine::memory::meminfo_field;
 use oscope_sys::process::Child;
 use oscope_sys::shared_memory::Shared;
@@ -39,15 +39,15 @@ const LOOK_MS: u16 = 100;
 
 /// The process. It ends with this one, or when dropped, and is reaped.
 #[derive(Debug)]
-pub struct Keeper {
+pub struct OomGuard {
     child: Child,
     limits: Limits,
     /// Why the kernel may kill it for want of memory of the whole machine, if it may.
     exposed: Option<String>,
 }
 
-impl Keeper {
-    /// Start a process on `cpus` that keeps the group at `path`, whose limit is `limit` bytes, from need. Until [`Keeper::arm`] it has nothing to do.
+impl OomGuard {
+    /// Start a process on `cpus` that keeps the group at `path`, whose limit is `limit` bytes, from need. Until [`OomGuard::arm`] it has nothing to do.
     ///
     /// # Errors
     /// `Failure::Unavailable` where the kernel reports nothing of want of memory, or no child can be made.
@@ -65,7 +65,7 @@ impl Keeper {
                 format!(
                     "{} does not report a lack of memory: {}",
                     path.display(),
-                    words(&error)
+                    errno_message(&error)
                 ),
                 "run as root, on a kernel with CONFIG_MEMCG_V1",
             )
@@ -77,7 +77,7 @@ impl Keeper {
         })?;
         affinity::place(child.process(), cpus)?;
         // Of its group's it is none. That it has ended is noticed in any case.
-        let exposed = Victim::Never.mark(child.process()).err();
+        let exposed = OomScoreAdj::Never.mark(child.process()).err();
         Ok(Self {
             child,
             limits,
@@ -108,7 +108,7 @@ impl Keeper {
                 Failure::failed(format!(
                     "writing {text} to {}: {}",
                     path.display(),
-                    words(&error)
+                    errno_message(&error)
                 ))
             })
         };

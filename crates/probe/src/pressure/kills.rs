@@ -5,18 +5,18 @@ use std::path::PathBuf;
 
 use nix::unistd::Pid;
 
-use oscope_sys::error::{Failure, words};
+use oscope_sys::error::{Failure, errno_message};
 
 /// How willingly the kernel kills a process for want of memory (proc_pid_oom_score_adj(5)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Victim {
+pub enum OomScoreAdj {
     /// Before all others.
     First,
     /// Not at all.
     Never,
 }
 
-impl Victim {
+impl OomScoreAdj {
     /// Have the kernel treat the process so.
     ///
     /// # Errors
@@ -29,7 +29,7 @@ impl Victim {
         };
         fs::write(&path, score).map_err(|error| {
             Failure::unavailable(
-                format!("writing {score} to {path}: {}", words(&error)),
+                format!("writing {score} to {path}: {}", errno_message(&error)),
                 "run as root with CAP_SYS_RESOURCE",
             )
         })
@@ -56,8 +56,9 @@ impl Kills {
     /// # Errors
     /// `Failure::Failed` if the kernel does not report it.
     pub fn count(&self) -> Result<u64, Failure> {
-        let text = fs::read_to_string(&self.0)
-            .map_err(|error| Failure::failed(format!("{}: {}", self.0.display(), words(&error))))?;
+        let text = fs::read_to_string(&self.0).map_err(|error| {
+            Failure::failed(format!("{}: {}", self.0.display(), errno_message(&error)))
+        })?;
         parse(&text).ok_or_else(|| Failure::failed(format!("{} has no oom_kill", self.0.display())))
     }
 }

@@ -17,11 +17,11 @@ use serde::Deserialize;
 use crate::workloads::disk::residency::page_bytes;
 use oscope_sys::cancel;
 use oscope_sys::cancel::survive_size_limit;
-use oscope_sys::cleanup::Made;
-use oscope_sys::cleanup::resource::{self, Device, FILE_PREFIX, Thing, device_folder};
+use oscope_sys::cleanup::CleanupGuard;
+use oscope_sys::cleanup::resource::{self, Device, FILE_PREFIX, Resource, device_folder};
 use oscope_sys::cleanup::setting::{PAGE_CLUSTER, borrow};
 use oscope_sys::cleanup::swap_area;
-use oscope_sys::error::{Failure, words};
+use oscope_sys::error::{Failure, errno_message};
 use oscope_sys::machine::memory;
 
 /// The highest priority there is, with the flag that says so (swapon(2)): what is swapped out while this swap exists goes here.
@@ -59,8 +59,8 @@ pub struct Swap {
     path: PathBuf,
     note: String,
     // In the order in which they are undone.
-    _on: Made,
-    _below: Made,
+    _on: CleanupGuard,
+    _below: CleanupGuard,
     _turn: Flock<File>,
 }
 
@@ -94,7 +94,7 @@ fn turn() -> Result<Flock<File>, Failure> {
     let path = "/proc/swaps";
     let mut list = File::open(path).map_err(|error| {
         Failure::unavailable(
-            format!("{path}: {}", words(&error)),
+            format!("{path}: {}", errno_message(&error)),
             "run a kernel with CONFIG_SWAP",
         )
     })?;
@@ -156,7 +156,7 @@ pub fn swap_for(kind: SwapKind, bytes: u64, directory: &Path) -> Result<Swap, Fa
 ///
 /// # Errors
 /// `Failure::Unavailable` where it cannot be set.
-pub fn without_readahead() -> Result<Option<Made>, Failure> {
+pub fn without_readahead() -> Result<Option<CleanupGuard>, Failure> {
     borrow(
         Path::new(PAGE_CLUSTER),
         "0",
@@ -173,7 +173,7 @@ fn file(bytes: u64, directory: &Path) -> Result<Swap, Failure> {
             format!(
                 "no swap file can be made in {}: {doing}: {}",
                 directory.display(),
-                words(error)
+                errno_message(error)
             ),
             "choose another with --set directory=DIR, less with --set swap_size=SIZE, or --set swap=zram",
         )
@@ -184,7 +184,7 @@ fn file(bytes: u64, directory: &Path) -> Result<Swap, Failure> {
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let path = folder.join(format!("{FILE_PREFIX}{}-{number}", std::process::id()));
     survive_size_limit()?;
-    let below = Made::announce(Thing::File { path: path.clone() })?;
+    let below = CleanupGuard::log_intent(Resource::File { path: path.clone() })?;
     let mut options = OpenOptions::new();
     options.read(true).write(true).create_new(true).mode(0o600);
     let file = options
@@ -235,7 +235,10 @@ fn zram(bytes: u64) -> Result<Swap, Failure> {
     let turn = turn()?;
     let refused = |doing: &str, error: &std::io::Error| {
         Failure::unavailable(
-            format!("no zram device can be made: {doing}: {}", words(error)),
+            format!(
+                "no zram device can be made: {doing}: {}",
+                errno_message(error)
+            ),
             "run as root on a kernel with CONFIG_ZRAM (modprobe zram), or choose --set swap=file",
         )
     };
@@ -249,7 +252,7 @@ fn zram(bytes: u64) -> Result<Swap, Failure> {
     let control = "/sys/class/zram-control/hot_add";
     fs::metadata(control).map_err(|error| refused(control, &error))?;
     let before = resource::device_numbers()?;
-    let mut below = Made::announce(Thing::Zram {
+    let mut below = CleanupGuard::log_intent(Resource::Zram {
         device: None,
         before: before.clone(),
     })?;
@@ -263,7 +266,7 @@ fn zram(bytes: u64) -> Result<Swap, Failure> {
     let sequence = resource::sequence(number)?
         .ok_or_else(|| Failure::failed(format!("zram{number} is gone")))?;
     let device = Device { number, sequence };
-    below.refine(Thing::Zram {
+    below.update(Resource::Zram {
         device: Some(device),
         before,
     })?;
@@ -301,8 +304,8 @@ fn must_be_root() -> Result<(), Failure> {
 }
 
 /// Switch on what is open or lies at `through`. The kernel has to list it as `path`, by which it is undone.
-fn switch_on(path: &Path, through: &Path, uuid: String) -> Result<Made, Failure> {
-    let made = Made::announce(Thing::Swap {
+fn switch_on(path: &Path, through: &Path, uuid: String) -> Result<CleanupGuard, Failure> {
+    let made = CleanupGuard::log_intent(Resource::Swap {
         path: path.to_owned(),
         uuid,
     })?;

@@ -118,7 +118,9 @@ fn a_competitor_presses_and_nothing_is_left_of_it() {
         drop(competition);
         assert!(!Path::new(&format!("/proc/{process}")).exists());
         assert_eq!(
-            std::fs::read_dir(&folder.0).expect("it is there").count(),
+            std::fs::read_dir(&folder.0)
+                .expect("the folder can be listed")
+                .count(),
             0
         );
         assert!(!swaps().contains(&folder.0.display().to_string()));
@@ -126,7 +128,7 @@ fn a_competitor_presses_and_nothing_is_left_of_it() {
 }
 
 fn swaps() -> String {
-    std::fs::read_to_string("/proc/swaps").expect("it is there")
+    std::fs::read_to_string("/proc/swaps").expect("the file can be read")
 }
 
 #[test]
@@ -200,7 +202,7 @@ fn swap_that_cannot_be_is_refused_with_a_remedy_and_nothing_left() {
         );
     }
     let ours = format!("{}{}-", resource::FILE_PREFIX, std::process::id());
-    for entry in std::fs::read_dir(shared).expect("it is there") {
+    for entry in std::fs::read_dir(shared).expect("the folder can be listed") {
         let name = entry.expect("the kernel reports it").file_name();
         assert!(!name.to_string_lossy().starts_with(&ours), "{name:?}");
     }
@@ -262,7 +264,7 @@ fn a_kill_leaves_nothing_once_restored() {
         if prepared(plan(&folder, kind, 64 << 20)).is_none() {
             continue;
         }
-        let mounts = std::fs::read_to_string("/proc/self/mountinfo").expect("it is there");
+        let mounts = std::fs::read_to_string("/proc/self/mountinfo").expect("the file can be read");
         let (mut child, competitor) = start_victim(&folder, &state, name);
         let directory = state.0.join("made");
         let things = entries(&directory);
@@ -279,11 +281,16 @@ fn a_kill_leaves_nothing_once_restored() {
             std::thread::sleep(Duration::from_millis(10));
         }
         for left in [&directory, &folder.0] {
-            assert_eq!(std::fs::read_dir(left).expect("it is there").count(), 0);
+            assert_eq!(
+                std::fs::read_dir(left)
+                    .expect("the folder can be listed")
+                    .count(),
+                0
+            );
         }
         assert_eq!(restored(&directory), (vec![], true));
         assert_eq!(
-            std::fs::read_to_string("/proc/self/mountinfo").expect("it is there"),
+            std::fs::read_to_string("/proc/self/mountinfo").expect("the file can be read"),
             mounts
         );
     }
@@ -330,8 +337,10 @@ fn restores(directory: &Path) {
 }
 
 /// What the one journal in a directory names.
-fn entries(directory: &Path) -> Vec<resource::Thing> {
-    let journal = std::fs::read_dir(directory).expect("it is there").next();
+fn entries(directory: &Path) -> Vec<resource::Resource> {
+    let journal = std::fs::read_dir(directory)
+        .expect("the folder can be listed")
+        .next();
     let text =
         std::fs::read_to_string(journal.expect("one").expect("the kernel reports it").path());
     let text = text.expect("it can be read");
@@ -344,28 +353,28 @@ fn entries(directory: &Path) -> Vec<resource::Thing> {
 }
 
 /// Panics if any of these is still there.
-fn gone(things: &[resource::Thing]) {
+fn gone(things: &[resource::Resource]) {
     for thing in things {
         match thing {
-            resource::Thing::File { path }
-            | resource::Thing::Folder { path }
-            | resource::Thing::Group { path } => {
+            resource::Resource::File { path }
+            | resource::Resource::Folder { path }
+            | resource::Resource::Group { path } => {
                 assert!(!path.exists(), "{thing}");
             }
-            resource::Thing::Swap { path, .. } => {
+            resource::Resource::Swap { path, .. } => {
                 let used = swap_area::used_kib(path).expect("the kernel reports it");
                 // A later device may have the number, by another test.
                 assert!(used.is_none() || path.starts_with("/dev"), "{thing}");
             }
-            resource::Thing::Zram { device, .. } => {
+            resource::Resource::Zram { device, .. } => {
                 let Some(device) = device else { continue };
                 let now = resource::sequence(device.number).expect("the kernel reports it");
                 assert_ne!(now, Some(device.sequence), "{thing}");
             }
             // Other tests set it as well: the journal's end shows whether this one's remains.
-            resource::Thing::Setting { .. }
-            | resource::Thing::Module { .. }
-            | resource::Thing::Affinity { .. } => {}
+            resource::Resource::Setting { .. }
+            | resource::Resource::Module { .. }
+            | resource::Resource::Affinity { .. } => {}
         }
     }
 }

@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::service::Service;
 use super::ssh_server::{ALIAS, SshServer};
 use super::{Client, Folders, PATIENCE, mounts};
-use oscope_sys::error::{Failure, words};
+use oscope_sys::error::{Failure, errno_message};
 use oscope_sys::net::Link;
 use oscope_sys::program::{Name, Program, Run, search_for_root};
 
@@ -185,7 +185,10 @@ impl Client for FuseMount {
         let cache = self.cache();
         match self.kind {
             Kind::Oscope if cache.exists() => fs::remove_dir_all(&cache).map_err(|error| {
-                Failure::system(&format!("emptying {}", cache.display()), words(&error))
+                Failure::system(
+                    &format!("emptying {}", cache.display()),
+                    errno_message(&error),
+                )
             }),
             Kind::Oscope | Kind::Sshfs => Ok(()),
         }

@@ -11,7 +11,7 @@ use nix::mount::{MsFlags, mount};
 use super::PATIENCE;
 use super::namespace::Stay;
 use super::service::Service;
-use oscope_sys::error::{Failure, words};
+use oscope_sys::error::{Failure, errno_message};
 use oscope_sys::net::Link;
 use oscope_sys::program::{Name, Program, search_for_root};
 
@@ -105,9 +105,10 @@ impl SshServer {
     /// The failure of one who wanted to connect, with what the server says of it.
     pub fn explained(&self, failure: Failure) -> Failure {
         match (failure, self.service.last_words()) {
-            (Failure::Failed { message }, Ok(Some(words))) => {
-                Failure::failed(format!("{message}; sshd: {words}"))
-            }
+            (Failure::Failed { message, errno }, Ok(Some(words))) => Failure::Failed {
+                message: format!("{message}; sshd: {words}"),
+                errno,
+            },
             (failure, _) => failure,
         }
     }
@@ -194,5 +195,5 @@ fn write(path: &Path, text: &str) -> Result<(), Failure> {
 }
 
 fn failed(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::system(&path.display().to_string(), words(error))
+    Failure::system(&path.display().to_string(), errno_message(error))
 }

@@ -50,7 +50,7 @@ fn serve(shared: &SharedFolder, name: &str, content: &[u8]) {
     let file = OpenOptions::new()
         .write(true)
         .open(&path)
-        .expect("it is there");
+        .expect("the file can be opened");
     let earlier = SystemTime::now() - Duration::from_secs(3600);
     file.set_modified(earlier).expect("it is ours");
 }
@@ -62,7 +62,9 @@ fn mounts() -> String {
 /// Processes of which an argument names this path.
 fn users(path: &Path) -> Vec<String> {
     let path = path.to_str().expect("it is a text");
-    let lines = fs::read_dir("/proc").expect("it is there").flatten();
+    let lines = fs::read_dir("/proc")
+        .expect("the folder can be listed")
+        .flatten();
     lines
         .filter_map(|entry| fs::read(entry.path().join("cmdline")).ok())
         .map(|line| String::from_utf8_lossy(&line).replace('\0', " "))
@@ -84,13 +86,13 @@ fn content_goes_through_in_both_directions() {
         let mut file = OpenOptions::new()
             .append(true)
             .open(shared.mounted().join("here"))
-            .expect("it is there");
+            .expect("the file can be opened");
         file.write_all(b"more").expect("it can be written");
         drop(file);
         shared.settle().expect("it goes to the server");
         let path = shared.served().join("here");
         let mut end = [0; 4];
-        let file = fs::File::open(path).expect("it is there");
+        let file = fs::File::open(path).expect("the file can be opened");
         file.read_exact_at(&mut end, SIZE as u64)
             .expect("it is longer");
         assert_eq!(&end, b"more", "{system:?}");
@@ -152,7 +154,12 @@ fn nothing_is_left_of_a_folder_and_its_mounts_are_seen_by_this_thread_alone() {
         drop(shared);
         assert_eq!(mounts(), before);
         assert_eq!(users(&place.0), [""; 0]);
-        assert_eq!(fs::read_dir(&place.0).expect("it is there").count(), 0);
+        assert_eq!(
+            fs::read_dir(&place.0)
+                .expect("the folder can be listed")
+                .count(),
+            0
+        );
     }
 }
 
@@ -221,7 +228,12 @@ fn what_will_not_do_is_refused_and_nothing_is_made() {
         assert_eq!(field(made), "directory");
     }
     assert!(make(System::Local, &Folder(strange)).is_some());
-    assert_eq!(fs::read_dir(&place.0).expect("it is there").count(), 0);
+    assert_eq!(
+        fs::read_dir(&place.0)
+            .expect("the folder can be listed")
+            .count(),
+        0
+    );
 }
 
 /// Not a test of its own: see below.
@@ -285,6 +297,11 @@ fn a_kill_leaves_neither_a_mount_nor_a_program_and_a_folder_that_is_in_the_journ
         assert!(!mounts().contains(place.0.to_str().expect("it is a text")));
         let (reported, clean) = restored(&state.0.join("made"));
         assert!(clean && reported.len() == 1, "{reported:?}");
-        assert_eq!(fs::read_dir(&place.0).expect("it is there").count(), 0);
+        assert_eq!(
+            fs::read_dir(&place.0)
+                .expect("the folder can be listed")
+                .count(),
+            0
+        );
     }
 }

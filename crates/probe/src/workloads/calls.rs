@@ -9,7 +9,7 @@ use nix::sys::memfd::{MFdFlags, memfd_create};
 use serde::Deserialize;
 
 use super::{call_numbers, host_id, my_precious};
-use oscope_sys::cleanup::Made;
+use oscope_sys::cleanup::CleanupGuard;
 use oscope_sys::error::Failure;
 
 /// Where `lseek` goes each time: any place but the start, so that the answer is not a mere 0.
@@ -53,7 +53,7 @@ pub struct Call {
     /// What each call must answer. Where it cannot be known otherwise it is what a first call answered.
     pub expected: i64,
     /// The setting of the kernel that the call is made under, if it was another.
-    _setting: Option<Made>,
+    _setting: Option<CleanupGuard>,
 }
 
 #[derive(Debug)]

@@ -23,7 +23,7 @@ use std::path::Path;
 
 use crate::clock::{Clock, ClockKind};
 use crate::cpu_modes::least_split_s;
-use crate::description::{Alone, Description, Metric, Quantity};
+use crate::description::{Description, Metric, Quantity, SchedulingIsolation};
 use crate::region::Region;
 use crate::workload::{Context, Iterations, Work, Workload};
 use crate::workloads::disk::residency;
@@ -81,7 +81,7 @@ impl Workload for CommandRun {
             metrics: metrics(),
             needs: vec![],
             programs: vec![],
-            alone: Alone::Never,
+            alone: SchedulingIsolation::Never,
         }
     }
 

@@ -10,17 +10,17 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use self::crowd::Crowd;
+use self::crowd::FileSet;
 use self::figures::Figures;
 use self::slabs::Objects;
 use super::disk::residency::{DROP_CACHES, Residency, make_warm, take_turn};
 use super::disk::scratch::unnamed;
 use super::disk::{content, source::Place};
-use crate::description::{Alone, Description, Kind, Metric, Parameter, Quantity};
+use crate::description::{Description, Kind, Metric, Parameter, Quantity, SchedulingIsolation};
 use crate::region::Region;
 use crate::workload::{Context, Iterations, Work, Workload};
 use oscope_sys::cancel;
-use oscope_sys::error::{Failure, words};
+use oscope_sys::error::{Failure, errno_message};
 
 /// Bytes written at once while the page cache's file is made; a multiple of 8.
 const PIECE: usize = 1 << 20;
@@ -44,7 +44,7 @@ pub struct DropCaches {
     /// The file without a name that fills the page cache, and its length.
     filler: File,
     size: u64,
-    crowd: Crowd,
+    crowd: FileSet,
     seen: Option<Seen>,
 }
 
@@ -88,7 +88,7 @@ impl Workload for DropCaches {
             metrics: metrics(),
             needs: vec!["root"],
             programs: vec![],
-            alone: Alone::Never,
+            alone: SchedulingIsolation::Never,
         }
     }
 
@@ -99,7 +99,7 @@ impl Workload for DropCaches {
             value: Value(digit.map_err(|error| Failure::request("value", format!("{error}")))?),
             filler: filler(&parameters.directory, parameters.size)?,
             size: parameters.size,
-            crowd: Crowd::make(&parameters.directory, parameters.files)?,
+            crowd: FileSet::make(&parameters.directory, parameters.files)?,
             seen: None,
         })
     }
@@ -132,7 +132,7 @@ impl Workload for DropCaches {
             Failure::failed(format!(
                 "writing {} to {DROP_CACHES}: {}",
                 self.value.0,
-                words(&error)
+                errno_message(&error)
             ))
         })?;
         let after = Figures {
@@ -190,7 +190,7 @@ fn open_knob() -> Result<File, Failure> {
     let opened = OpenOptions::new().write(true).open(DROP_CACHES);
     opened.map_err(|error| {
         Failure::unavailable(
-            format!("cannot write to {DROP_CACHES}: {}", words(&error)),
+            format!("cannot write to {DROP_CACHES}: {}", errno_message(&error)),
             "run as root, in a container with /proc/sys writable",
         )
     })
@@ -225,7 +225,7 @@ fn filler(directory: &Path, size: u64) -> Result<File, Failure> {
         move |error: std::io::Error| {
             Failure::failed(format!(
                 "writing a file of {size} bytes in {place}: {}, after {written} bytes",
-                words(&error)
+                errno_message(&error)
             ))
         }
     };

@@ -15,7 +15,7 @@ use super::disk::layers;
 use super::disk::residency::{make_cold, make_warm};
 use super::disk::source::{Place, Source};
 use super::disk_read::DiskRead;
-use crate::description::{Alone, Description, Kind, Metric, Parameter, Quantity};
+use crate::description::{Description, Kind, Metric, Parameter, Quantity, SchedulingIsolation};
 use crate::parameters;
 use crate::region::Region;
 use crate::workload::{Context, Iterations, Work, Workload};
@@ -83,7 +83,7 @@ impl Workload for DiskPeers {
             metrics: metrics(),
             needs: vec![],
             programs: vec!["dd"],
-            alone: Alone::Never,
+            alone: SchedulingIsolation::Never,
         }
     }
 

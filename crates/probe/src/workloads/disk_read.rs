@@ -19,8 +19,8 @@ use serde_json::{Value, json};
 use super::disk::residency::{Residency, make_cold, make_warm, page_bytes};
 use super::disk::source::{Place, Source};
 use super::disk::{content, direct, layers};
-use super::team::{seats, take_seat, together};
-use crate::description::{Alone, Description, Kind, Metric, Parameter, Quantity};
+use super::team::{assign_cpus, run_pinned, take_seat};
+use crate::description::{Description, Kind, Metric, Parameter, Quantity, SchedulingIsolation};
 use crate::region::Region;
 use crate::workload::{Context, Iterations, Work, Workload};
 use adaptive::Race;
@@ -91,7 +91,7 @@ impl Workload for DiskRead {
             metrics: metrics(),
             needs: vec![],
             programs: vec![],
-            alone: Alone::With(vec![
+            alone: SchedulingIsolation::With(vec![
                 ("threads", vec![json!(1)]),
                 ("cache", vec![json!("warm")]),
                 (
@@ -126,7 +126,7 @@ impl Workload for DiskRead {
                 "warm has no meaning with direct I/O, which goes round the page cache; choose found or cold",
             ));
         }
-        let cpus = seats(context.cpu, context.allowed(), method.threads as usize);
+        let cpus = assign_cpus(context.cpu, context.allowed(), method.threads as usize);
         let pinned = take_seat(context.cpu, &cpus)?;
         let length = match parameters.count {
             0 => source.length,
@@ -179,7 +179,7 @@ impl Workload for DiskRead {
         let cpu_before = cpu_s()?;
         let tally = self
             .go(&pass, |work| region.measure(work))
-            .map_err(|failure| failure.about(&self.source.name))?;
+            .map_err(|failure| failure.context(&self.source.name))?;
         let cpu_s = cpu_s()? - cpu_before;
         self.tally = tally;
         let whole = tally.bytes == self.length;
@@ -253,7 +253,7 @@ impl DiskRead {
             };
             || worker.work(pass)
         });
-        together(&self.cpus, jobs.collect(), measure)?
+        run_pinned(&self.cpus, jobs.collect(), measure)?
             .into_iter()
             .reduce(|all, tally| Ok(all?.and(tally?)))
             .unwrap_or_else(|| Err(Failure::failed("nobody read")))

@@ -18,10 +18,10 @@ use self::target::{Destination, Existing, OnFailure, Target};
 use super::disk::source::Place;
 use super::disk::{direct, layers};
 use crate::clock::reading;
-use crate::description::{Alone, Description, Kind, Metric, Parameter, Quantity};
+use crate::description::{Description, Kind, Metric, Parameter, Quantity, SchedulingIsolation};
 use crate::region::Region;
 use crate::workload::{Context, Iterations, Work, Workload};
-use oscope_sys::error::{Failure, words};
+use oscope_sys::error::{Failure, errno_message};
 
 /// Largest block, in bytes.
 const LARGEST_BLOCK: u64 = 32 << 20;
@@ -82,7 +82,7 @@ impl Workload for DiskWrite {
             metrics: metrics(),
             needs: vec![],
             programs: vec![],
-            alone: Alone::Never,
+            alone: SchedulingIsolation::Never,
         }
     }
 
@@ -199,8 +199,9 @@ impl DiskWrite {
     /// The file has its length, and its first, its last and the pieces between them are what was written, as the page cache gives them.
     fn check(&mut self, file: &File) -> Result<(), Failure> {
         let name = self.destination.name();
-        let failed =
-            |error: std::io::Error| Failure::system(&format!("reading {name} back"), words(&error));
+        let failed = |error: std::io::Error| {
+            Failure::system(&format!("reading {name} back"), errno_message(&error))
+        };
         set_direct(file, OFlag::empty())?;
         let length = file.metadata().map_err(failed)?.len();
         if length != self.plan.total {

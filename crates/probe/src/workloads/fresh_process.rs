@@ -8,6 +8,7 @@ use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use nix::errno::Errno;
 use nix::sys::signal::Signal;
 use nix::sys::wait::WaitStatus;
 
@@ -24,19 +25,20 @@ pub const NAP: Duration = Duration::from_millis(100);
 const LONGEST_TEXT: usize = 1000;
 
 /// Where the child leaves what it found.
-struct Board<T> {
+struct SharedSlot<T> {
     /// 0 until the answer is there.
     done: AtomicU32,
     answer: UnsafeCell<MaybeUninit<(Measured, Result<T, SerializedError>)>>,
 }
 
 // SAFETY: the child touches the answer before `done`, the parent after it; that is handed over by Release and Acquire.
-unsafe impl<T: Send> Sync for Board<T> {}
+unsafe impl<T: Send> Sync for SharedSlot<T> {}
 
 /// A failure without pointers into the memory of one process.
 #[derive(Clone, Copy)]
 pub struct SerializedError {
     kind: Kind,
+    errno: Option<Errno>,
     /// The field of a request, the remedy of what is unavailable.
     aside: Option<Text>,
     message: Text,
@@ -92,11 +94,12 @@ impl SerializedError {
             Failure::Unavailable { message, remedy } => {
                 (Kind::Unavailable, remedy.as_ref(), message)
             }
-            Failure::Failed { message } => (Kind::Failed, None, message),
+            Failure::Failed { message, .. } => (Kind::Failed, None, message),
             Failure::Request { field, message } => (Kind::Request, Some(field), message),
         };
         Self {
             kind,
+            errno: failure.errno(),
             aside: aside.map(|text| Text::of(text)),
             message: Text::of(message),
         }
@@ -111,7 +114,10 @@ impl SerializedError {
                 message,
                 remedy: aside,
             },
-            Kind::Failed => Failure::Failed { message },
+            Kind::Failed => Failure::Failed {
+                message,
+                errno: self.errno,
+            },
             Kind::Request => Failure::Request {
                 field: aside.unwrap_or_default(),
                 message,
@@ -132,7 +138,7 @@ pub fn in_fresh_process<T: Copy + Send + 'static>(
     work: impl FnOnce(&mut Region) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
     // SAFETY: an atomic may be 0, and memory that may be uninitialised may be zeros.
-    let board: Shared<Board<T>> = unsafe { Shared::zeroed() }?;
+    let board: Shared<SharedSlot<T>> = unsafe { Shared::zeroed() }?;
     let mut child = Child::fork(|| {
         let given = work(region).map_err(|failure| SerializedError::of(&failure));
         // SAFETY: the parent leaves the answer alone until the child has ended it.

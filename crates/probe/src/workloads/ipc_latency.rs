@@ -6,10 +6,10 @@ mod side;
 use serde::Deserialize;
 
 use super::ipc::channel::{self, Plan, Waiting, both_ways};
-use super::ipc::partner::{self, Partner, Together};
+use super::ipc::partner::{self, PeerWorker, Together};
 use super::ipc::placement::{Placement, Seats};
 use crate::clock::Clock;
-use crate::description::{Alone, Description, Kind, Metric, Parameter, Quantity};
+use crate::description::{Description, Kind, Metric, Parameter, Quantity, SchedulingIsolation};
 use crate::region::Region;
 use crate::workload::{Context, Work, Workload};
 use oscope_sys::error::Failure;
@@ -51,7 +51,7 @@ impl Mode {
 /// The prepared workload. Its side of the channel goes before the partner, who would otherwise wait for it.
 pub struct IpcLatency {
     own: Side,
-    partner: Partner<Job, Tally>,
+    partner: PeerWorker<Job, Tally>,
     recorder: Recorder,
     /// The last repetition's.
     job: Job,
@@ -79,7 +79,7 @@ impl Workload for IpcLatency {
             metrics: metrics(),
             needs: vec![],
             programs: vec![],
-            alone: Alone::Never,
+            alone: SchedulingIsolation::Never,
         }
     }
 
@@ -95,7 +95,7 @@ impl Workload for IpcLatency {
         };
         let (one, other) = both_ways(plan)?;
         let mut other = Side::new(other, parameters.size);
-        let partner = Partner::hire(parameters.mode.partner(), &seats, move |job| {
+        let partner = PeerWorker::spawn(parameters.mode.partner(), &seats, move |job| {
             other.answer(job)
         })?;
         let mut own = Side::new(one, parameters.size);

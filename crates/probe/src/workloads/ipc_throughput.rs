@@ -10,7 +10,7 @@ use nix::errno::Errno;
 use serde::Deserialize;
 
 use super::ipc::channel::{self, Plan, Sender, Waiting};
-use super::ipc::partner::{Kind as Other, Partner};
+use super::ipc::partner::{Kind as Other, PeerWorker};
 use super::ipc::placement::{Placement, Seats};
 use super::ipc::usage::Usage;
 use crate::description::Description;
@@ -79,7 +79,7 @@ enum Sending {
     /// The receiving thread itself.
     Here(Box<Source>),
     /// Another thread or process.
-    There(Partner<Job, Sent>),
+    There(PeerWorker<Job, Sent>),
 }
 
 /// The prepared workload. The sink comes first, since a sender that waits for it must not wait for ever when all this is dropped.
@@ -176,14 +176,14 @@ impl IpcThroughput {
         change(&mut source);
         let sending = match parameters.mode {
             Mode::OneThread => Sending::Here(Box::new(source)),
-            Mode::TwoThreads => Sending::There(hire(Other::Thread, &seats, source)?),
-            Mode::TwoProcesses => Sending::There(hire(Other::Process, &seats, source)?),
+            Mode::TwoThreads => Sending::There(spawn_peer(Other::Thread, &seats, source)?),
+            Mode::TwoProcesses => Sending::There(spawn_peer(Other::Process, &seats, source)?),
         };
         if let Sending::There(partner) = &sending {
             receiver.watch(partner.process());
         }
         let mut prepared = Self {
-            // Made now, so that a forked sender has no copy of it.
+            // CleanupGuard now, so that a forked sender has no copy of it.
             sink: Sink::new(receiver, block)?,
             sending,
             job: Job {
@@ -248,13 +248,17 @@ impl IpcThroughput {
 }
 
 /// The error of the kernel that made the sender stop, if that is why the transfer ended before its time.
-fn senders_error(partner: &Partner<Job, Sent>, job: Job) -> Option<Failure> {
+fn senders_error(partner: &PeerWorker<Job, Sent>, job: Job) -> Option<Failure> {
     let (tally, error) = partner.left_behind()?;
     error.map(|error| tally.stopped("sending", error, job))
 }
 
-fn hire(kind: Other, seats: &Seats, mut source: Source) -> Result<Partner<Job, Sent>, Failure> {
-    Partner::hire(kind, seats, move |job| source.send(job))
+fn spawn_peer(
+    kind: Other,
+    seats: &Seats,
+    mut source: Source,
+) -> Result<PeerWorker<Job, Sent>, Failure> {
+    PeerWorker::spawn(kind, seats, move |job| source.send(job))
 }
 
 /// Notes on these parameters, for the record.

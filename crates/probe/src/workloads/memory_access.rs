@@ -19,14 +19,14 @@ use super::disk::residency::page_bytes;
 use super::fresh_process::in_fresh_process;
 use crate::cache_model::Geometry;
 use crate::counters::{Counters, MEMORY_NAMES};
-use crate::description::{Alone, Description};
+use crate::description::{Description, SchedulingIsolation};
 use crate::pressure::{self, Competition, Pressure};
 use crate::region::Region;
 use crate::workload::{Context, Iterations, Work, Workload};
 use area::{Backing, Wanted};
 use expected::Expected;
 use oscope_sys::cancel;
-use oscope_sys::cleanup::Made;
+use oscope_sys::cleanup::CleanupGuard;
 use oscope_sys::error::Failure;
 use oscope_sys::mapping::Pages;
 pub use parameters::Parameters;
@@ -44,7 +44,7 @@ pub struct MemoryAccess {
     touched: Option<u64>,
     pressure: Option<Pressure>,
     /// The kernel's settings, restored when the pressure is over.
-    _policy: Vec<Made>,
+    _policy: Vec<CleanupGuard>,
     counters: Option<Counters>,
     geometry: Option<Geometry>,
     /// What the model counted, and for what.
@@ -77,7 +77,7 @@ impl Workload for MemoryAccess {
             metrics: parameters::metrics(),
             needs: vec![],
             programs: vec![],
-            alone: Alone::Never,
+            alone: SchedulingIsolation::Never,
         }
     }
 

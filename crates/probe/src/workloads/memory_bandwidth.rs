@@ -7,8 +7,8 @@ mod stream;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::team::{seats, take_seat, together};
-use crate::description::{Alone, Description, Kind, Metric, Parameter, Quantity};
+use super::team::{assign_cpus, run_pinned, take_seat};
+use crate::description::{Description, Kind, Metric, Parameter, Quantity, SchedulingIsolation};
 use crate::region::Region;
 use crate::workload::{Context, Work, Workload};
 use buffers::Buffers;
@@ -73,12 +73,12 @@ impl Workload for MemoryBandwidth {
             ],
             needs: vec![],
             programs: vec![],
-            alone: Alone::With(vec![("threads", vec![json!(1)])]),
+            alone: SchedulingIsolation::With(vec![("threads", vec![json!(1)])]),
         }
     }
 
     fn prepare(parameters: Parameters, context: &Context) -> Result<Self, Failure> {
-        let cpus = seats(context.cpu, context.allowed(), parameters.threads);
+        let cpus = assign_cpus(context.cpu, context.allowed(), parameters.threads);
         let layout = Layout::new(cpus, &parameters)?;
         let pinned = take_seat(context.cpu, &layout.cpus)?;
         Ok(Self {
@@ -99,7 +99,7 @@ impl Workload for MemoryBandwidth {
             .iter_mut()
             .map(|share| || share.passes(iterations))
             .collect();
-        let tallies = together(&self.layout.cpus, jobs, |work| region.measure(work))?;
+        let tallies = run_pinned(&self.layout.cpus, jobs, |work| region.measure(work))?;
         self.tally = tallies.iter().fold(Tally::default(), |all, tally| Tally {
             bytes: all.bytes + tally.bytes,
             wrong: all.wrong + tally.wrong,

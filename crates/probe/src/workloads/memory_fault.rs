@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 
 use super::disk::scratch::Scratch;
 use super::disk::source::Place;
-use super::team::{seats, take_seat, together};
-use crate::description::{Alone, Description, Kind, Metric, Parameter, Quantity};
+use super::team::{assign_cpus, run_pinned, take_seat};
+use crate::description::{Description, Kind, Metric, Parameter, Quantity, SchedulingIsolation};
 use crate::pressure::SwapKind;
 use crate::region::Region;
 use crate::workload::{Context, Iterations, Work, Workload};
@@ -114,7 +114,7 @@ impl Workload for MemoryFault {
             metrics: metrics(),
             needs: vec![],
             programs: vec![],
-            alone: Alone::With(vec![
+            alone: SchedulingIsolation::With(vec![
                 ("threads", vec![json!(1)]),
                 (
                     "kind",
@@ -147,7 +147,7 @@ impl Workload for MemoryFault {
             )?),
             _ => None,
         };
-        let cpus = seats(context.cpu, context.allowed(), parameters.threads);
+        let cpus = assign_cpus(context.cpu, context.allowed(), parameters.threads);
         let pinned = take_seat(context.cpu, &cpus)?;
         Ok(Self {
             kind,
@@ -194,7 +194,7 @@ impl Workload for MemoryFault {
             self.kind.writes().then_some(mark),
         );
         let jobs = shares.into_iter().map(|share| || share.touch());
-        let tallies = together(&self.cpus, jobs.collect(), |work| region.measure(work))?;
+        let tallies = run_pinned(&self.cpus, jobs.collect(), |work| region.measure(work))?;
         self.tally = tallies
             .into_iter()
             .collect::<Result<Vec<_>, _>>()?

@@ -4,7 +4,7 @@ mod ring;
 
 use serde::Deserialize;
 
-use crate::description::{Alone, Description, Kind, Metric, Parameter};
+use crate::description::{Description, Kind, Metric, Parameter, SchedulingIsolation};
 use crate::region::Region;
 use crate::workload::{Context, Work, Workload};
 use oscope_sys::error::Failure;
@@ -54,7 +54,7 @@ impl Workload for MemoryLatency {
             metrics: vec![Metric::TIME_NS, Metric::CYCLES],
             needs: vec![],
             programs: vec![],
-            alone: Alone::Always,
+            alone: SchedulingIsolation::Always,
         }
     }
 

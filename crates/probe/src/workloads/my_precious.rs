@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::Path;
 
-use oscope_sys::cleanup::Made;
+use oscope_sys::cleanup::CleanupGuard;
 use oscope_sys::cleanup::setting::{MY_PRECIOUS_LOG, borrow};
 use oscope_sys::error::Failure;
 
@@ -20,11 +20,11 @@ const REMEDY: &str =
 ///
 /// # Errors
 /// `Failure::Unavailable` where the kernel does not have the call, or its setting must not be changed.
-pub fn set_log(logs: bool) -> Result<Option<Made>, Failure> {
+pub fn set_log(logs: bool) -> Result<Option<CleanupGuard>, Failure> {
     set_log_of(Path::new(MY_PRECIOUS_LOG), logs)
 }
 
-fn set_log_of(setting: &Path, logs: bool) -> Result<Option<Made>, Failure> {
+fn set_log_of(setting: &Path, logs: bool) -> Result<Option<CleanupGuard>, Failure> {
     borrow(setting, if logs { "2" } else { "0" }, REMEDY)
 }
 

@@ -2,9 +2,9 @@
 
 use serde::Deserialize;
 
-use crate::description::{Alone, Description, Kind, Metric, Parameter};
+use crate::description::{Description, Kind, Metric, Parameter, SchedulingIsolation};
 use crate::region::Region;
-use crate::steps::{destination, repeat, walk};
+use crate::steps::{destination, lcg_steps, repeat};
 use crate::workload::{Context, Iterations, Work, Workload};
 use oscope_sys::error::Failure;
 
@@ -83,7 +83,7 @@ impl Workload for Null {
             metrics: vec![Metric::TIME_NS, Metric::CYCLES],
             needs: vec![],
             programs: vec![],
-            alone: Alone::Always,
+            alone: SchedulingIsolation::Always,
         }
     }
 
@@ -106,7 +106,7 @@ impl Workload for Null {
         let steps = self.parameters.work;
         let (done, end) = match (self.parameters.style, steps) {
             (Style::Single, 0) => region.measure(|| (1, START)),
-            (Style::Single, _) => region.measure(|| (1, walk(START, steps))),
+            (Style::Single, _) => region.measure(|| (1, lcg_steps(START, steps))),
             (Style::Loop, 0) => region.measure(|| (count(iterations), START)),
             (Style::Loop, _) => region.measure(|| count_walks(iterations, steps)),
         };
@@ -140,7 +140,7 @@ fn count(iterations: u64) -> u64 {
 fn count_walks(iterations: u64, steps: u64) -> (u64, u64) {
     let mut value = START;
     let done = repeat(iterations, STEPS_UNWATCHED.div_ceil(steps), || {
-        value = walk(value, steps);
+        value = lcg_steps(value, steps);
     });
     (done, value)
 }
@@ -163,11 +163,11 @@ mod tests {
                 style: Style::Loop,
                 work: 5,
             },
-            end: walk(START, 49),
+            end: lcg_steps(START, 49),
             expected: destination(START, 50),
         };
         assert!(null.verify(&Work::default()).is_err());
-        null.end = walk(START, 50);
+        null.end = lcg_steps(START, 50);
         assert!(null.verify(&Work::default()).is_ok());
     }
 }

@@ -9,7 +9,7 @@ use std::io;
 use serde::Deserialize;
 
 use crate::clock::Clock;
-use crate::description::{Alone, Description, Kind, Metric, Parameter, Quantity};
+use crate::description::{Description, Kind, Metric, Parameter, Quantity, SchedulingIsolation};
 use crate::region::Region;
 use crate::workload::{Context, Iterations, Work, Workload};
 use limit::Limit;
@@ -67,7 +67,7 @@ impl Workload for ProcessCreate {
             metrics: metrics(),
             needs: vec![],
             programs: vec![],
-            alone: Alone::Never,
+            alone: SchedulingIsolation::Never,
         }
     }
 

@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::calls::{Call, Entry, Make, Visitor};
 use super::null::Style;
-use crate::description::{Alone, Description, Kind, Metric, Parameter};
+use crate::description::{Description, Kind, Metric, Parameter, SchedulingIsolation};
 use crate::region::Region;
 use crate::steps::repeat;
 use crate::workload::{Context, Iterations, Work, Workload};
@@ -87,7 +87,7 @@ impl Workload for SyscallCost {
             metrics: vec![Metric::TIME_NS, Metric::CYCLES],
             needs: vec![],
             programs: vec![],
-            alone: Alone::Always,
+            alone: SchedulingIsolation::Always,
         }
     }
 

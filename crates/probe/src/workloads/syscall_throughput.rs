@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::calls::{Call, Entry, Make, Visitor, regular_file};
 use crate::calibration::calibrate;
 use crate::clock::Clock;
-use crate::description::{Alone, Description, Kind, Metric, Parameter};
+use crate::description::{Description, Kind, Metric, Parameter, SchedulingIsolation};
 use crate::region::Region;
 use crate::steps::repeat;
 use crate::workload::{Context, Iterations, Work, Workload};
@@ -85,7 +85,7 @@ impl Workload for SyscallThroughput {
             ],
             needs: vec![],
             programs: vec![],
-            alone: Alone::Always,
+            alone: SchedulingIsolation::Always,
         }
     }
 

@@ -7,7 +7,7 @@ use oscope_sys::affinity::{self, Pinned};
 use oscope_sys::error::Failure;
 
 /// The CPU of each of `threads` threads (0: one for each CPU): every allowed one in turn, beginning with `first`, or the lowest.
-pub fn seats(first: Option<usize>, allowed: &[usize], threads: usize) -> Vec<usize> {
+pub fn assign_cpus(first: Option<usize>, allowed: &[usize], threads: usize) -> Vec<usize> {
     let begin = allowed.iter().position(|&cpu| Some(cpu) == first);
     let threads = match threads {
         0 => allowed.len(),
@@ -38,7 +38,7 @@ pub fn take_seat(pinned: Option<usize>, cpus: &[usize]) -> Result<Option<Pinned>
 ///
 /// # Errors
 /// `Failure::Unavailable` where a limit forbids so many threads, `Failure::Failed` where one cannot be pinned. A job that panics panics here.
-pub fn together<T: Send>(
+pub fn run_pinned<T: Send>(
     cpus: &[usize],
     jobs: Vec<impl FnOnce() -> T + Send>,
     measure: impl FnOnce(&mut dyn FnMut()),
@@ -143,7 +143,7 @@ mod tests {
     fn every_job_is_done_within_the_measurement_on_its_own_cpu() {
         let allowed = affinity::allowed().expect("they can be read");
         for threads in [1, 2, 7] {
-            let cpus = seats(allowed.last().copied(), &allowed, threads);
+            let cpus = assign_cpus(allowed.last().copied(), &allowed, threads);
             let _pinned = Pinned::to(cpus[0]).expect("it is allowed");
             let measuring = &AtomicBool::new(false);
             let jobs = (0..threads)
@@ -154,7 +154,7 @@ mod tests {
                     }
                 })
                 .collect();
-            let given = together(&cpus, jobs, |work| {
+            let given = run_pinned(&cpus, jobs, |work| {
                 measuring.store(true, Ordering::SeqCst);
                 work();
                 measuring.store(false, Ordering::SeqCst);
@@ -183,14 +183,14 @@ mod tests {
     fn a_cpu_that_cannot_be_had_is_an_error_and_no_thread_hangs() {
         let first = affinity::allowed().expect("they can be read")[0];
         let jobs = vec![|| (); 3];
-        assert!(together(&[first, 9999, first], jobs, |work| work()).is_err());
+        assert!(run_pinned(&[first, 9999, first], jobs, |work| work()).is_err());
     }
 
     #[test]
     fn without_a_measurement_nobody_works_and_nobody_hangs() {
         let first = affinity::allowed().expect("they can be read")[0];
         let jobs = vec![|| panic!("the gate is closed"); 2];
-        assert!(together(&[first, first], jobs, |_work| ()).is_err());
+        assert!(run_pinned(&[first, first], jobs, |_work| ()).is_err());
     }
 
     #[test]
@@ -200,13 +200,13 @@ mod tests {
         let jobs = (0..2)
             .map(|number| move || assert!(number == 0, "a broken job"))
             .collect();
-        let _ = together(&[first, first], jobs, |work| work());
+        let _ = run_pinned(&[first, first], jobs, |work| work());
     }
 
     #[test]
     fn seats_begin_with_the_pinned_cpu_and_go_round() {
-        assert_eq!(seats(Some(5), &[1, 3, 5, 7], 6), [5, 7, 1, 3, 5, 7]);
-        assert_eq!(seats(None, &[1, 3], 3), [1, 3, 1]);
-        assert_eq!(seats(Some(3), &[1, 3], 0), [3, 1]);
+        assert_eq!(assign_cpus(Some(5), &[1, 3, 5, 7], 6), [5, 7, 1, 3, 5, 7]);
+        assert_eq!(assign_cpus(None, &[1, 3], 3), [1, 3, 1]);
+        assert_eq!(assign_cpus(Some(3), &[1, 3], 0), [3, 1]);
     }
 }

@@ -12,7 +12,7 @@ mod small;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
-use super::ipc::partner::{Kind, Partner, Together};
+use super::ipc::partner::{Kind, PeerWorker, Together};
 use super::ipc::placement::{Placement, Seats};
 use super::ipc::usage::Usage;
 use super::transfer::check;
@@ -20,12 +20,12 @@ use super::transfer::folder::Folder;
 use crate::description::Description;
 use crate::region::Region;
 use crate::workload::{Context, Iterations, Work, Workload};
-use meeting::Door;
+use meeting::ListenEndpoint;
 use oscope_sys::error::Failure;
 use oscope_sys::net::Link;
 use oscope_transfer::{DigestKind, ReceiveOptions, SendOptions, Source};
 pub use parameters::Parameters;
-use parameters::{Meeting, Network, Writes};
+use parameters::{ConnectMode, Network, Writes};
 use receiver::{Answer, Job, Receiver, Side};
 use sender::{Place, Sender, Sent, sources};
 
@@ -40,7 +40,7 @@ const REHEARSED_FILES: usize = 1000;
 /// The prepared workload. The receiver comes first, since it is to be gone before its files are.
 pub struct TransferCopy {
     /// There is none after a transfer that left it waiting: the next repetition makes another.
-    receiver: Option<Partner<Job, Answer>>,
+    receiver: Option<PeerWorker<Job, Answer>>,
     /// Where the receiver will be found, where it is the one to be found.
     address: Option<SocketAddr>,
     sender: Sender,
@@ -98,10 +98,10 @@ impl Workload for TransferCopy {
         };
         let mut region = Region::new(context.clock);
         if rehearsed == 0 {
-            prepared.hire(meeting, &mut region)?;
+            prepared.spawn_peer(meeting, &mut region)?;
         } else {
-            prepared.hire(Meeting::Ready, &mut region)?;
-            let done = prepared.transfer(Meeting::Ready, rehearsed, &mut region)?;
+            prepared.spawn_peer(ConnectMode::Ready, &mut region)?;
+            let done = prepared.transfer(ConnectMode::Ready, rehearsed, &mut region)?;
             prepared.judged(done)?;
         }
         Ok(prepared)
@@ -121,7 +121,7 @@ impl Workload for TransferCopy {
         let meeting = self.parameters.meeting;
         if self.receiver.is_none() {
             let clock = region.clock();
-            self.hire(meeting, &mut Region::new(clock))?;
+            self.spawn_peer(meeting, &mut Region::new(clock))?;
         }
         let done = self.transfer(meeting, self.sender.sources.len(), region)?;
         let usages = (done.own_usage, done.other_usage);
@@ -151,8 +151,8 @@ impl Workload for TransferCopy {
 
 impl TransferCopy {
     /// Make the receiver, and have it be found as this meeting has it.
-    fn hire(&mut self, first: Meeting, region: &mut Region) -> Result<(), Failure> {
-        let receiver = hire(
+    fn spawn_peer(&mut self, first: ConnectMode, region: &mut Region) -> Result<(), Failure> {
+        let receiver = spawn_peer(
             &self.parameters,
             &self.folder,
             self.link.clone(),
@@ -178,7 +178,7 @@ impl TransferCopy {
     /// One transfer of the first `count` files, by both sides.
     fn transfer(
         &mut self,
-        meeting: Meeting,
+        meeting: ConnectMode,
         count: usize,
         region: &mut Region,
     ) -> Result<Both, Failure> {
@@ -190,9 +190,11 @@ impl TransferCopy {
         let visit = self.link.as_ref().map(|link| link.sender.enter());
         let visit = visit.transpose()?;
         let place = match meeting {
-            Meeting::Ready => Place::There(known()?),
-            Meeting::Retry => Place::Later(known()?),
-            Meeting::ReceiverRetry => Place::Here(Door::new(meeting, self.own_address())?),
+            ConnectMode::Ready => Place::There(known()?),
+            ConnectMode::Retry => Place::Later(known()?),
+            ConnectMode::ReceiverRetry => {
+                Place::Here(ListenEndpoint::new(meeting, self.own_address())?)
+            }
         };
         let job = match &place {
             Place::Here(door) => Job::Fetch(door.address),
@@ -244,16 +246,16 @@ impl TransferCopy {
         self.address = answer.next;
         answer
             .received
-            .map_err(|error| error.failure().about("the receiver"))
+            .map_err(|error| error.failure().context("the receiver"))
     }
 }
 
-fn hire(
+fn spawn_peer(
     parameters: &Parameters,
     folder: &Folder,
     link: Option<Arc<Link>>,
     seats: &Seats,
-) -> Result<Partner<Job, Answer>, Failure> {
+) -> Result<PeerWorker<Job, Answer>, Failure> {
     let at = match &link {
         Some(link) => link.address(),
         None => HERE,
@@ -272,7 +274,7 @@ fn hire(
         },
         door: None,
     };
-    Partner::hire(Kind::Process, seats, move |job| receiver.work(job))
+    PeerWorker::spawn(Kind::Process, seats, move |job| receiver.work(job))
 }
 
 /// What a side used, where it has one thread, of which `usage` is.

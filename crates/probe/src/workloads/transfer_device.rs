@@ -12,15 +12,15 @@ use std::path::Path;
 use nix::sys::resource::{UsageWho, getrusage};
 use sha2::{Digest, Sha512};
 
-use super::ipc::partner::{Kind, Partner};
+use super::ipc::partner::{Kind, PeerWorker};
 use super::ipc::placement::{Placement, Seats};
 use super::transfer::folder::Folder;
 use crate::description::Description;
 use crate::region::Region;
 use crate::workload::{Context, Iterations, Work, Workload};
 use oscope_sys::cancel;
-use oscope_sys::cleanup::Made;
-use oscope_sys::error::{Failure, words};
+use oscope_sys::cleanup::CleanupGuard;
+use oscope_sys::error::{Failure, errno_message};
 use oscope_transfer::device::modules;
 use oscope_transfer::device::node::{self, Device};
 pub use parameters::Parameters;
@@ -28,7 +28,7 @@ use sender::{Answer, Job, Sender, Side};
 
 /// The prepared workload. The sender comes first, since its device is to be closed before its module is unloaded.
 pub struct TransferDevice {
-    sender: Partner<Job, Answer>,
+    sender: PeerWorker<Job, Answer>,
     /// Where the sender will be found.
     address: Option<SocketAddr>,
     parameters: Parameters,
@@ -36,7 +36,7 @@ pub struct TransferDevice {
     /// The SHA-512 of each file to send.
     digests: Vec<[u8; 64]>,
     _seats: Seats,
-    _modules: Vec<Made>,
+    _modules: Vec<CleanupGuard>,
 }
 
 impl Workload for TransferDevice {
@@ -58,7 +58,7 @@ impl Workload for TransferDevice {
         let digests = digests.collect::<Result<_, _>>()?;
         let mut sender = Sender::new(&parameters, &folder);
         let mut prepared = Self {
-            sender: Partner::hire(Kind::Process, &seats, move |job| sender.work(job))?,
+            sender: PeerWorker::spawn(Kind::Process, &seats, move |job| sender.work(job))?,
             address: None,
             parameters,
             folder,
@@ -140,7 +140,7 @@ impl TransferDevice {
         self.address = answer.next;
         answer
             .sent
-            .map_err(|error| error.failure().about("the sender"))
+            .map_err(|error| error.failure().context("the sender"))
     }
 }
 
@@ -159,7 +159,7 @@ fn digest(path: &Path) -> Result<[u8; 64], Failure> {
     let mut hash = Sha512::new();
     File::open(path)
         .and_then(|mut file| io::copy(&mut file, &mut hash))
-        .map_err(|error| Failure::system(&path.display().to_string(), words(&error)))?;
+        .map_err(|error| Failure::system(&path.display().to_string(), errno_message(&error)))?;
     Ok(hash.finalize().into())
 }
 

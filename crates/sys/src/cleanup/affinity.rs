@@ -7,8 +7,8 @@ use nix::errno::Errno;
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
 
-use super::Made;
-use super::resource::{Outcome, Thing};
+use super::CleanupGuard;
+use super::resource::{Outcome, Resource};
 use crate::affinity::members;
 use crate::error::Failure;
 
@@ -16,11 +16,15 @@ use crate::error::Failure;
 ///
 /// # Errors
 /// `Failure::Unavailable` where no journal can be kept, with the remedy.
-pub fn announce(thread: Pid, before: &CpuSet, narrow: &[usize]) -> Result<Option<Made>, Failure> {
+pub fn log_intent(
+    thread: Pid,
+    before: &CpuSet,
+    narrow: &[usize],
+) -> Result<Option<CleanupGuard>, Failure> {
     let Some(started) = start_time(thread.as_raw()) else {
         return Ok(None);
     };
-    Made::announce(Thing::Affinity {
+    CleanupGuard::log_intent(Resource::Affinity {
         thread: thread.as_raw(),
         started,
         before: members(before),
@@ -89,7 +93,7 @@ mod tests {
             return eprintln!("skipped: one CPU is allowed; run with two");
         };
         let thread = nix::unistd::gettid().as_raw();
-        let started = start_time(thread).expect("it is there");
+        let started = start_time(thread).expect("the thread runs");
         let back = |started, narrow: &[usize]| put_back(thread, started, &before, narrow);
         assert_eq!(back(started, &[first]), Ok(Outcome::Gone));
         let _pinned = Pinned::to(first).expect("it is allowed");

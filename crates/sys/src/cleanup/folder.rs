@@ -5,9 +5,9 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::Made;
-use super::resource::{FOLDER_PREFIX, Thing};
-use crate::error::{Failure, words};
+use super::CleanupGuard;
+use super::resource::{FOLDER_PREFIX, Resource};
+use crate::error::{Failure, errno_message};
 
 /// Folders of one process tried until a name is free.
 const MOST_TRIES: u32 = 1000;
@@ -16,7 +16,7 @@ const MOST_TRIES: u32 = 1000;
 ///
 /// # Errors
 /// `Failure::Unavailable` where none can be made, or no journal can be kept of it, with the remedy.
-pub fn make(place: &Path, parameter: &str) -> Result<(PathBuf, Made), Failure> {
+pub fn make(place: &Path, parameter: &str) -> Result<(PathBuf, CleanupGuard), Failure> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     for _ in 0..MOST_TRIES {
         // Nobody else in this process may take the name between the look and the making: a folder that could not be made is undone as well.
@@ -27,7 +27,7 @@ pub fn make(place: &Path, parameter: &str) -> Result<(PathBuf, Made), Failure> {
         if fs::symlink_metadata(&path).is_ok() {
             continue;
         }
-        let made = Made::announce(Thing::Folder { path: path.clone() })?;
+        let made = CleanupGuard::log_intent(Resource::Folder { path: path.clone() })?;
         let done = DirBuilder::new().mode(0o700).create(&path);
         return match done {
             Ok(()) => Ok((path, made)),
@@ -35,7 +35,7 @@ pub fn make(place: &Path, parameter: &str) -> Result<(PathBuf, Made), Failure> {
                 format!(
                     "no folder can be made in {}: {}",
                     place.display(),
-                    words(&error)
+                    errno_message(&error)
                 ),
                 format!("choose another with --set {parameter}=DIR"),
             )),

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::error::{Failure, words};
+use crate::error::{Failure, errno_message};
 
 /// How long to wait between two looks.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -26,7 +26,7 @@ pub fn remove(path: &Path, patience: Duration) -> Result<(), Failure> {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
             Err(error) if Instant::now() >= latest => {
                 return Err(Failure::unavailable(
-                    format!("still {} after {patience:?}", words(&error)),
+                    format!("still {} after {patience:?}", errno_message(&error)),
                     format!(
                         "end the processes in {0}/cgroup.procs, then as root: rmdir {0}",
                         path.display()
@@ -42,7 +42,7 @@ pub fn remove(path: &Path, patience: Duration) -> Result<(), Failure> {
 fn empty(path: &Path) -> Result<(), Failure> {
     let members = match fs::read_to_string(path.join("cgroup.procs")) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-        other => other.map_err(|error| Failure::failed(words(&error)))?,
+        other => other.map_err(|error| Failure::failed(errno_message(&error)))?,
     };
     let own = std::process::id() as i32;
     // A process of another PID namespace is listed as 0, and kill(0) would hit this process's own group.

@@ -12,8 +12,8 @@ use nix::fcntl::{Flock, FlockArg};
 use serde::{Deserialize, Serialize};
 
 use super::owner::{self, Owner};
-use super::resource::Thing;
-use crate::error::{Failure, words};
+use super::resource::Resource;
+use crate::error::{Failure, errno_message};
 
 /// Where the state of this program lies, unless `OSCOPE_STATE` says otherwise.
 const STATE: &str = "/var/lib/oscope";
@@ -28,7 +28,7 @@ enum Line {
     /// The first one: which boot of the machine the rest is of.
     Boot(String),
     /// A thing is about to be made, or more is known of it.
-    Made(u64, Thing),
+    Made(u64, Resource),
     /// A thing was undone.
     Undone(u64),
 }
@@ -48,7 +48,7 @@ pub struct Journal {
     path: PathBuf,
     file: File,
     boot: String,
-    entries: Vec<(u64, Thing)>,
+    entries: Vec<(u64, Resource)>,
     next: u64,
     /// Which process opened it.
     process: u32,
@@ -104,7 +104,11 @@ impl Journal {
     /// `Failure::Failed` if it is not one that this program wrote.
     pub fn open(path: &Path) -> Result<Self, Failure> {
         let about = |error: std::io::Error| {
-            Failure::failed(format!("journal {}: {}", path.display(), words(&error)))
+            Failure::failed(format!(
+                "journal {}: {}",
+                path.display(),
+                errno_message(&error)
+            ))
         };
         let mut options = OpenOptions::new();
         let options = options.append(true).custom_flags(libc::O_NOFOLLOW);
@@ -168,7 +172,7 @@ impl Journal {
     ///
     /// # Errors
     /// `Failure::Unavailable` if the journal cannot be written.
-    pub fn enter(&mut self, thing: &Thing) -> Result<u64, Failure> {
+    pub fn enter(&mut self, thing: &Resource) -> Result<u64, Failure> {
         let number = self.next;
         self.replace(number, thing)?;
         Ok(number)
@@ -178,7 +182,7 @@ impl Journal {
     ///
     /// # Errors
     /// `Failure::Unavailable` if the journal cannot be written.
-    pub fn replace(&mut self, number: u64, thing: &Thing) -> Result<(), Failure> {
+    pub fn replace(&mut self, number: u64, thing: &Resource) -> Result<(), Failure> {
         let line = Line::Made(number, thing.clone());
         self.append(&line)?;
         self.take(line);
@@ -189,7 +193,7 @@ impl Journal {
     ///
     /// # Errors
     /// `Failure::Unavailable` if the journal cannot be written.
-    pub fn strike(&mut self, number: u64) -> Result<Left, Failure> {
+    pub fn clear(&mut self, number: u64) -> Result<Left, Failure> {
         self.take(Line::Undone(number));
         if self.entries.is_empty() {
             self.remove()?;
@@ -216,7 +220,7 @@ impl Journal {
     }
 
     /// The things with their numbers, the newest first.
-    pub fn newest_first(&self) -> Vec<(u64, Thing)> {
+    pub fn newest_first(&self) -> Vec<(u64, Resource)> {
         let mut entries = self.entries.clone();
         entries.sort_by_key(|(number, _)| std::cmp::Reverse(*number));
         entries
@@ -308,7 +312,7 @@ fn refused(path: &Path, error: &std::io::Error) -> Failure {
         format!(
             "no journal can be kept of what must be undone: {}: {}",
             path.display(),
-            words(error)
+            errno_message(error)
         ),
         "run as root, or set OSCOPE_STATE to a folder of yours",
     )

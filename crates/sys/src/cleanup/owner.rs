@@ -169,7 +169,8 @@ mod tests {
             .expect("it starts");
         let stat = format!("/proc/{}/stat", child.id());
         let stat = || {
-            parse(&fs::read_to_string(&stat).expect("it is there")).expect("the kernel reports it")
+            parse(&fs::read_to_string(&stat).expect("the file can be read"))
+                .expect("the kernel reports it")
         };
         while stat().0 != 'Z' {
             std::thread::yield_now();

@@ -14,7 +14,7 @@ use nix::sys::statfs::{CGROUP_SUPER_MAGIC, CGROUP2_SUPER_MAGIC, statfs};
 use serde::{Deserialize, Serialize};
 
 use super::{affinity, group, module, setting, swap_area};
-use crate::error::{Failure, words};
+use crate::error::{Failure, errno_message};
 use crate::machine::memory;
 
 /// What the name of every file made here begins with.
@@ -31,7 +31,7 @@ const MARGIN_BYTES: u64 = 64 << 20;
 /// A thing, as the journal has it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-pub enum Thing {
+pub enum Resource {
     /// A file of our naming.
     File {
         /// Where.
@@ -106,7 +106,7 @@ pub enum Outcome {
     Gone,
 }
 
-impl Thing {
+impl Resource {
     /// Undo what was made since the machine was started.
     ///
     /// # Errors
@@ -135,7 +135,7 @@ impl Thing {
     /// Undo what was made in this boot of the machine, or in an earlier one, of which only files are left.
     ///
     /// # Errors
-    /// As for [`Thing::undo`].
+    /// As for [`Resource::undo`].
     pub fn undo_of_boot(&self, same: bool) -> Result<Outcome, Failure> {
         match self {
             Self::File { .. } | Self::Folder { .. } => self.undo(),
@@ -145,7 +145,7 @@ impl Thing {
     }
 }
 
-impl fmt::Display for Thing {
+impl fmt::Display for Resource {
     fn fmt(&self, to: &mut fmt::Formatter) -> fmt::Result {
         match self {
             Self::File { path } => write!(to, "file {}", path.display()),
@@ -187,7 +187,7 @@ fn name_begins(path: &Path, prefix: &str) -> bool {
 fn remove_file(path: &Path) -> Result<Outcome, Failure> {
     let metadata = match fs::symlink_metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Outcome::Gone),
-        other => other.map_err(|error| Failure::failed(words(&error)))?,
+        other => other.map_err(|error| Failure::failed(errno_message(&error)))?,
     };
     let owned = metadata.uid() == nix::unistd::geteuid().as_raw();
     if !name_begins(path, FILE_PREFIX)
@@ -198,7 +198,7 @@ fn remove_file(path: &Path) -> Result<Outcome, Failure> {
         return Err(strange(path, "is not the file that was made"));
     }
     // The kernel refuses to remove one that is used as swap (EPERM, unlink(2)).
-    fs::remove_file(path).map_err(|error| Failure::failed(words(&error)))?;
+    fs::remove_file(path).map_err(|error| Failure::failed(errno_message(&error)))?;
     Ok(Outcome::Undone)
 }
 
@@ -206,7 +206,7 @@ fn remove_file(path: &Path) -> Result<Outcome, Failure> {
 fn remove_folder(path: &Path) -> Result<Outcome, Failure> {
     let metadata = match fs::symlink_metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Outcome::Gone),
-        other => other.map_err(|error| Failure::failed(words(&error)))?,
+        other => other.map_err(|error| Failure::failed(errno_message(&error)))?,
     };
     let owned = metadata.uid() == nix::unistd::geteuid().as_raw();
     if !name_begins(path, FOLDER_PREFIX)
@@ -217,7 +217,7 @@ fn remove_folder(path: &Path) -> Result<Outcome, Failure> {
     {
         return Err(strange(path, "is not the folder that was made"));
     }
-    fs::remove_dir_all(path).map_err(|error| Failure::failed(words(&error)))?;
+    fs::remove_dir_all(path).map_err(|error| Failure::failed(errno_message(&error)))?;
     Ok(Outcome::Undone)
 }
 
@@ -225,7 +225,7 @@ fn switch_off(path: &Path, uuid: &str) -> Result<Outcome, Failure> {
     let Some(used_kib) = swap_area::used_kib(path)? else {
         return Ok(Outcome::Gone);
     };
-    if !swap_area::has_uuid(path, uuid).map_err(|error| Failure::failed(words(&error)))? {
+    if !swap_area::has_uuid(path, uuid).map_err(|error| Failure::failed(errno_message(&error)))? {
         return Err(strange(path, "is other swap than was made"));
     }
     let room = memory::machine_room().map_err(Failure::failed)?;
@@ -304,7 +304,7 @@ pub fn sequence(number: u32) -> Result<Option<u64>, Failure> {
         Err(error) => Err(Failure::failed(format!(
             "{}: {}",
             path.display(),
-            words(&error)
+            errno_message(&error)
         ))),
     }
 }
@@ -333,7 +333,11 @@ fn write_until(path: &Path, text: &str, latest: Instant) -> Result<(), Failure> 
             }
             Err(error) => {
                 return Err(Failure::unavailable(
-                    format!("writing {text} to {}: {}", path.display(), words(&error)),
+                    format!(
+                        "writing {text} to {}: {}",
+                        path.display(),
+                        errno_message(&error)
+                    ),
                     "see with swapon and findmnt what uses it, and end that",
                 ));
             }

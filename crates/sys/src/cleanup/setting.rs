@@ -4,10 +4,10 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use super::resource::{Outcome, Thing, strange};
-use super::{Made, tunable};
+use super::resource::{Outcome, Resource, strange};
+use super::{CleanupGuard, tunable};
 use crate::affinity::parse_list;
-use crate::error::{Failure, words};
+use crate::error::{Failure, errno_message};
 
 /// Pages read from swap at once, as a power of two (Documentation/admin-guide/sysctl/vm.rst).
 pub const PAGE_CLUSTER: &str = "/proc/sys/vm/page-cluster";
@@ -26,7 +26,7 @@ const SETTINGS: [&str; 4] = [PAGE_CLUSTER, MY_PRECIOUS_LOG, RECLAIM_REFERENCED, 
 ///
 /// # Errors
 /// `Failure::Unavailable` where it cannot be read or set: with `remedy` where this kernel has no such setting.
-pub fn borrow(path: &Path, value: &str, remedy: &str) -> Result<Option<Made>, Failure> {
+pub fn borrow(path: &Path, value: &str, remedy: &str) -> Result<Option<CleanupGuard>, Failure> {
     let before = fs::read_to_string(path).map_err(|error| match error.kind() {
         ErrorKind::NotFound => {
             Failure::unavailable(format!("this kernel has no {}", path.display()), remedy)
@@ -37,14 +37,18 @@ pub fn borrow(path: &Path, value: &str, remedy: &str) -> Result<Option<Made>, Fa
     if before == value || path.ends_with(AFFINITY) && same(path, &before, value) {
         return Ok(None);
     }
-    let made = Made::announce(Thing::Setting {
+    let made = CleanupGuard::log_intent(Resource::Setting {
         path: PathBuf::from(path),
         before,
         set: value.to_owned(),
     })?;
     fs::write(path, value).map_err(|error| {
         Failure::unavailable(
-            format!("{} cannot be set: {}", path.display(), words(&error)),
+            format!(
+                "{} cannot be set: {}",
+                path.display(),
+                errno_message(&error)
+            ),
             "run as root, on a machine or in a container that may change it",
         )
     })?;
@@ -76,7 +80,7 @@ pub fn put_back(path: &Path, before: &str, set: &str) -> Result<Outcome, Failure
                 "mount /proc and /sys, and run oscope-probe restore",
             ));
         }
-        other => other.map_err(|error| Failure::failed(words(&error)))?,
+        other => other.map_err(|error| Failure::failed(errno_message(&error)))?,
     };
     // Somebody has set it since, and will have meant it.
     if !same(path, now.trim(), set) {
@@ -84,7 +88,11 @@ pub fn put_back(path: &Path, before: &str, set: &str) -> Result<Outcome, Failure
     }
     fs::write(path, before).map_err(|error| {
         Failure::unavailable(
-            format!("writing {before} to {}: {}", path.display(), words(&error)),
+            format!(
+                "writing {before} to {}: {}",
+                path.display(),
+                errno_message(&error)
+            ),
             format!("as root: echo {before} > {}", path.display()),
         )
     })?;

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
-use nix::sys::resource::{Resource, setrlimit};
+use nix::sys::resource::{Resource as Limit, setrlimit};
 use nix::sys::signal::Signal;
 use nix::sys::wait::WaitStatus;
 
@@ -16,11 +16,14 @@ use crate::testing::{Folder, restored};
 /// A process that is no more: none has a number beyond the highest there may be (proc_sys_kernel(5), pid_max).
 fn dead() -> String {
     let this = Owner::this().expect("the kernel reports it").file_name();
-    let place = this.splitn(3, '-').nth(2).expect("it is there");
+    let place = this
+        .splitn(3, '-')
+        .nth(2)
+        .expect("the name has three parts");
     format!("4194305-77-{place}")
 }
 
-fn leave(directory: &Path, boot: &str, things: &[Thing]) {
+fn leave(directory: &Path, boot: &str, things: &[Resource]) {
     let mut lines = vec![json!({"boot": boot}).to_string()];
     for (number, thing) in things.iter().enumerate() {
         lines.push(json!({"made": [number, thing]}).to_string());
@@ -32,10 +35,10 @@ fn this_boot() -> String {
     owner::boot().expect("the kernel reports it")
 }
 
-fn file(path: PathBuf, mode: u32) -> Thing {
+fn file(path: PathBuf, mode: u32) -> Resource {
     fs::write(&path, "x").expect("it can be written");
     fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("it is ours");
-    Thing::File { path }
+    Resource::File { path }
 }
 
 #[test]
@@ -50,7 +53,12 @@ fn a_file_of_a_dead_process_goes_also_after_a_reboot_and_its_journal_with_it() {
             reported,
             [json!({"restored": format!("file {}", path.display()), "of": 4_194_305})]
         );
-        assert_eq!(fs::read_dir(&folder.0).expect("it is there").count(), 0);
+        assert_eq!(
+            fs::read_dir(&folder.0)
+                .expect("the folder can be listed")
+                .count(),
+            0
+        );
         assert_eq!(restored(&folder.0), (vec![], true));
     }
 }
@@ -63,10 +71,10 @@ fn what_does_not_look_like_ours_is_left_alone_and_reported_each_time() {
     let kept = [
         file(folder.0.join("somebodys"), 0o600),
         file(folder.0.join(".oscope-swap-1-0"), 0o644),
-        Thing::Group {
+        Resource::Group {
             path: others.clone(),
         },
-        Thing::Setting {
+        Resource::Setting {
             path: folder.0.join("somebodys"),
             before: "1".into(),
             set: "x".into(),
@@ -89,26 +97,26 @@ fn what_does_not_look_like_ours_is_left_alone_and_reported_each_time() {
     }
     assert!(others.exists());
     assert_eq!(
-        fs::read_to_string(folder.0.join("somebodys")).expect("it is there"),
+        fs::read_to_string(folder.0.join("somebodys")).expect("the file can be read"),
         "x"
     );
 }
 
 #[test]
-fn what_is_gone_already_is_struck_in_silence() {
+fn what_is_gone_already_is_cleared_in_silence() {
     let folder = Folder::new();
     let gone = [
-        Thing::File {
+        Resource::File {
             path: "/nowhere/.oscope-swap-1-0".into(),
         },
-        Thing::Swap {
+        Resource::Swap {
             path: "/nowhere/.oscope-swap-1-0".into(),
             uuid: "none".into(),
         },
-        Thing::Group {
+        Resource::Group {
             path: "/sys/fs/cgroup/oscope-none".into(),
         },
-        Thing::Zram {
+        Resource::Zram {
             device: Some(resource::Device {
                 number: 4_000_000,
                 sequence: 1,
@@ -116,7 +124,7 @@ fn what_is_gone_already_is_struck_in_silence() {
             before: vec![],
         },
         // Set anew since.
-        Thing::Setting {
+        Resource::Setting {
             path: setting::PAGE_CLUSTER.into(),
             before: "1".into(),
             set: "77".into(),
@@ -138,8 +146,8 @@ fn another_zram_device_of_the_number_is_not_touched() {
     };
     let sequence = resource::sequence(number)
         .expect("the kernel reports it")
-        .expect("it is there");
-    let earlier = Thing::Zram {
+        .expect("the device exists");
+    let earlier = Resource::Zram {
         device: Some(resource::Device {
             number,
             sequence: sequence - 1,
@@ -226,13 +234,13 @@ fn an_entry_that_cannot_be_written_leaves_the_journal_as_it_was() {
     journal.enter(&thing).expect("it can be written");
     let path = journal::paths(&folder.0).expect("the kernel reports it");
     let path = path.into_iter().find(|path| Owner::of_file(path).is_some());
-    let path = path.expect("it is there");
+    let path = path.expect("it exists");
     let before = fs::read(&path).expect("it can be read");
     // In a process of its own, as the limit holds for all threads. Half a line fits.
     let most = before.len() as u64 + 5;
     let mut child = Child::fork(|| {
         survive_size_limit().expect("it can be survived");
-        setrlimit(Resource::RLIMIT_FSIZE, most, most).expect("it can be lowered");
+        setrlimit(Limit::RLIMIT_FSIZE, most, most).expect("it can be lowered");
         let refused = journal.enter(&thing);
         assert!(
             matches!(refused, Err(Failure::Unavailable { .. })),
@@ -267,7 +275,7 @@ fn a_folder_that_was_left_goes_with_all_in_it_and_one_that_is_not_ours_stays() {
     std::os::unix::fs::symlink(&others[1], &link).expect("it can be made");
     let gone = folder.0.join(".oscope-folder-4194305-3");
     let all = [&left, &others[0], &others[1], &link, &gone];
-    let things = all.map(|path| Thing::Folder { path: path.clone() });
+    let things = all.map(|path| Resource::Folder { path: path.clone() });
     leave(&folder.0, &this_boot(), &things);
     let (reported, clean) = restored(&folder.0);
     assert!(
@@ -282,7 +290,7 @@ fn a_line_cut_short_was_not_acted_upon() {
     let folder = Folder::new();
     let path = folder.0.join(".oscope-swap-4194305-0");
     leave(&folder.0, &this_boot(), &[file(path.clone(), 0o600)]);
-    let whole = fs::read_to_string(folder.0.join(dead())).expect("it is there");
+    let whole = fs::read_to_string(folder.0.join(dead())).expect("the file can be read");
     fs::write(folder.0.join(dead()), whole.trim_end()).expect("it can be written");
     assert_eq!(restored(&folder.0), (vec![], true));
     assert!(path.exists() && !folder.0.join(dead()).exists());
@@ -306,9 +314,9 @@ fn the_journal_of_a_living_process_is_left_and_one_of_others_not_trusted() {
     assert_eq!(restored(&folder.0), (vec![], true));
     let again = journal::paths(&folder.0).expect("the kernel reports it");
     let again = again.iter().find(|path| Owner::of_file(path).is_some());
-    let again = Journal::open(again.expect("it is there")).expect("it can be read");
+    let again = Journal::open(again.expect("the file can be opened")).expect("it can be read");
     assert_eq!(again.newest_first(), [(number, thing)]);
-    assert_eq!(journal.strike(number), Ok(Left::Nothing));
+    assert_eq!(journal.clear(number), Ok(Left::Nothing));
     fs::set_permissions(&folder.0, fs::Permissions::from_mode(0o777)).expect("it is ours");
     let failure = restore_in(&folder.0, &mut |_| ()).expect_err("anybody may write there");
     assert!(

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::{Duration, Instant};
 
+use super::kinds;
 use super::namespace::Namespace;
 use super::shape::{self, Shape};
 use crate::cancel;
@@ -102,14 +103,14 @@ pub fn run<'a>(
     Ok(run.said(ended)?.output)
 }
 
+/// Why no pair of devices was made.
 fn no_device(failure: Failure) -> Failure {
-    let words = failure.to_string();
-    match words.contains("Unknown device type") || words.contains("not supported") {
-        true => Failure::unavailable(
-            format!("this kernel has no virtual Ethernet devices (CONFIG_VETH): {words}"),
+    match kinds::is_unknown_device("veth") {
+        Ok(true) => Failure::unavailable(
+            format!("this kernel has no virtual Ethernet devices (CONFIG_VETH): {failure}"),
             "boot one that has, or choose where=loopback",
         ),
-        false => failure,
+        _ => failure,
     }
 }
 
@@ -182,7 +183,8 @@ mod tests {
         drop(stream);
         assert_eq!(reader.join().expect("it ends"), bytes as u64);
         let time = began.elapsed();
-        let devices = std::fs::read_to_string("/proc/thread-self/net/dev").expect("it is there");
+        let devices =
+            std::fs::read_to_string("/proc/thread-self/net/dev").expect("the file can be read");
         drop(visit);
         let line = devices.lines().find(|line| line.contains(DEVICE));
         let words: Vec<f64> = line

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use nix::sched::{CloneFlags, setns, unshare};
 
-use crate::error::{Failure, words};
+use crate::error::{Failure, errno_message};
 
 /// The namespace of the calling thread.
 const OWN: &str = "/proc/thread-self/ns/net";
@@ -84,7 +84,7 @@ impl Drop for Visit {
 fn own() -> Result<File, Failure> {
     File::open(OWN).map_err(|error| match error.kind() {
         ErrorKind::NotFound => missing(),
-        _ => Failure::system(OWN, words(&error)),
+        _ => Failure::system(OWN, errno_message(&error)),
     })
 }
 
@@ -96,7 +96,7 @@ fn refused(error: &io::Error) -> Failure {
         ),
         ErrorKind::InvalidInput => missing(),
         _ => Failure::unavailable(
-            format!("no network namespace can be made: {}", words(error)),
+            format!("no network namespace can be made: {}", errno_message(error)),
             "raise /proc/sys/user/max_net_namespaces, or choose where=loopback",
         ),
     }

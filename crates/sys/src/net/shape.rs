@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::time::Duration;
 
+use super::kinds;
 use super::link::{DEVICE, run};
 use super::namespace::Namespace;
 use crate::error::Failure;
@@ -128,7 +129,7 @@ fn queue(tc: &Program, ends: [&Namespace; 2], kind: &[String]) -> Result<bool, F
         let words = ["qdisc", "add", "dev", DEVICE, "root"];
         let words = words.into_iter().chain(kind.iter().map(String::as_str));
         match run(tc, words) {
-            Err(failure) if failure.to_string().contains("kind is unknown") => return Ok(false),
+            Err(_) if kinds::is_unknown_queue(&kind[0])? => return Ok(false),
             other => other.map(drop)?,
         }
     }

@@ -8,10 +8,10 @@ use nix::errno::Errno;
 use nix::kmod::{ModuleInitFlags, finit_module};
 
 use super::node::{RECEIVER, REMEDY, SENDER};
-use oscope_sys::cleanup::Made;
+use oscope_sys::cleanup::CleanupGuard;
 use oscope_sys::cleanup::module::NAMES;
-use oscope_sys::cleanup::resource::Thing;
-use oscope_sys::error::{Failure, words};
+use oscope_sys::cleanup::resource::Resource;
+use oscope_sys::error::{Failure, errno_message};
 
 /// Where a guest has the modules of its kernel.
 const FOLDER: &str = "/run/oscope/modules";
@@ -22,7 +22,7 @@ const MODULES: [(&str, &str); 2] = [(NAMES[0], SENDER), (NAMES[1], RECEIVER)];
 ///
 /// # Errors
 /// `Failure::Unavailable` where a module is neither loaded nor to be had, or is for another kernel.
-pub fn provide() -> Result<Vec<Made>, Failure> {
+pub fn provide() -> Result<Vec<CleanupGuard>, Failure> {
     let missing = MODULES
         .iter()
         .filter(|(_, device)| !Path::new(device).exists());
@@ -32,7 +32,7 @@ pub fn provide() -> Result<Vec<Made>, Failure> {
 }
 
 /// Load a module; `None` where another process has done so meanwhile.
-fn load(name: &str, device: &str) -> Result<Option<Made>, Failure> {
+fn load(name: &str, device: &str) -> Result<Option<CleanupGuard>, Failure> {
     // What is loaded already is somebody else's: it must never be unloaded by the entry below.
     if Path::new("/sys/module").join(name).exists() {
         return is_there(name, device).map(|()| None);
@@ -43,9 +43,9 @@ fn load(name: &str, device: &str) -> Result<Option<Made>, Failure> {
             format!("{device} is not there: the module is not loaded"),
             REMEDY,
         ),
-        _ => Failure::system(&path.display().to_string(), words(&error)),
+        _ => Failure::system(&path.display().to_string(), errno_message(&error)),
     })?;
-    let made = Made::announce(Thing::Module {
+    let made = CleanupGuard::log_intent(Resource::Module {
         name: name.to_owned(),
     })?;
     let loaded = finit_module(&file, c"", ModuleInitFlags::empty());

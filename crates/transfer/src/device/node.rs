@@ -10,7 +10,7 @@ use memmap2::{MmapMut, MmapOptions};
 
 use super::uapi::{self, AREA, Accept, Connect, Descriptor, Finish, Listen, Receive, Send};
 use oscope_sys::cancel;
-use oscope_sys::error::{Failure, words};
+use oscope_sys::error::{Failure, errno_message};
 
 /// The sender's device.
 pub const SENDER: &str = "/dev/oscope_sender";
@@ -44,9 +44,9 @@ impl Device {
                 REMEDY,
             ),
             ErrorKind::PermissionDenied => {
-                Failure::unavailable(format!("{path}: {}", words(&error)), "run as root")
+                Failure::unavailable(format!("{path}: {}", errno_message(&error)), "run as root")
             }
-            _ => Failure::system(path, words(&error)),
+            _ => Failure::system(path, errno_message(&error)),
         })?;
         Ok(Self {
             file,

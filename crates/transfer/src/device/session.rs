@@ -12,14 +12,14 @@ use super::header::{DIGEST, Header, LENGTH};
 use super::node::{self, Device};
 use super::stream::{Incoming, Method, Outgoing};
 use super::uapi::{AREA, Descriptor};
-use crate::folder::{Folder, Shelf};
+use crate::folder::{DirCache, Folder};
 use crate::meter::Meter;
 use crate::names::{self, shown};
 use crate::partial::Partial;
 use crate::wire::Entry;
 use crate::{Blame, FileDone, Progress, Source, Tally, TransferError};
 use oscope_sys::cancel;
-use oscope_sys::error::{Failure, words};
+use oscope_sys::error::{Failure, errno_message};
 
 /// Bytes of a `read` or `write` on a device.
 const BUFFER: usize = 64 << 10;
@@ -213,7 +213,7 @@ pub fn receive(
     meter.method(name(options.method));
     let mut come =
         Incoming::new(device, options.method, BUFFER).map_err(system("mapping the area"))?;
-    let mut shelf = Shelf::new(folder);
+    let mut shelf = DirCache::new(folder);
     let mut files = Vec::new();
     let mut promised = None;
     let mut bytes = [0; LENGTH];
@@ -255,7 +255,7 @@ fn receive_file(
     file_name: &[u8],
     header: &Header,
     come: &mut Incoming,
-    shelf: &mut Shelf,
+    shelf: &mut DirCache,
     meter: &mut Meter,
 ) -> Result<Option<[u8; DIGEST]>, TransferError> {
     let label = shown(file_name);
@@ -395,7 +395,7 @@ pub fn check(path: &str, options: &Options) -> Result<(), TransferError> {
     match options.descriptors.then(|| device.describe(0)) {
         None | Some(Ok(_)) => Ok(()),
         Some(Err(error)) => {
-            let message = format!("--descriptors: {}", words(&error));
+            let message = format!("--descriptors: {}", errno_message(&error));
             Err(TransferError::failed(message).remedy("run as root"))
         }
     }

@@ -3,7 +3,7 @@
 use std::fs::File;
 
 use super::{Item, Kind, Receiver, Wanted};
-use crate::digest::Follower;
+use crate::digest::StreamingDigest;
 use crate::names;
 use crate::options::DigestKind;
 use crate::partial::{self, There};
@@ -138,7 +138,7 @@ impl Receiver<'_, '_> {
         let unread =
             |error: std::io::Error| Stop::system(&item.name, "reading what is there", &error);
         let mut follower =
-            Follower::start(self.digest, file, item.size, item.sparse).map_err(unread)?;
+            StreamingDigest::start(self.digest, file, item.size, item.sparse).map_err(unread)?;
         follower.reach(item.size).map_err(unread)?;
         let link = &mut *self.link;
         follower.finish(|| link.alive())?.map_err(unread)

@@ -8,7 +8,7 @@ use std::thread::{Builder, Scope, ScopedJoinHandle};
 use nix::sys::signal::SigSet;
 
 use super::Item;
-use crate::folder::{Folder, Shelf};
+use crate::folder::{DirCache, Folder};
 use crate::names;
 use crate::partial::{self, Partial};
 use crate::receive_methods::{self, unwritten};
@@ -79,7 +79,7 @@ impl<'scope, 'all> Small<'scope, 'all> {
     ///
     /// # Errors
     /// One of the files could not be written, now or before.
-    pub fn write(&mut self, shelf: &mut Shelf) -> Result<(), Stop> {
+    pub fn write(&mut self, shelf: &mut DirCache) -> Result<(), Stop> {
         if self.batch.files.is_empty() {
             return Ok(());
         }
@@ -114,7 +114,7 @@ impl<'scope, 'all> Small<'scope, 'all> {
     ///
     /// # Errors
     /// As for [`Self::write`].
-    pub fn finish(mut self, shelf: &mut Shelf) -> Result<(), Stop> {
+    pub fn finish(mut self, shelf: &mut DirCache) -> Result<(), Stop> {
         let batch = std::mem::take(&mut self.batch);
         let own = batch.write(shelf, self.items);
         if let Some(helper) = self.helper.take() {
@@ -155,7 +155,7 @@ fn help(
 ) -> u64 {
     // Signals are for the thread that waits on the connection; taking one here would only delay it.
     let _ = SigSet::all().thread_block();
-    let mut shelf = Shelf::new(root);
+    let mut shelf = DirCache::new(root);
     while let Ok(batch) = batches.recv() {
         if let Err(stop) = batch.write(&mut shelf, items) {
             if let Ok(mut stop_slot) = trouble.lock() {
@@ -168,7 +168,7 @@ fn help(
 }
 
 impl Batch {
-    fn write(&self, shelf: &mut Shelf, items: &[Item]) -> Result<(), Stop> {
+    fn write(&self, shelf: &mut DirCache, items: &[Item]) -> Result<(), Stop> {
         for (place, range) in &self.files {
             put(shelf, &items[*place], &self.bytes[range.clone()])?;
         }
@@ -177,7 +177,7 @@ impl Batch {
 }
 
 /// Write a file and give it its name.
-fn put(shelf: &mut Shelf, item: &Item, bytes: &[u8]) -> Result<(), Stop> {
+fn put(shelf: &mut DirCache, item: &Item, bytes: &[u8]) -> Result<(), Stop> {
     let refused = |reason: String| item.refused(reason);
     let entry = item.entry();
     let (folder, _) = names::split(&item.name);

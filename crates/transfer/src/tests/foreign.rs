@@ -37,7 +37,7 @@ impl Foreign {
     }
 
     fn seen(path: &Path) -> Seen {
-        let status = fs::symlink_metadata(path).expect("it is there");
+        let status = fs::symlink_metadata(path).expect("the file exists");
         let contents = status.is_file().then(|| fs::read(path).expect("readable"));
         (
             status.ino(),

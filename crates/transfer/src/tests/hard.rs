@@ -15,7 +15,7 @@ fn gathered(place: &Place, names: &[&str]) -> Vec<Source> {
 }
 
 fn inode(path: &Path) -> u64 {
-    fs::symlink_metadata(path).expect("it is there").ino()
+    fs::symlink_metadata(path).expect("the file exists").ino()
 }
 
 #[test]

@@ -52,7 +52,10 @@ fn trickled(
     });
     let left = listed(&place.root.join("into")).into_iter().map(|path| {
         let name = path.file_name().expect("a name").to_string_lossy();
-        (name.into_owned(), fs::read(&path).expect("it is there"))
+        (
+            name.into_owned(),
+            fs::read(&path).expect("the file can be read"),
+        )
     });
     (error, left.collect())
 }

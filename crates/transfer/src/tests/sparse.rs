@@ -49,7 +49,7 @@ fn make(place: &Place, name: &str, size: u64, data: &[(u64, usize)]) -> Vec<u8> 
 
 /// Bytes on the disk.
 fn taken(path: &Path) -> u64 {
-    fs::metadata(path).expect("it is there").blocks() * 512
+    fs::metadata(path).expect("the file exists").blocks() * 512
 }
 
 #[test]

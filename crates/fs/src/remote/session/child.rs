@@ -84,7 +84,7 @@ impl Ssh {
             Ok((input, output)) => Ok((ssh, input, output)),
             Err(error) => {
                 ssh.kill();
-                ssh.bury();
+                ssh.reap();
                 Err(format!("the pipes of ssh: {error}"))
             }
         }
@@ -98,7 +98,7 @@ impl Ssh {
     }
 
     /// Kill it, wait for its end: the last thing that it said, if anything.
-    pub fn bury(&self) -> Option<String> {
+    pub fn reap(&self) -> Option<String> {
         self.kill();
         if let Some(mut child) = locked(&self.child).take() {
             // It was sent SIGKILL: this does not wait long, and cannot fail for a child that nobody else waits for.

@@ -10,7 +10,7 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::locked;
-use crate::remote::talk::Trouble;
+use crate::remote::talk::RequestError;
 
 #[derive(Default)]
 struct Turn {
@@ -54,18 +54,18 @@ impl Gate {
     ///
     /// # Errors
     /// `Unsent`: the session has ended, nothing was written. `Late`: not within the limit. `Lost`: the pipe is closed.
-    pub fn send(&self, bytes: &[u8], deadline: Instant) -> Result<(), Trouble> {
+    pub fn send(&self, bytes: &[u8], deadline: Instant) -> Result<(), RequestError> {
         let mut turn = locked(&self.turn);
         while turn.taken && !turn.shut {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return Err(Trouble::Late);
+                return Err(RequestError::Late);
             }
             let waited = self.free.wait_timeout(turn, left);
             turn = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
         if turn.shut {
-            return Err(Trouble::Unsent);
+            return Err(RequestError::Unsent);
         }
         turn.taken = true;
         drop(turn);
@@ -79,7 +79,7 @@ impl Gate {
     }
 
     /// Write: how many bytes were taken, and whether all were.
-    fn write(&self, bytes: &[u8], deadline: Instant) -> (usize, Result<(), Trouble>) {
+    fn write(&self, bytes: &[u8], deadline: Instant) -> (usize, Result<(), RequestError>) {
         let mut written = 0;
         while written < bytes.len() {
             let step = match (&self.pipe).write(&bytes[written..]) {
@@ -89,7 +89,7 @@ impl Gate {
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => Ok(()),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => self.wait(deadline),
-                Err(_) => Err(Trouble::Lost),
+                Err(_) => Err(RequestError::Lost),
             };
             if step.is_err() {
                 return (written, step);
@@ -99,16 +99,16 @@ impl Gate {
     }
 
     /// Wait until the pipe takes more, or its reader is gone.
-    fn wait(&self, deadline: Instant) -> Result<(), Trouble> {
+    fn wait(&self, deadline: Instant) -> Result<(), RequestError> {
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return Err(Trouble::Late);
+            return Err(RequestError::Late);
         }
         let wait = PollTimeout::try_from(left.as_millis().max(1)).unwrap_or(PollTimeout::MAX);
         let mut pipe = [PollFd::new(self.pipe.as_fd(), PollFlags::POLLOUT)];
         match poll(&mut pipe, wait) {
             Ok(_) | Err(Errno::EINTR) => Ok(()),
-            Err(_) => Err(Trouble::Lost),
+            Err(_) => Err(RequestError::Lost),
         }
     }
 }

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use super::broken::within_patience;
 use super::transfer::{file_of, order};
-use crate::remote::talk::{Talk, Trouble};
+use crate::remote::talk::{RequestError, RequestPipeline};
 use crate::remote::wire::{Packet, kind};
 use crate::remote::{BOUNDS, Bounds, Limits, PutError, Remote};
 use crate::testing::{LIMITS, Server};
@@ -184,7 +184,7 @@ fn a_closing_that_was_put_off_is_not_lost_with_a_request_that_comes_too_late() {
     let long = Instant::now() + LIMITS.operation;
     let session = hostile.remote.link.session(long).unwrap();
     let target = &hostile.remote.link.target;
-    let mut talk = Talk::new(&session, target, long);
+    let mut talk = RequestPipeline::new(&session, target, long);
     let id = talk.ask_path(kind::OPENDIR, Path::new("x"));
     drop(talk.handle(id).unwrap().unwrap());
     // More than all the pipes hold: whoever sends it keeps others waiting.
@@ -198,9 +198,9 @@ fn a_closing_that_was_put_off_is_not_lost_with_a_request_that_comes_too_late() {
     thread::scope(|scope| {
         let filling = scope.spawn(|| session.send(&much, long));
         let late = || session.send(&[], Instant::now() + Duration::from_millis(20));
-        within_patience(|| late() == Err(Trouble::Late));
+        within_patience(|| late() == Err(RequestError::Late));
         session.close_handle(b"another");
-        assert_eq!(late(), Err(Trouble::Late));
+        assert_eq!(late(), Err(RequestError::Late));
         hostile.server.thaw();
         assert_eq!(filling.join().unwrap(), Ok(()));
     });

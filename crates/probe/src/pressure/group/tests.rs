@@ -61,7 +61,7 @@ fn a_group_that_cannot_have_a_limit_is_removed_again() {
     );
     let ours = format!("{GROUP_PREFIX}{}-", std::process::id());
     let left = fs::read_dir(top)
-        .expect("it is there")
+        .expect("the folder can be listed")
         .filter_map(Result::ok);
     let left: Vec<_> = left
         .filter(|entry| entry.file_name().to_string_lossy().starts_with(&ours))

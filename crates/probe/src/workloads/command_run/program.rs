@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 use std::ptr::null;
 
-use oscope_sys::error::{Failure, words};
+use oscope_sys::error::{Failure, errno_message};
 
 /// A program and its arguments, as execve(2) takes them.
 pub struct Program {
@@ -68,7 +68,7 @@ impl Program {
 
     /// Why a program could not be started.
     pub fn refused(&self, error: c_int) -> Failure {
-        let said = words(&io::Error::from_raw_os_error(error));
+        let said = errno_message(&io::Error::from_raw_os_error(error));
         let (message, remedy) = match error {
             libc::EAGAIN | libc::ENOMEM => (
                 format!("the kernel makes no process: {said}"),

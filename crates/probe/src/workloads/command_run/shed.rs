@@ -111,7 +111,7 @@ mod tests {
     fn this_program_goes_on_after_it() {
         Surplus::find().shed();
         Peak::of_this_process().forget();
-        let smaps = fs::read_to_string("/proc/self/smaps").expect("it is there");
+        let smaps = fs::read_to_string("/proc/self/smaps").expect("the file can be read");
         assert!(!shared_files(&smaps).is_empty());
     }
 }

@@ -8,13 +8,13 @@ use std::os::unix::ffi::OsStrExt;
 use nix::sched::CpuSet;
 
 use super::program::texts;
-use oscope_sys::error::{Failure, words};
+use oscope_sys::error::{Failure, errno_message};
 
 /// A file to read, and one to write, which is emptied.
 pub fn opened(input: &str, output: &str) -> Result<(File, File), Failure> {
     let failed = |path: &str, error: &io::Error| {
         Failure::unavailable(
-            format!("{path}: {}", words(error)),
+            format!("{path}: {}", errno_message(error)),
             "name a file that can be opened",
         )
     };

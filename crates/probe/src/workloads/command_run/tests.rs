@@ -186,7 +186,7 @@ fn a_fifo_for_the_output_is_opened_once_a_run() {
     let reader = std::thread::spawn(move || std::fs::read_to_string(path));
     let ended = run("echo all", json!({"timeout": 5, "output": fifo}));
     let said = reader.join().expect("it does not panic");
-    std::fs::remove_file(&fifo).expect("it is there");
+    std::fs::remove_file(&fifo).expect("the file can be removed");
     assert_eq!(said.expect("it can be read"), "all\n");
     ended.expect("it runs");
 }
@@ -196,7 +196,7 @@ fn a_run_whose_input_cannot_be_opened_in_time_is_given_up() {
     let fifo = std::env::temp_dir().join(format!("oscope-fifo-{}", std::process::id()));
     nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).expect("a FIFO can be made");
     let ended = run("true", json!({"timeout": 0.1, "input": fifo}));
-    std::fs::remove_file(&fifo).expect("it is there");
+    std::fs::remove_file(&fifo).expect("the file can be removed");
     let failure = ended.expect_err("nobody writes to it").to_string();
     assert!(
         failure.contains("was not started in time: opening its --input"),

@@ -43,7 +43,7 @@ struct Answer {
 }
 
 /// The memory that both share.
-struct Board {
+struct SharedSlot {
     /// Runs asked for, and ended.
     asked: AtomicU32,
     ended: AtomicU32,
@@ -53,12 +53,12 @@ struct Board {
 
 // SAFETY: the probe touches the order and the answer while no run is under way, the launcher during one; they are handed over by Release and
 // Acquire.
-unsafe impl Sync for Board {}
+unsafe impl Sync for SharedSlot {}
 
 /// The launcher of a program. Dropping it ends it, and the program with it.
 pub struct Worker {
     child: Child,
-    board: Shared<Board>,
+    board: Shared<SharedSlot>,
     orders: File,
     bell: File,
     tail: Tail,
@@ -77,7 +77,7 @@ impl Worker {
     pub fn fork(launcher: &Launcher, program: &Program, region: &Region) -> Result<Self, Failure> {
         let tail = Tail::new()?;
         // SAFETY: an atomic may be 0, and memory that may be uninitialised may be zeros.
-        let board: Shared<Board> = unsafe { Shared::zeroed() }?;
+        let board: Shared<SharedSlot> = unsafe { Shared::zeroed() }?;
         let ((orders, asking), (bell, ringing)) = (pipe()?, pipe()?);
         let clock = region.clock();
         let child = Child::fork(|| {
@@ -167,7 +167,7 @@ impl Worker {
 /// In the launcher: do what is asked, until nobody asks any more. What it does again and again needs little code, so that the launcher stays small.
 fn serve(
     (orders, bell): (&File, &File),
-    board: &Board,
+    board: &SharedSlot,
     grown: impl Fn(),
     mut work: impl FnMut(Order) -> (Measured, Result<Started, Failure>),
 ) {

@@ -12,7 +12,7 @@ use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg, PosixFadviseAdvice, posix_fadvise};
 
 use oscope_sys::cancel;
-use oscope_sys::error::{Failure, words};
+use oscope_sys::error::{Failure, errno_message};
 use oscope_sys::machine::memory::meminfo_field;
 
 /// Writing to it drops what the page cache and the slabs of dentries and inodes can do without (`Documentation/admin-guide/sysctl/vm.rst`).
@@ -98,7 +98,8 @@ pub fn make_cold(file: &File, length: u64) -> Result<String, Failure> {
 /// # Errors
 /// As for [`make_cold`], and `Failure::Failed` if it cannot be opened.
 pub fn evict(path: &Path) -> Result<String, Failure> {
-    let failed = |error: io::Error| Failure::system(&path.display().to_string(), words(&error));
+    let failed =
+        |error: io::Error| Failure::system(&path.display().to_string(), errno_message(&error));
     let file = File::open(path).map_err(failed)?;
     let length = file.metadata().map_err(failed)?.len();
     emptied_by(advise, &file, length)
@@ -188,7 +189,7 @@ fn fill(file: &File, length: u64) -> Result<(), Failure> {
             Err(error) => {
                 return Err(Failure::failed(format!(
                     "reading at byte {offset}: {}",
-                    words(&error)
+                    errno_message(&error)
                 )));
             }
         }

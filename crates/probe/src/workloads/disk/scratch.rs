@@ -15,7 +15,7 @@ use super::content;
 use super::source::Stamp;
 use crate::xor;
 use oscope_sys::cancel;
-use oscope_sys::error::{Failure, words};
+use oscope_sys::error::{Failure, errno_message};
 
 /// Bytes written at once while a scratch file is made; a multiple of 8.
 const PIECE: usize = 4 << 20;
@@ -91,7 +91,7 @@ pub fn unnamed(directory: &Path) -> Result<File, Failure> {
                 format!(
                     "no scratch file can be made in {}: {}",
                     directory.display(),
-                    words(&error)
+                    errno_message(&error)
                 ),
                 "choose another with --set directory=DIR, or a file of yours with --set file=FILE",
             )
@@ -102,7 +102,7 @@ fn no_room(directory: &Path, written: u64, size: u64, error: &std::io::Error) ->
     let message = format!(
         "writing a scratch file in {}: {} after {written} of {size} bytes",
         directory.display(),
-        words(error)
+        errno_message(error)
     );
     match error.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => {

@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use super::scratch::{Files, History, Scratch, link};
 use crate::description::{Kind, Parameter};
-use oscope_sys::error::{Failure, words};
+use oscope_sys::error::{Failure, errno_message};
 
 /// Where the file is: the parameters that all disk workloads share. A workload's parameters take them in with `#[serde(flatten)]`.
 #[derive(Debug, Clone, Deserialize)]
@@ -104,8 +104,9 @@ impl Source {
     }
 
     fn of(path: &Path, name: String, files: &Rc<Files>) -> Result<Self, Failure> {
-        let refused =
-            |error: std::io::Error| Failure::request("file", format!("{name}: {}", words(&error)));
+        let refused = |error: std::io::Error| {
+            Failure::request("file", format!("{name}: {}", errno_message(&error)))
+        };
         // Looked at before it is opened: opening a pipe or a device may wait, or do something.
         check_type(&std::fs::metadata(path).map_err(refused)?, &name)?;
         let mut file = open(path).map_err(refused)?;

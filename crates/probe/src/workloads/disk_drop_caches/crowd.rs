@@ -22,13 +22,13 @@ use oscope_sys::error::Failure;
 
 /// Files in a folder of their own. Dropping it removes them.
 #[derive(Debug)]
-pub struct Crowd {
+pub struct FileSet {
     path: PathBuf,
     folder: Folder,
-    janitor: Janitor,
+    janitor: CleanupProcess,
 }
 
-impl Crowd {
+impl FileSet {
     /// Make `count` empty files in a new folder in `directory`, and write them out.
     ///
     /// # Errors
@@ -36,7 +36,7 @@ impl Crowd {
     pub fn make(directory: &Path, count: u32) -> Result<Self, Failure> {
         let path = new_folder(directory)?;
         let opened = Folder::open(directory, &path, count);
-        let guarded = opened.and_then(|folder| Ok((Janitor::start(&folder)?, folder)));
+        let guarded = opened.and_then(|folder| Ok((CleanupProcess::start(&folder)?, folder)));
         let (janitor, folder) = guarded.map_err(|error| {
             // It is empty, and nobody else knows of it.
             let _ = std::fs::remove_dir(&path);
@@ -99,7 +99,7 @@ impl Crowd {
     }
 }
 
-impl Drop for Crowd {
+impl Drop for FileSet {
     fn drop(&mut self) {
         if let Err(error) = self.folder.remove() {
             eprintln!(
@@ -179,12 +179,12 @@ impl Folder {
 
 /// A child that removes a folder when its parent has died, or ends when its parent asks it to.
 #[derive(Debug)]
-struct Janitor {
+struct CleanupProcess {
     process: Pid,
     life: File,
 }
 
-impl Janitor {
+impl CleanupProcess {
     fn start(folder: &Folder) -> io::Result<Self> {
         let (end, life) = pipe2(OFlag::O_CLOEXEC)?;
         // SAFETY: the child makes async-signal-safe calls only, and leaves by `_exit`.
@@ -245,7 +245,7 @@ mod tests {
 
     #[test]
     fn files_are_there_while_it_lives_and_gone_after() {
-        let crowd = Crowd::make(Path::new("/var/tmp"), 300).unwrap();
+        let crowd = FileSet::make(Path::new("/var/tmp"), 300).unwrap();
         assert_eq!(inodes(&crowd.path), 300);
         assert_eq!(crowd.look(), Ok(()));
         let (path, janitor) = (crowd.path.clone(), crowd.janitor.process);
@@ -256,15 +256,15 @@ mod tests {
 
     #[test]
     fn two_in_a_process_do_not_wait_for_each_other() {
-        let first = Crowd::make(Path::new("/var/tmp"), 1).unwrap();
-        let second = Crowd::make(Path::new("/var/tmp"), 1).unwrap();
+        let first = FileSet::make(Path::new("/var/tmp"), 1).unwrap();
+        let second = FileSet::make(Path::new("/var/tmp"), 1).unwrap();
         drop(first);
         assert!(second.path.exists());
     }
 
     #[test]
     fn a_file_that_somebody_removed_is_named() {
-        let crowd = Crowd::make(Path::new("/var/tmp"), 3).unwrap();
+        let crowd = FileSet::make(Path::new("/var/tmp"), 3).unwrap();
         std::fs::remove_file(crowd.path.join("00000001")).unwrap();
         let refused = crowd.look().unwrap_err().to_string();
         assert!(refused.contains("file 1 in /var/tmp/oscope-"), "{refused}");
@@ -272,7 +272,7 @@ mod tests {
 
     #[test]
     fn what_is_not_ours_stays() {
-        let crowd = Crowd::make(Path::new("/var/tmp"), 3).unwrap();
+        let crowd = FileSet::make(Path::new("/var/tmp"), 3).unwrap();
         let foreign = crowd.path.join("foreign");
         std::fs::write(&foreign, "").unwrap();
         let path = crowd.path.clone();
@@ -283,7 +283,7 @@ mod tests {
 
     #[test]
     fn a_directory_that_takes_nothing_is_reported_and_nothing_is_left() {
-        let refused = Crowd::make(Path::new("/proc"), 3).unwrap_err();
+        let refused = FileSet::make(Path::new("/proc"), 3).unwrap_err();
         assert!(matches!(refused, Failure::Unavailable { .. }), "{refused}");
     }
 
@@ -301,7 +301,7 @@ mod tests {
         // SAFETY: the child makes async-signal-safe calls only, and kills itself.
         match unsafe { fork() }.unwrap() {
             ForkResult::Child => {
-                let _janitor = Janitor::start(&folder);
+                let _janitor = CleanupProcess::start(&folder);
                 nix::sys::signal::raise(nix::sys::signal::Signal::SIGKILL).unwrap();
                 unreachable!("SIGKILL cannot be survived");
             }

@@ -5,7 +5,7 @@ use std::io::{ErrorKind, Read, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
 
 use super::pass::{Pass, Tally};
-use oscope_sys::error::{Failure, words};
+use oscope_sys::error::{Failure, errno_message};
 
 /// Read with read(2), which goes by the file's own position; the position is set only where the next stretch lies elsewhere.
 pub fn read(pass: &Pass, mut file: &File, buffer: &mut [u8]) -> Result<Tally, Failure> {
@@ -97,6 +97,6 @@ pub fn broken(pass: &Pass, offset: u64, error: &std::io::Error) -> Failure {
     Failure::failed(format!(
         "reading at byte {offset} of {}: {}",
         pass.length,
-        words(error)
+        errno_message(error)
     ))
 }

@@ -6,7 +6,7 @@ use std::io::{self, ErrorKind, Write};
 
 use super::pattern::Pattern;
 use oscope_sys::cancel;
-use oscope_sys::error::{Failure, words};
+use oscope_sys::error::{Failure, errno_message};
 
 /// How much is written.
 #[derive(Debug, Clone, Copy)]
@@ -104,14 +104,14 @@ impl Stop {
                 error,
                 format!(
                     "writing {name}: {}, after {bytes} of {total} bytes; {fate}",
-                    words(error)
+                    errno_message(error)
                 ),
             ),
             Self::Flush(error) => (
                 error,
                 format!(
                     "fdatasync of {name}: {}; the kernel took all {bytes} of {total} bytes, but the device may not have them; {fate}",
-                    words(error)
+                    errno_message(error)
                 ),
             ),
         };

@@ -16,7 +16,7 @@ use nix::unistd::linkat;
 use serde::Deserialize;
 
 use crate::workloads::disk::scratch::unnamed;
-use oscope_sys::error::{Failure, words};
+use oscope_sys::error::{Failure, errno_message};
 
 /// What happens to a regular file that has the name already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -159,7 +159,7 @@ impl Destination {
             Failure::failed(format!(
                 "naming {}: {}; what was written is removed",
                 path.display(),
-                words(&error)
+                errno_message(&error)
             ))
         })?;
         self.own = Some(identity(&metadata));
@@ -180,7 +180,7 @@ impl Destination {
             Ok(name) => format!("what was written is kept as {}", name.display()),
             Err(error) => format!(
                 "what was written could not be kept ({}) and is removed",
-                words(&error)
+                errno_message(&error)
             ),
         }
     }
@@ -314,7 +314,12 @@ fn errno(error: &io::Error) -> i32 {
 }
 
 fn refused(path: &Path) -> impl Fn(io::Error) -> Failure {
-    move |error| Failure::request("file", format!("{}: {}", path.display(), words(&error)))
+    move |error| {
+        Failure::request(
+            "file",
+            format!("{}: {}", path.display(), errno_message(&error)),
+        )
+    }
 }
 
 #[cfg(test)]

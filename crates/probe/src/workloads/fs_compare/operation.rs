@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use crate::clock::Clock;
 use crate::shared_folder::SharedFolder;
-use oscope_sys::error::{Failure, words};
+use oscope_sys::error::{Failure, errno_message};
 
 /// When files of the server were last modified, in seconds since 1970. Long ago: SFTP and git know whole seconds, so that a file of this second
 /// may yet change unseen, and is not trusted.
@@ -72,7 +72,7 @@ pub fn timed<T>(
 
 /// The failure of what was being done to a file.
 pub fn failed(doing: &str, path: &Path, error: &io::Error) -> Failure {
-    let message = format!("{doing} {}: {}", path.display(), words(error));
+    let message = format!("{doing} {}: {}", path.display(), errno_message(error));
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
             Failure::unavailable(

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use crate::description::{Alone, Description, Kind, Metric, Parameter, Quantity};
+use crate::description::{Description, Kind, Metric, Parameter, Quantity, SchedulingIsolation};
 use crate::shared_folder::{PROGRAMS, System};
 use oscope_sys::net::Shape;
 
@@ -100,7 +100,7 @@ pub fn description() -> Description {
             "a guest for system=nfs",
         ],
         programs: PROGRAMS.into_iter().chain(["git", "tar"]).collect(),
-        alone: Alone::Never,
+        alone: SchedulingIsolation::Never,
     }
 }
 

@@ -175,7 +175,7 @@ type Spoil = (fn(&Path), &'static str);
 const SPOILS: [Spoil; 3] = [
     (|file| spoil(file, 4000), "is not what was written"),
     (
-        |file| fs::remove_file(file).expect("it is there"),
+        |file| fs::remove_file(file).expect("the file can be removed"),
         "entries, and should have",
     ),
     (
@@ -223,7 +223,7 @@ fn small_files_that_are_read_or_listed_wrong_are_seen() {
     refused("read-small", &|file| spoil(file, 9), "another file");
     refused(
         "list",
-        &|file| fs::remove_file(file).expect("it is there"),
+        &|file| fs::remove_file(file).expect("the file can be removed"),
         "11 of 12",
     );
     refused(

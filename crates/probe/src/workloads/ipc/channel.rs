@@ -126,7 +126,7 @@ impl Sender {
     }
 
     /// The other end was moved to this process, if to any: a side of the ring that sleeps looks whether it lives. To be called right after
-    /// [`Partner::hire`](super::partner::Partner::hire). A descriptor needs no such call.
+    /// [`PeerWorker::spawn`](super::partner::PeerWorker::spawn). A descriptor needs no such call.
     pub fn watch(&mut self, process: Option<Pid>) {
         if let Self::Ring(writer) = self {
             writer.watch(process);

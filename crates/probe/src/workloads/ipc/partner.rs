@@ -16,7 +16,7 @@ use oscope_sys::affinity;
 use oscope_sys::cancel;
 use oscope_sys::error::Failure;
 use oscope_sys::futex;
-use oscope_sys::process::{Being, Child, refused};
+use oscope_sys::process::{Child, WorkerHandle, refused};
 use oscope_sys::shared_memory::Shared;
 
 /// What a partner is.
@@ -32,9 +32,9 @@ pub enum Kind {
 ///
 /// Both lie in shared memory: they must hold no reference to what only one process has. Dropping it ends the process and reaps it, or joins the
 /// thread, which must not be left waiting for the calling side then: drop the channel's own end first.
-pub struct Partner<J, R> {
-    board: Arc<Shared<Board<J, R>>>,
-    being: Being,
+pub struct PeerWorker<J, R> {
+    board: Arc<Shared<SharedSlot<J, R>>>,
+    being: WorkerHandle,
     crowded: bool,
     /// Why it is of no use any more.
     broken: Option<Failure>,
@@ -55,7 +55,7 @@ pub struct Together<T, R> {
 
 /// Where jobs and results are handed over. `state` says whose turn it is to touch the rest.
 #[repr(C, align(128))]
-struct Board<J, R> {
+struct SharedSlot<J, R> {
     state: AtomicU32,
     job: UnsafeCell<MaybeUninit<(Mark, J)>>,
     result: UnsafeCell<MaybeUninit<(R, Usage)>>,
@@ -77,15 +77,15 @@ const DISMISSED: u32 = 6;
 const LOST: u32 = 7;
 
 /// Looks at the board before somebody who waits on a CPU of its own lets others run.
-const LOOKS: u32 = 20_000;
+const SPIN_LIMIT: u32 = 20_000;
 /// Time between two looks of the calling thread, from then on.
 const PAUSE: Duration = Duration::from_micros(50);
 /// Time after which a partner without a job looks again.
-const NAP: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Time that a process has for dying by itself, once its end of the channel is closed.
 const LAST_MOMENTS: Duration = Duration::from_millis(500);
 
-impl<J, R> Board<J, R> {
+impl<J, R> SharedSlot<J, R> {
     /// Go on to this state, and wake the other side if it sleeps meanwhile.
     ///
     /// Where both share a CPU they sleep: one that yields instead forgoes its share of the CPU for a while (sched_yield, kernel/sched/fair.c),
@@ -110,9 +110,9 @@ impl<J, R> Board<J, R> {
 }
 
 // SAFETY: job and result are touched by one side at a time, which the state says; it is handed over by Release and Acquire.
-unsafe impl<J: Send, R: Send> Sync for Board<J, R> {}
+unsafe impl<J: Send, R: Send> Sync for SharedSlot<J, R> {}
 
-impl<J, R> Partner<J, R>
+impl<J, R> PeerWorker<J, R>
 where
     J: Copy + Send + 'static,
     R: Copy + Send + 'static,
@@ -122,7 +122,7 @@ where
     ///
     /// # Errors
     /// `Failure::Unavailable` where a limit forbids one more thread or process, `Failure::Failed` where the kernel refuses something else.
-    pub fn hire(
+    pub fn spawn(
         kind: Kind,
         seats: &Seats,
         work: impl FnMut(J) -> R + Send + 'static,
@@ -147,8 +147,8 @@ where
     /// The partner's process, if it is one.
     pub fn process(&self) -> Option<Pid> {
         match &self.being {
-            Being::Process(child) => Some(child.process()),
-            Being::Thread(_) => None,
+            WorkerHandle::Process(child) => Some(child.process()),
+            WorkerHandle::Thread(_) => None,
         }
     }
 
@@ -233,8 +233,8 @@ where
             looks += 1;
             if self.crowded {
                 self.check()?;
-                let _ = futex::wait(&board.state, state, NAP);
-            } else if looks < LOOKS {
+                let _ = futex::wait(&board.state, state, POLL_INTERVAL);
+            } else if looks < SPIN_LIMIT {
                 std::hint::spin_loop();
             } else {
                 self.check()?;
@@ -273,10 +273,10 @@ where
     }
 }
 
-impl<J, R> Drop for Partner<J, R> {
+impl<J, R> Drop for PeerWorker<J, R> {
     fn drop(&mut self) {
         // A process ends with its value.
-        if let Being::Thread(thread) = &mut self.being {
+        if let WorkerHandle::Thread(thread) = &mut self.being {
             self.board.state.store(DISMISSED, Ordering::Release);
             futex::wake(&self.board.state);
             // A panic of the thread has been reported already, by its message and as the death of the partner.
@@ -286,10 +286,10 @@ impl<J, R> Drop for Partner<J, R> {
 }
 
 fn thread<J, R>(
-    board: Arc<Shared<Board<J, R>>>,
+    board: Arc<Shared<SharedSlot<J, R>>>,
     seats: &Seats,
     work: impl FnMut(J) -> R + Send + 'static,
-) -> Result<Being, Failure>
+) -> Result<WorkerHandle, Failure>
 where
     J: Copy + Send + 'static,
     R: Copy + Send + 'static,
@@ -308,21 +308,21 @@ where
     };
     thread::Builder::new()
         .spawn(life)
-        .map(|thread| Being::Thread(Some(thread)))
+        .map(|thread| WorkerHandle::Thread(Some(thread)))
         .map_err(|error| refused("thread", &error))
 }
 
 fn process<J: Copy, R: Copy>(
-    board: &Board<J, R>,
+    board: &SharedSlot<J, R>,
     seats: &Seats,
     work: impl FnMut(J) -> R,
-) -> Result<Being, Failure> {
+) -> Result<WorkerHandle, Failure> {
     let life = Life {
         cpu: seats.partner,
         crowded: seats.crowded,
         marks: true,
     };
-    Child::fork(|| live(board, life, work)).map(Being::Process)
+    Child::fork(|| live(board, life, work)).map(WorkerHandle::Process)
 }
 
 /// How a partner lives.
@@ -336,7 +336,7 @@ struct Life {
 }
 
 /// The partner's life: one job after the other until it is dismissed.
-fn live<J: Copy, R: Copy>(board: &Board<J, R>, life: Life, mut work: impl FnMut(J) -> R) {
+fn live<J: Copy, R: Copy>(board: &SharedSlot<J, R>, life: Life, mut work: impl FnMut(J) -> R) {
     if life.cpu.is_some_and(|cpu| affinity::pin(cpu).is_err()) {
         return board.set_state(LOST, life.crowded);
     }
@@ -357,14 +357,14 @@ fn live<J: Copy, R: Copy>(board: &Board<J, R>, life: Life, mut work: impl FnMut(
                 board.set_state_if(OPEN, DONE, life.crowded);
             }
             DISMISSED => return,
-            other => drop(futex::wait(&board.state, other, NAP)),
+            other => drop(futex::wait(&board.state, other, POLL_INTERVAL)),
         }
     }
 }
 
 /// Wait at the gate and do the work; `None` if it did not open.
 fn at_the_gate<J, R, T>(
-    board: &Board<J, R>,
+    board: &SharedSlot<J, R>,
     life: &Life,
     mark: Mark,
     work: impl FnOnce() -> T,
@@ -377,8 +377,8 @@ fn at_the_gate<J, R, T>(
     while ready && board.state.load(Ordering::Acquire) == READY {
         looks += 1;
         if life.crowded {
-            let _ = futex::wait(&board.state, READY, NAP);
-        } else if looks >= LOOKS {
+            let _ = futex::wait(&board.state, READY, POLL_INTERVAL);
+        } else if looks >= SPIN_LIMIT {
             thread::yield_now();
         } else {
             std::hint::spin_loop();

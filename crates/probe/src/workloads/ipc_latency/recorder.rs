@@ -31,7 +31,7 @@ impl Recorder {
     pub fn new(clock: &Clock) -> Result<Self, Failure> {
         let longest = clock.ticks(LONGEST_S * 1e9) as u64;
         let histogram = Histogram::new_with_bounds(1, longest, DIGITS)
-            .map_err(|error| Failure::system("making a histogram", error))?;
+            .map_err(|error| Failure::system("making a histogram", error.to_string()))?;
         let mut recorder = Self {
             clock: clock.clone(),
             histogram,

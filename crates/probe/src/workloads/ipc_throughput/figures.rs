@@ -1,7 +1,7 @@
 //! What `ipc.throughput` says about itself, and the figures of a transfer.
 
 use super::transfer::Tally;
-use crate::description::{Alone, Description, Kind, Metric, Parameter, Quantity};
+use crate::description::{Description, Kind, Metric, Parameter, Quantity, SchedulingIsolation};
 use crate::workloads::ipc::usage::Usage;
 use oscope_sys::error::Failure;
 
@@ -80,7 +80,7 @@ pub fn description() -> Description {
         metrics: metrics(),
         needs: vec![],
         programs: vec![],
-        alone: Alone::Never,
+        alone: SchedulingIsolation::Never,
     }
 }
 

@@ -9,7 +9,7 @@ use nix::errno::Errno;
 use nix::fcntl::posix_fallocate;
 use serde::Deserialize;
 
-use super::patience::{is_want_of_memory, patiently};
+use super::patience::{is_want_of_memory, retry};
 use super::presence::look;
 use super::walk::LINE_BYTES;
 use crate::workloads::disk::scratch::unnamed;
@@ -117,14 +117,14 @@ impl Area {
         let advise = |advice, name: &str, remedy: &str| {
             let answer = self.map.advise_range(advice, self.offset, self.bytes);
             answer.map_err(|error| {
-                let message = format!("madvise({name}): {error}");
-                match wanted.pressed && is_want_of_memory(&error) {
-                    true => Failure::failed(message),
-                    false => Failure::unavailable(message, remedy),
+                let failure = Failure::system(&format!("madvise({name})"), error);
+                match wanted.pressed && is_want_of_memory(failure.errno()) {
+                    true => failure,
+                    false => Failure::unavailable(failure.to_string(), remedy),
                 }
             })
         };
-        let advise = |advice, name: &str, remedy: &str| patiently(|| advise(advice, name, remedy));
+        let advise = |advice, name: &str, remedy: &str| retry(|| advise(advice, name, remedy));
         // Otherwise the kernel may merge it with the flushed buffer beside it, and smaps shows both as one.
         advise(Advice::DontDump, "MADV_DONTDUMP", "run Linux 3.4 or later")?;
         if wanted.pages == Pages::Huge {
@@ -156,7 +156,7 @@ impl Area {
             }
         };
         // What one try has touched, the next finds there.
-        patiently(|| look(start as u64, bytes, touch))
+        retry(|| look(start as u64, bytes, touch))
     }
 
     fn initialise(&mut self, how: Initialise) -> Result<(), Failure> {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use oscope_sys::cleanup::Made;
+use oscope_sys::cleanup::CleanupGuard;
 use oscope_sys::cleanup::setting::{LRU_GEN, RECLAIM_REFERENCED, borrow};
 use oscope_sys::error::Failure;
 
@@ -44,11 +44,11 @@ impl Policy {
     ///
     /// # Errors
     /// `Failure::Unavailable` where it cannot, with the kernel that can.
-    pub fn set(self) -> Result<Vec<Made>, Failure> {
+    pub fn set(self) -> Result<Vec<CleanupGuard>, Failure> {
         self.set_below(Path::new("/"))
     }
 
-    fn set_below(self, root: &Path) -> Result<Vec<Made>, Failure> {
+    fn set_below(self, root: &Path) -> Result<Vec<CleanupGuard>, Failure> {
         let Some(referenced) = self.referenced() else {
             return Ok(Vec::new());
         };

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt;
 
-use super::patience::patiently;
+use super::patience::retry;
 use crate::workloads::disk::residency::page_bytes;
 use oscope_sys::error::Failure;
 use oscope_sys::mapping::mapped;
@@ -30,8 +30,8 @@ impl Presence {
     /// `Failure::Unavailable` where the kernel does not report it; `Failure::Failed` where it finds no memory for it.
     pub fn of(memory: &[u8]) -> Result<Self, Failure> {
         let (start, bytes) = (memory.as_ptr() as u64, memory.len() as u64);
-        let mapped = patiently(|| mapped(start, bytes))?;
-        let touched = patiently(|| {
+        let mapped = retry(|| mapped(start, bytes))?;
+        let touched = retry(|| {
             let mut touched = 0;
             look(start, bytes, |_, there| touched += u64::from(there))?;
             Ok(touched)
@@ -51,12 +51,14 @@ impl Presence {
 /// As [`Presence::of`].
 pub fn look(start: u64, bytes: u64, mut each: impl FnMut(u64, bool)) -> Result<(), Failure> {
     let refused = |error: io::Error| {
-        let message = format!("reading /proc/self/pagemap: {error}");
-        match error.kind() {
-            ErrorKind::NotFound => {
-                Failure::unavailable(message, "run a kernel with CONFIG_PROC_PAGE_MONITOR")
-            }
-            _ => Failure::failed(message),
+        let missing = error.kind() == ErrorKind::NotFound;
+        let failure = Failure::system("reading /proc/self/pagemap", error);
+        match missing {
+            true => Failure::unavailable(
+                failure.to_string(),
+                "run a kernel with CONFIG_PROC_PAGE_MONITOR",
+            ),
+            false => failure,
         }
     };
     let pagemap = File::open("/proc/self/pagemap").map_err(refused)?;

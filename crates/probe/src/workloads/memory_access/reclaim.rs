@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use super::patience::patiently;
+use super::patience::retry;
 use oscope_sys::error::Failure;
 
 /// Reading it has the kernel add up what each CPU has counted by itself (Documentation/admin-guide/sysctl/vm.rst); for root only.
@@ -49,7 +49,7 @@ impl Reclaim {
             fs::read_to_string("/proc/vmstat")
                 .map_err(|error| Failure::system("reading /proc/vmstat", error))
         };
-        Ok(Self::parse(&patiently(read)?))
+        Ok(Self::parse(&retry(read)?))
     }
 
     fn parse(text: &str) -> Self {

@@ -4,7 +4,7 @@ use super::Operation;
 use super::layout::Layout;
 use super::stream::Share;
 use crate::workloads::disk::content;
-use crate::workloads::team::together;
+use crate::workloads::team::run_pinned;
 use oscope_sys::cancel;
 use oscope_sys::error::Failure;
 use oscope_sys::mapping::{Mapping, Pages};
@@ -38,11 +38,11 @@ impl Buffers {
         let (shares, rest) = memory.as_mut_slice().split_at_mut(begin);
         let (windows, filler) = rest.split_at_mut(windows);
         let jobs = layout.shares_mut(shares).map(|share| || fill(share));
-        let expected = together(&layout.cpus, jobs.collect(), |work| work())?;
+        let expected = run_pinned(&layout.cpus, jobs.collect(), |work| work())?;
         let jobs = windows
             .chunks_mut(stride(layout))
             .map(|window| || clear(window));
-        together(&layout.cpus, jobs.collect(), |work| work())?;
+        run_pinned(&layout.cpus, jobs.collect(), |work| work())?;
         // The mapping is made of whole huge pages.
         clear(filler);
         memory.prove()?;

@@ -7,8 +7,8 @@ use crate::pressure::{Swap, SwapKind, swap_for, without_readahead};
 use crate::workloads::disk::content;
 use crate::workloads::disk::residency::page_bytes;
 use oscope_sys::cancel;
-use oscope_sys::cleanup::Made;
-use oscope_sys::error::{Failure, words};
+use oscope_sys::cleanup::CleanupGuard;
+use oscope_sys::error::{Failure, errno_message};
 
 /// Swap made for each byte of memory: while less than half of it is full, the kernel keeps a page's place there when the page is read back
 /// (`vm_swap_full`, include/linux/swap.h), so that it need not be written again.
@@ -22,7 +22,7 @@ const PAUSE: Duration = Duration::from_millis(5);
 #[derive(Debug)]
 pub struct Room {
     swap: Swap,
-    _setting: Option<Made>,
+    _setting: Option<CleanupGuard>,
 }
 
 impl Room {
@@ -122,7 +122,7 @@ fn advise(memory: &mut [u8], advice: libc::c_int, name: &str) -> Result<(), Fail
         _ => Err(Failure::unavailable(
             format!(
                 "madvise({name}): {}",
-                words(&std::io::Error::last_os_error())
+                errno_message(&std::io::Error::last_os_error())
             ),
             "run Linux 5.4 or later",
         )),

@@ -8,7 +8,7 @@ use std::path::Path;
 use super::files::One;
 use super::folder::Folder;
 use oscope_sys::cancel;
-use oscope_sys::error::{Failure, words};
+use oscope_sys::error::{Failure, errno_message};
 
 /// Bytes compared at once.
 const PIECE: usize = 1 << 20;
@@ -23,8 +23,9 @@ pub fn arrived(folder: &Folder) -> Result<(), Failure> {
     for one in folder.files() {
         same(*one, &source, &destination, &mut buffers)?;
     }
-    let failed =
-        |error: io::Error| Failure::system(&destination.display().to_string(), words(&error));
+    let failed = |error: io::Error| {
+        Failure::system(&destination.display().to_string(), errno_message(&error))
+    };
     let count = fs::read_dir(&destination).map_err(failed)?.count();
     match count == folder.files().len() {
         true => Ok(()),
@@ -42,8 +43,9 @@ fn same(
     buffers: &mut (Vec<u8>, Vec<u8>),
 ) -> Result<(), Failure> {
     let name = one.name();
-    let failed =
-        |error: io::Error| Failure::failed(format!("{name} as it arrived: {}", words(&error)));
+    let failed = |error: io::Error| {
+        Failure::failed(format!("{name} as it arrived: {}", errno_message(&error)))
+    };
     let mut arrived = File::open(destination.join(&name)).map_err(failed)?;
     let metadata = arrived.metadata().map_err(failed)?;
     let differs = |what: &str, is: &dyn std::fmt::Display, was: &dyn std::fmt::Display| {

@@ -12,7 +12,7 @@ use crate::description::{Kind, Parameter};
 use crate::workloads::disk::content;
 use oscope_sys::cancel;
 use oscope_sys::cancel::survive_size_limit;
-use oscope_sys::error::{Failure, words};
+use oscope_sys::error::{Failure, errno_message};
 
 /// Lengths of the small files of OS Project 2 (docs/sources.md), in its order, in bytes.
 const DOCUMENT: [u64; 10] = [4, 107, 167, 207, 255, 383, 351, 507, 457, 577];
@@ -168,7 +168,7 @@ impl One {
         survive_size_limit()?;
         let path = folder.join(self.name());
         let refused = |error: io::Error| {
-            let message = format!("making {}: {}", path.display(), words(&error));
+            let message = format!("making {}: {}", path.display(), errno_message(&error));
             match error.kind() {
                 io::ErrorKind::StorageFull
                 | io::ErrorKind::QuotaExceeded

@@ -10,8 +10,8 @@ use nix::sys::statvfs::statvfs;
 use super::files::{Content, Files, One};
 use crate::description::{Kind, Parameter};
 use oscope_sys::cancel;
-use oscope_sys::cleanup::{self, Made};
-use oscope_sys::error::{Failure, words};
+use oscope_sys::cleanup::{self, CleanupGuard};
+use oscope_sys::error::{Failure, errno_message};
 use oscope_sys::machine::memory;
 
 /// Room that a file takes beside its content, in bytes: a page that is not full, and what the file system and the kernel keep of it.
@@ -24,7 +24,7 @@ const MARGIN_BYTES: u64 = 64 << 20;
 pub struct Folder {
     root: PathBuf,
     files: Vec<One>,
-    _made: Made,
+    _made: CleanupGuard,
 }
 
 impl Folder {
@@ -48,7 +48,10 @@ impl Folder {
     /// `Failure::Request` for a place that is no folder, `Failure::Unavailable` where there is no room, or no journal can be kept of it.
     pub fn make(place: &Path, wanted: Files) -> Result<Self, Failure> {
         let refused = |error: io::Error| {
-            Failure::request("folder", format!("{}: {}", place.display(), words(&error)))
+            Failure::request(
+                "folder",
+                format!("{}: {}", place.display(), errno_message(&error)),
+            )
         };
         let place = place.canonicalize().map_err(refused)?;
         if !place.is_dir() {
@@ -70,8 +73,9 @@ impl Folder {
             _made: made,
         };
         for part in [folder.source(), folder.destination()] {
-            fs::create_dir(&part)
-                .map_err(|error| Failure::system(&part.display().to_string(), words(&error)))?;
+            fs::create_dir(&part).map_err(|error| {
+                Failure::system(&part.display().to_string(), errno_message(&error))
+            })?;
         }
         folder.fill(wanted.content)?;
         Ok(folder)
@@ -112,7 +116,7 @@ impl Folder {
         let destination = self.destination();
         let failed = |error: io::Error| {
             let doing = format!("clearing {}", destination.display());
-            Failure::system(&doing, words(&error))
+            Failure::system(&doing, errno_message(&error))
         };
         for entry in fs::read_dir(&destination).map_err(failed)? {
             if cancel::requested() {

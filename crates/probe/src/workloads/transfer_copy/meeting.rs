@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use super::parameters::Meeting;
+use super::parameters::ConnectMode;
 use oscope_sys::cancel;
-use oscope_sys::error::{Failure, words};
+use oscope_sys::error::{Failure, errno_message};
 use oscope_transfer::{self as transfer, ReceiveOptions};
 
 /// What a side that was refused sleeps before it tries again.
@@ -27,25 +27,26 @@ const BACKLOG: libc::c_int = 16;
 
 /// Where a side will be found.
 #[derive(Debug)]
-pub struct Door {
+pub struct ListenEndpoint {
     /// For which meeting it was made.
-    pub meeting: Meeting,
+    pub meeting: ConnectMode,
     /// The socket that listens, or will.
     pub socket: TcpListener,
     /// Where that is.
     pub address: SocketAddr,
 }
 
-impl Door {
+impl ListenEndpoint {
     /// A door that is open already, with meeting=ready, or one that refuses whoever comes.
     ///
     /// # Errors
     /// `Failure::Failed` with the kernel's reason.
-    pub fn new(meeting: Meeting, at: IpAddr) -> Result<Self, Failure> {
-        let failed =
-            |error: io::Error| Failure::system(&format!("listening at {at}"), words(&error));
+    pub fn new(meeting: ConnectMode, at: IpAddr) -> Result<Self, Failure> {
+        let failed = |error: io::Error| {
+            Failure::system(&format!("listening at {at}"), errno_message(&error))
+        };
         let socket = match (meeting, at) {
-            (Meeting::Ready, at) => transfer::listen((at, 0).into())?,
+            (ConnectMode::Ready, at) => transfer::listen((at, 0).into())?,
             (_, IpAddr::V4(at)) => reserve(at).map_err(failed)?,
             (_, IpAddr::V6(at)) => {
                 return Err(Failure::failed(format!("{at} is no address of IPv4")));
@@ -80,7 +81,8 @@ impl Door {
         loop {
             self.await_one(latest)?;
             let accepted = self.socket.accept();
-            let (stream, _) = accepted.map_err(|error| Failure::system("accept", words(&error)))?;
+            let (stream, _) =
+                accepted.map_err(|error| Failure::system("accept", errno_message(&error)))?;
             // Another user's is none of ours: the port is free to be found by all.
             if let Ok(stream) = transfer::admit(stream, &ReceiveOptions::default()) {
                 return Ok(stream);
@@ -159,7 +161,7 @@ pub fn connect_with_sleeps(address: SocketAddr, late: Duration) -> Result<TcpStr
             }
             other => {
                 return other.map_err(|error| {
-                    Failure::system(&format!("connecting to {address}"), words(&error))
+                    Failure::system(&format!("connecting to {address}"), errno_message(&error))
                 });
             }
         }
@@ -192,7 +194,7 @@ mod tests {
 
     #[test]
     fn a_reserved_door_refuses_until_it_is_opened() {
-        let door = Door::new(Meeting::Retry, HERE).expect("a port is free");
+        let door = ListenEndpoint::new(ConnectMode::Retry, HERE).expect("a port is free");
         let refused = TcpStream::connect(door.address).expect_err("nobody listens");
         assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
         door.open().expect("it is ours");
@@ -206,7 +208,7 @@ mod tests {
 
     #[test]
     fn a_sender_that_is_refused_sleeps_and_comes_again() {
-        let door = Door::new(Meeting::Retry, HERE).expect("a port is free");
+        let door = ListenEndpoint::new(ConnectMode::Retry, HERE).expect("a port is free");
         let address = door.address;
         let sender = thread::spawn(move || {
             let started = Instant::now();

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use crate::description::{Alone, Description, Kind, Metric, Parameter, Quantity, only_with};
+use crate::description::{
+    Description, Kind, Metric, Parameter, Quantity, SchedulingIsolation, only_with,
+};
 use crate::workloads::transfer::files::Files;
 use crate::workloads::transfer::folder::Folder;
 use oscope_sys::error::Failure;
@@ -31,7 +33,7 @@ pub struct Parameters {
     delay: f64,
     loss: u64,
     /// How the two come together.
-    pub meeting: Meeting,
+    pub meeting: ConnectMode,
     late: f64,
     /// In which pieces files are written to the connection.
     pub writes: Writes,
@@ -52,7 +54,7 @@ pub enum Network {
 /// How the two sides come together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Meeting {
+pub enum ConnectMode {
     /// The receiver listens before the sender's clock starts.
     Ready,
     /// The receiver comes late; the sender, refused, sleeps and tries again.
@@ -136,7 +138,7 @@ pub fn description() -> Description {
         metrics: metrics(),
         needs: vec!["root for where=namespaces"],
         programs: vec!["ip", "tc"],
-        alone: Alone::Never,
+        alone: SchedulingIsolation::Never,
     }
 }
 

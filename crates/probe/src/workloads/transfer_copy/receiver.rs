@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::meeting::{self, Door};
-use super::parameters::{Meeting, Writes};
+use super::meeting::{self, ListenEndpoint};
+use super::parameters::{ConnectMode, Writes};
 use super::small;
 use crate::workloads::fresh_process::SerializedError;
-use oscope_sys::error::{Failure, words};
+use oscope_sys::error::{Failure, errno_message};
 use oscope_sys::net::Link;
 use oscope_transfer::{self as transfer, Folder, ReceiveOptions, Tally};
 
@@ -17,7 +17,7 @@ use oscope_transfer::{self as transfer, Folder, ReceiveOptions, Tally};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Job {
     /// Go to its network, and be found as this meeting has it.
-    Settle(Meeting),
+    Settle(ConnectMode),
     /// Let the sender in, and receive what it brings.
     LetIn,
     /// Go to where the sender will listen, and receive what it gives.
@@ -83,7 +83,7 @@ pub struct Receiver {
     /// The address to listen at.
     pub at: IpAddr,
     /// How it meets the sender once it has settled, but for the first time.
-    pub meeting: Meeting,
+    pub meeting: ConnectMode,
     /// How much later one side comes than the other.
     pub late: Duration,
     /// What the sender's exchange is.
@@ -93,7 +93,7 @@ pub struct Receiver {
     /// How the engine is to receive.
     pub options: ReceiveOptions,
     /// The next door, where it is the one to be found.
-    pub door: Option<Door>,
+    pub door: Option<ListenEndpoint>,
 }
 
 impl Receiver {
@@ -117,23 +117,26 @@ impl Receiver {
         }
     }
 
-    fn next_door(&self, meeting: Meeting) -> Result<Option<Door>, Failure> {
-        if meeting == Meeting::ReceiverRetry {
+    fn next_door(&self, meeting: ConnectMode) -> Result<Option<ListenEndpoint>, Failure> {
+        if meeting == ConnectMode::ReceiverRetry {
             return Ok(None);
         }
-        let door = Door::new(meeting, self.at)?;
-        if meeting == Meeting::Ready {
+        let door = ListenEndpoint::new(meeting, self.at)?;
+        if meeting == ConnectMode::Ready {
             self.set_manners(&door)?;
         }
         Ok(Some(door))
     }
 
     /// What connections inherit from the socket that listens; listen(2) forgets what was set before (`inet_csk_listen_start`).
-    fn set_manners(&self, door: &Door) -> Result<(), Failure> {
+    fn set_manners(&self, door: &ListenEndpoint) -> Result<(), Failure> {
         match self.writes {
             Writes::Whole => Ok(()),
-            Writes::Small | Writes::Nodelay => small::delay_acknowledgements(&door.socket)
-                .map_err(|error| Failure::system("switching TCP_QUICKACK off", words(&error))),
+            Writes::Small | Writes::Nodelay => {
+                small::delay_acknowledgements(&door.socket).map_err(|error| {
+                    Failure::system("switching TCP_QUICKACK off", errno_message(&error))
+                })
+            }
         }
     }
 
@@ -147,7 +150,7 @@ impl Receiver {
     fn let_in(&mut self) -> Result<Side, Failure> {
         let door = self.door.take();
         let door = door.ok_or_else(|| Failure::failed("the receiver has no place to listen at"))?;
-        if door.meeting == Meeting::Ready {
+        if door.meeting == ConnectMode::Ready {
             return self.receive(door.accept()?, Duration::ZERO);
         }
         meeting::sleep(self.late)?;

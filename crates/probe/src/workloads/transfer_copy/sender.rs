@@ -3,7 +3,7 @@
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use super::meeting::{self, Door};
+use super::meeting::{self, ListenEndpoint};
 use super::parameters::Writes;
 use super::receiver::Side;
 use super::small;
@@ -33,7 +33,7 @@ pub enum Place {
     /// The receiver will.
     Later(SocketAddr),
     /// The sender will, at its own door.
-    Here(Door),
+    Here(ListenEndpoint),
 }
 
 /// What came of sending.

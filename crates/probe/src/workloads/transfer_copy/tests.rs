@@ -165,7 +165,7 @@ fn a_receiver_that_died_is_replaced_for_the_next_repetition() {
     for meeting in choices("meeting") {
         let given = json!({"size": 10, "meeting": meeting, "late": 0});
         with(&given, |workload, clock| {
-            let receiver = workload.receiver.as_ref().and_then(Partner::process);
+            let receiver = workload.receiver.as_ref().and_then(PeerWorker::process);
             kill(receiver.expect("it is a process"), Signal::SIGKILL).expect("it lives");
             let failure = workload
                 .run(1, &mut Region::new(clock))
@@ -218,7 +218,7 @@ fn what_is_wrong_with_a_file_is_reported() {
             "time of change",
         ),
         (
-            |file| fs::remove_file(file).expect("it is there"),
+            |file| fs::remove_file(file).expect("the file can be removed"),
             "No such file",
         ),
         (
@@ -242,7 +242,10 @@ fn what_is_wrong_with_a_file_is_reported() {
 
 fn open(file: &Path) -> File {
     fs::set_permissions(file, Permissions::from_mode(0o644)).expect("it is ours");
-    let open = File::options().write(true).open(file).expect("it is there");
+    let open = File::options()
+        .write(true)
+        .open(file)
+        .expect("the file can be opened");
     fs::set_permissions(file, Permissions::from_mode(0o444)).expect("it is ours");
     open
 }
@@ -269,7 +272,7 @@ fn a_receiver_that_dies_is_reported_and_nothing_is_left() {
         let receiver = workload
             .receiver
             .as_ref()
-            .and_then(Partner::process)
+            .and_then(PeerWorker::process)
             .expect("it is a process");
         kill(receiver, Signal::SIGKILL).expect("it lives");
         let failure = workload

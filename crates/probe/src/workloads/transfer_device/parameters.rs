@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 
-use crate::description::{Alone, Description, Kind, Metric, Parameter, Quantity};
+use crate::description::{Description, Kind, Metric, Parameter, Quantity, SchedulingIsolation};
 use crate::workloads::transfer::files::Files;
 use crate::workloads::transfer::folder::Folder;
 use oscope_transfer::device::Method;
@@ -39,7 +39,7 @@ pub fn description() -> Description {
         metrics: metrics(),
         needs: vec!["root", "/dev/oscope_sender", "/dev/oscope_receiver"],
         programs: vec![],
-        alone: Alone::Never,
+        alone: SchedulingIsolation::Never,
     }
 }
 

@@ -11,7 +11,7 @@ use crate::workloads::fresh_process::SerializedError;
 use crate::workloads::transfer::files::One;
 use crate::workloads::transfer::folder::Folder;
 use oscope_sys::cancel;
-use oscope_sys::error::{Failure, words};
+use oscope_sys::error::{Failure, errno_message};
 use oscope_transfer::device::header::Header;
 use oscope_transfer::device::node::{self, Device};
 use oscope_transfer::device::{Method, Outgoing};
@@ -102,7 +102,7 @@ impl Sender {
         let door = self.door.take();
         let mut door = door.ok_or_else(|| Failure::failed("it has no device that listens"))?;
         let failed = |doing: &'static str| {
-            move |error: std::io::Error| Failure::system(doing, words(&error))
+            move |error: std::io::Error| Failure::system(doing, errno_message(&error))
         };
         door.calls = 0;
         let began = Instant::now();
@@ -112,7 +112,7 @@ impl Sender {
             Outgoing::new(door, self.method, self.buffer).map_err(failed("mapping the area"))?;
         for (one, path) in &self.files {
             self.send_file(*one, path, &mut out)
-                .map_err(|failure| failure.about(&one.name()))?;
+                .map_err(|failure| failure.context(&one.name()))?;
         }
         let mut device = out.into_device().map_err(failed("sending"))?;
         device
@@ -128,7 +128,7 @@ impl Sender {
 
     /// Read the file to where it is sent from: the buffer, or the area itself.
     fn send_file(&self, one: One, path: &PathBuf, out: &mut Outgoing) -> Result<(), Failure> {
-        let failed = |error: std::io::Error| Failure::failed(words(&error));
+        let failed = |error: std::io::Error| Failure::failed(errno_message(&error));
         let name = one.name();
         let header = Header {
             name: name.len(),
@@ -169,6 +169,6 @@ fn listen() -> Result<(Device, SocketAddr), Failure> {
     let mut device = Device::open(node::SENDER)?;
     let address = device
         .listen((Ipv4Addr::LOCALHOST, 0).into())
-        .map_err(|error| Failure::system("listening", words(&error)))?;
+        .map_err(|error| Failure::system("listening", errno_message(&error)))?;
     Ok((device, address))
 }
