@@ -200,3 +200,12 @@ def test_blocks_of_unequal_size_have_their_own_quantiles() -> None:
         own = [np.quantile(values[block == number], [0.5, 0.1, 0.9]) for number in range(len(sizes))]
         assert list(found.values.values()) == np.median(own, axis=0).tolist()
         assert found.blocks == len(sizes)
+
+
+def test_quantiles_are_those_of_numpy_to_the_last_bit() -> None:
+    rng = np.random.default_rng(10)
+    for _ in range(300):
+        values = rng.lognormal(0, 1, (int(rng.integers(1, 9)), int(rng.integers(1, 30))))
+        levels = [0.5, 0.1, 0.9, 0.75, 0.25]
+        own = fleet_statistics._quantiles(values, levels)
+        assert own.tolist() == np.quantile(values, levels, axis=1).tolist()

@@ -265,19 +265,34 @@ def _locate(samples: HostSamples, logarithmic: bool) -> _Location | None:
     for size in np.unique(sizes):
         # Blocks of a size together: a host has many, of few sizes.
         own = sizes == size
-        found[:, own] = np.quantile(ordered[starts[own, None] + np.arange(size)], levels, axis=1)
+        found[:, own] = _quantiles(ordered[starts[own, None] + np.arange(size)], levels)
     middle = np.median(found, axis=1)
     variance = np.full(len(levels), np.nan)
     if count > 1:
         # Of normal values: the quartiles are 1.349 standard deviations apart, and the median has pi / 2 of
         # the mean's variance. One block with interference changes neither.
-        deviation = np.subtract(*np.quantile(found, [0.75, 0.25], axis=1)) / 1.349
+        deviation = np.subtract(*_quantiles(found, [0.75, 0.25])) / 1.349
         variance = np.square(deviation) / count * np.pi / 2
     return _Location(
         dict(zip(QUANTILES, map(float, middle), strict=True)),
         dict(zip(QUANTILES, map(float, variance), strict=True)),
         count,
     )
+
+
+def _quantiles(values: Floats, levels: Sequence[float]) -> Floats:
+    """Return quantiles of each row: levels x rows.
+
+    They are those of np.quantile, to the last bit, which takes several times as long for short rows.
+    """
+    ordered = np.sort(values, axis=1)
+    last = values.shape[1] - 1
+    place = np.array(levels) * last
+    low = np.floor(place).astype(np.int64)
+    share = place - low
+    below, above = ordered[:, low], ordered[:, np.minimum(low + 1, last)]
+    step = above - below
+    return np.asarray(np.where(share >= 0.5, above - step * (1 - share), below + step * share).T)
 
 
 def _compare_hosts(
