@@ -6,7 +6,7 @@ import json as json_module
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -14,20 +14,17 @@ from oscope import labs
 from oscope.cli.completing import part_names
 from oscope.cli.errors import DONE, note
 from oscope.cli.fleet_changes import compare, drift
-from oscope.cli.fleet_store import note_waiting
 from oscope.cli.options import EVERYWHERE, FormOption, Settings, parse_option, whole_number
 from oscope.cli.request import parse_settings, select, without_inspections
 from oscope.cli.seed import SeedOption
 from oscope.cli.targets import Output, default_output, output_file
 from oscope.model import units
-from oscope.model.errors import OscopeError, UsageError
+from oscope.model.errors import UsageError
 from oscope.model.factors import Profile
+from oscope.model.host import Host
 from oscope.planning.plan import MOST_REPS, Amount, Plan, make_plan
 from oscope.probe import catalogue
 from oscope.runner.fleet import hosts as fleet_file
-
-if TYPE_CHECKING:
-    from oscope.analysis.fleet import FleetFindings
 
 MOST_ROUNDS = 1000
 MOST_RETRIES = 100
@@ -131,15 +128,9 @@ def doctor(
     The exit code is 1 where a host cannot be measured.
     """
     chosen = fleet_file.read(file).choose(hosts)
-    from oscope.cli.views.fleet import print_examined  # noqa: PLC0415 - start-up
-    from oscope.runner.fleet.examination import examine_all  # noqa: PLC0415 - start-up
+    from oscope.cli import fleet_actions  # noqa: PLC0415 - start-up
 
-    found = examine_all(chosen, parallel)
-    print_examined(found, form, verbose=context.obj.verbose)
-    failed = [each for each in found if each.error is not None]
-    if failed:
-        more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
-        raise OscopeError(f"{failed[0].error}{more}")
+    fleet_actions.check(chosen, parallel, form, verbose=context.obj.verbose)
     return DONE
 
 
@@ -206,9 +197,7 @@ def run(
     exit code is 1 then. Ctrl-C keeps what was measured, and --resume continues.
     """
     call: Settings = context.obj
-    from oscope.cli.views.fleet import print_outcome  # noqa: PLC0415 - start-up
-    from oscope.runner.fleet.engine import Engine  # noqa: PLC0415 - start-up
-    from oscope.runner.fleet.measuring import NewFleet, measure_fleet, place_of  # noqa: PLC0415 - start-up
+    from oscope.cli import fleet_actions  # noqa: PLC0415 - start-up
 
     if resume is not None:
         given = {"a name": names, "--set": settings, "--reps": reps, "--quick": quick, "--seed": seed}
@@ -218,18 +207,20 @@ def run(
                     f"--resume and {option} contradict each other: the plan is in the store",
                     remedy=f"leave out {option}",
                 )
-        what: NewFleet | str = resume
+        what: tuple[Plan, Sequence[Host], int] | str = resume
     elif not names:
         raise UsageError("nothing is named to measure", remedy="name an experiment or a lab: see oscope list")
     else:
         plan = _plan(names, settings or (), reps, seed, "quick" if quick else "full")
-        what = NewFleet(plan, fleet_file.read(file).choose(hosts), rounds)
-    engine = Engine.of(parallel, retries, scheduler, rack_aware=rack_aware)
-    outcome = measure_fleet(what, place_of(call.store), engine, note)
-    print_outcome(outcome)
-    failure = outcome.failure()
-    if failure is not None:
-        raise failure
+        what = plan, fleet_file.read(file).choose(hosts), rounds
+    fleet_actions.measure(
+        what,
+        call.store,
+        parallel=parallel,
+        retries=retries,
+        scheduler=scheduler,
+        rack_aware=rack_aware,
+    )
     return DONE
 
 
@@ -262,9 +253,10 @@ def outliers(
     A host is odd where it differs from the others by more than --threshold, proven with a share of 5 % of
     false ones over all hosts and metrics. Settings that go with it are associations, no causes.
     """
-    from oscope.cli.views.fleet import print_findings  # noqa: PLC0415 - start-up
+    share = parse_option("--threshold", units.parse_share, threshold)
+    from oscope.cli import fleet_actions  # noqa: PLC0415 - start-up
 
-    print_findings(_examined(context, fleet, threshold), form)
+    fleet_actions.show_outliers(context.obj.store, fleet, share, form)
     return DONE
 
 
@@ -284,22 +276,12 @@ def report(
 ) -> int:
     """Write a page on a fleet's measurement: hosts by metrics, the odd ones first, and their settings."""
     output = output or default_output(PAGE, "--output")
-    from oscope.report.fleet import encode  # noqa: PLC0415 - start-up
+    share = parse_option("--threshold", units.parse_share, threshold)
+    from oscope.cli import fleet_actions  # noqa: PLC0415 - start-up
 
-    output.write(encode(_examined(context, fleet, threshold)))
+    output.write(fleet_actions.page(context.obj.store, fleet, share))
     note(f"wrote {output}")
     return DONE
-
-
-def _examined(context: typer.Context, fleet: str, threshold: str) -> FleetFindings:
-    from oscope.analysis.fleet import examine  # noqa: PLC0415 - start-up
-    from oscope.storage.store import Store  # noqa: PLC0415 - start-up
-
-    share = parse_option("--threshold", units.parse_share, threshold)
-    with Store.read(context.obj.store) as store:
-        entry = store.fleet(fleet)
-        note_waiting(context.obj.store, entry.id)
-        return examine(entry, store, share)
 
 
 def _read(name: str, option: str) -> str:

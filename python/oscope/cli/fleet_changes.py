@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from oscope.cli.errors import DONE
-from oscope.cli.fleet_store import note_waiting
 from oscope.cli.options import AllowOption, FormOption, MattersOption, parse_option
 from oscope.model import units
 from oscope.model.errors import OscopeError
@@ -39,22 +38,14 @@ def compare(
 
     The hosts are what is sampled: the answer is about hosts like these, and not about the samples of one.
     """
-    from oscope.analysis.fleet_compare import compare_sides, find_sides  # noqa: PLC0415 - start-up
-    from oscope.cli.comparison import allowed, worse  # noqa: PLC0415 - start-up
-    from oscope.cli.views.fleet import print_comparisons  # noqa: PLC0415 - start-up
-    from oscope.storage.store import Store  # noqa: PLC0415 - start-up
+    from oscope.cli import fleet_actions  # noqa: PLC0415 - start-up
 
     limit = parse_option(
         "--threshold", units.parse_share, COMPARE_THRESHOLD if threshold is None else threshold
     )
-    groups = _groups(file)
-    with Store.read(context.obj.store) as store:
-        sides = find_sides(store, a, b, within, groups)
-    compared = compare_sides(sides, threshold=limit, allow=allowed(allow or ()))
-    for fleet in sides.fleets:
-        note_waiting(context.obj.store, fleet)
-    print_comparisons(compared, form)
-    found = [name for experiment, comparison in compared for name in worse(experiment, comparison)]
+    found = fleet_actions.compare(
+        context.obj.store, (a, b, within), _groups(file), limit, tuple(allow or ()), form
+    )
     if threshold is not None and found:
         raise OscopeError(f"worse by more than {threshold}: {', '.join(found)}")
     return DONE
@@ -83,22 +74,14 @@ def drift(
     Of the changes named, 5 % are false, over all hosts and metrics. Settings that changed with a host are
     associations, no causes.
     """
-    from oscope.analysis.fleet_drift import find_drift  # noqa: PLC0415 - start-up
-    from oscope.cli.views.fleet import print_drift  # noqa: PLC0415 - start-up
-    from oscope.storage.store import Store  # noqa: PLC0415 - start-up
+    from oscope.cli import fleet_actions  # noqa: PLC0415 - start-up
 
     limit = parse_option(
         "--threshold", units.parse_share, DRIFT_THRESHOLD if threshold is None else threshold
     )
-    with Store.read(context.obj.store) as store:
-        entries = store.fleet(baseline), store.fleet(fleet)
-        for entry in entries:
-            note_waiting(context.obj.store, entry.id)
-        found = find_drift(store, *entries, limit)
-    print_drift(found, form)
-    if threshold is not None and found.changed:
-        names = ", ".join(host.host for host in found.changed)
-        raise OscopeError(f"changed by more than {threshold}: {names}")
+    changed = fleet_actions.drift(context.obj.store, baseline, fleet, limit, form)
+    if threshold is not None and changed:
+        raise OscopeError(f"changed by more than {threshold}: {', '.join(changed)}")
     return DONE
 
 

@@ -6,7 +6,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from oscope.model.document import Table
+from oscope.report import fleet as odd
+from oscope.report import fleet_drift as changes
 from oscope.report import forms, terminal
+from oscope.report.comparison import comparison_table, print_comparison
 
 if TYPE_CHECKING:
     from oscope.analysis.fleet import FleetFindings
@@ -63,16 +66,12 @@ def _print_answer(headline: str, lines: Iterable[str], tables: Sequence[Table], 
 
 def print_findings(findings: FleetFindings, form: Form) -> None:
     """Print which hosts are odd, by what, and the settings that go with it."""
-    from oscope.report.fleet import describe, headline, spread_table, tables  # noqa: PLC0415 - start-up
-
-    lines = (line for host in findings.odd for line in describe(host))
-    _print_answer(headline(findings), lines, [*tables(findings), spread_table(findings)], form)
+    lines = (line for host in findings.odd for line in odd.describe(host))
+    _print_answer(odd.headline(findings), lines, [*odd.tables(findings), odd.spread_table(findings)], form)
 
 
 def print_comparisons(compared: Sequence[tuple[ExperimentResults, Comparison]], form: Form) -> None:
     """Print each experiment of two sides as `oscope compare` does."""
-    from oscope.report.comparison import comparison_table, print_comparison  # noqa: PLC0415 - start-up
-
     if form != "text":
         print(forms.encode([comparison_table(*each) for each in compared], form), end="")
         return
@@ -83,10 +82,8 @@ def print_comparisons(compared: Sequence[tuple[ExperimentResults, Comparison]], 
 
 def print_drift(drift: Drift, form: Form) -> None:
     """Print which hosts changed, by what, and the settings that changed with them."""
-    from oscope.report.fleet_drift import describe, headline, tables  # noqa: PLC0415 - start-up
-
-    lines = (line for host in drift.changed for line in describe(host))
-    _print_answer(headline(drift), lines, tables(drift), form)
+    lines = (line for host in drift.changed for line in changes.describe(host))
+    _print_answer(changes.headline(drift), lines, changes.tables(drift), form)
 
 
 def print_examined(found: Sequence[Examined], form: Form, *, verbose: bool) -> None:
