@@ -204,7 +204,10 @@ def test_a_metric_without_a_value_says_when_it_has_none() -> None:
     ]
 
 
-def test_a_pipe_gets_no_spaces_at_the_end_of_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_pipe_gets_no_spaces_at_the_end_of_a_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
     table = grid([["name", "a", "b"], ["what", "x", "a longer cell"]])
     out = console()
     assert isinstance(out, Piped)

@@ -209,19 +209,21 @@ def test_who_comes_between_comparison_and_replacement_loses_nothing(
             assert program.wait(60) == 0
 
 
-def test_a_path_may_be_as_long_as_here(fs_server: SshServer, fs_folder: Path, tmp_path: Path) -> None:
+def test_a_path_may_be_as_long_as_here(
+    fs_server: SshServer, fs_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     name = "n" * 100
-    with mount(fs_server, fs_folder, tmp_path / "home", *helper()) as mounted_at:
-        os.chdir(mounted_at.root)
-        try:
-            path = Path(*[name] * 40)
-            for depth in range(1, 41):
-                Path(*[name] * depth).mkdir()
-            (path / "f").write_text("deep")
-            assert (path / "f").read_text() == "deep"
-            assert len(os.fsencode(path / "f")) + len(os.fsencode(fs_folder)) > 4095
-        finally:
-            os.chdir("/")
+    with (
+        mount(fs_server, fs_folder, tmp_path / "home", *helper()) as mounted_at,
+        monkeypatch.context() as inside,
+    ):
+        inside.chdir(mounted_at.root)
+        path = Path(*[name] * 40)
+        for depth in range(1, 41):
+            Path(*[name] * depth).mkdir()
+        (path / "f").write_text("deep")
+        assert (path / "f").read_text() == "deep"
+        assert len(os.fsencode(path / "f")) + len(os.fsencode(fs_folder)) > 4095
 
 
 def test_status_reports_what_serves(fs_server: SshServer, fs_folder: Path, tmp_path: Path) -> None:
