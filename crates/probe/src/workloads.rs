@@ -23,7 +23,6 @@ pub mod null;
 pub mod process_create;
 pub mod syscall_cost;
 pub mod syscall_throughput;
-mod team;
 pub mod transfer;
 pub mod transfer_copy;
 pub mod transfer_device;

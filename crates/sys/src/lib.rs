@@ -3,6 +3,7 @@
 //! Nothing here knows of measuring.
 
 pub mod affinity;
+pub mod answer;
 pub mod cancel;
 pub mod cleanup;
 pub mod error;
@@ -13,6 +14,8 @@ pub mod mapping;
 pub mod net;
 pub mod process;
 pub mod program;
+pub mod serialized_error;
 pub mod shared_memory;
+pub mod team;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;

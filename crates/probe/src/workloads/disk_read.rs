@@ -19,7 +19,6 @@ use serde_json::{Value, json};
 use super::disk::residency::{Residency, make_cold, make_warm, page_bytes};
 use super::disk::source::{Place, Source};
 use super::disk::{content, direct, layers};
-use super::team::{assign_cpus, run_pinned, take_seat};
 use crate::description::{Description, Kind, Metric, Parameter, Quantity, SchedulingIsolation};
 use crate::region::Region;
 use crate::workload::{Context, Iterations, Work, Workload};
@@ -28,6 +27,7 @@ use mapped::Mapped;
 use method::{Asked, Engine, Method};
 use oscope_sys::affinity::Pinned;
 use oscope_sys::error::Failure;
+use oscope_sys::team::{assign_cpus, run_pinned, take_seat};
 use pass::{Pass, Tally, Use};
 
 /// State of the page cache before each repetition.

@@ -3,128 +3,14 @@
 //! The child measures with its own copy of the region, so that marks, clock and work are of one process, and hands over what it found
 //! by shared memory. The parent sleeps meanwhile; on the same CPU it is awake ten times a second for some microseconds.
 
-use std::cell::UnsafeCell;
-use std::mem::MaybeUninit;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
-
-use nix::errno::Errno;
 use nix::sys::signal::Signal;
 use nix::sys::wait::WaitStatus;
 
-use crate::region::{Measured, Region};
-use oscope_sys::cancel;
+use crate::region::Region;
+use oscope_sys::answer::Answer;
 use oscope_sys::error::Failure;
-use oscope_sys::futex;
 use oscope_sys::process::{self, Child};
-use oscope_sys::shared_memory::Shared;
-
-/// Time after which the parent looks again whether the child lives, or a signal came between its last look and its sleep.
-pub const NAP: Duration = Duration::from_millis(100);
-/// Most bytes of a text that a child hands over.
-const LONGEST_TEXT: usize = 1000;
-
-/// Where the child leaves what it found.
-struct SharedSlot<T> {
-    /// 0 until the answer is there.
-    done: AtomicU32,
-    answer: UnsafeCell<MaybeUninit<(Measured, Result<T, SerializedError>)>>,
-}
-
-// SAFETY: the child touches the answer before `done`, the parent after it; that is handed over by Release and Acquire.
-unsafe impl<T: Send> Sync for SharedSlot<T> {}
-
-/// A failure without pointers into the memory of one process.
-#[derive(Clone, Copy)]
-pub struct SerializedError {
-    kind: Kind,
-    errno: Option<Errno>,
-    /// The field of a request, the remedy of what is unavailable.
-    aside: Option<Text>,
-    message: Text,
-}
-
-#[derive(Clone, Copy)]
-enum Kind {
-    Unavailable,
-    Failed,
-    Request,
-}
-
-/// A text without pointers into the memory of one process; cut at 1000 bytes.
-#[derive(Debug, Clone, Copy)]
-pub struct Text {
-    bytes: [u8; LONGEST_TEXT],
-    length: usize,
-}
-
-impl Text {
-    /// What is kept of a text.
-    pub fn of(text: &str) -> Self {
-        let length = text.floor_char_boundary_at(LONGEST_TEXT);
-        let mut bytes = [0; LONGEST_TEXT];
-        bytes[..length].copy_from_slice(&text.as_bytes()[..length]);
-        Self { bytes, length }
-    }
-
-    /// The text again.
-    pub fn text(&self) -> String {
-        String::from_utf8_lossy(&self.bytes[..self.length]).into_owned()
-    }
-}
-
-/// `str::floor_char_boundary`, which is not stable yet.
-trait Boundary {
-    fn floor_char_boundary_at(&self, most: usize) -> usize;
-}
-
-impl Boundary for str {
-    fn floor_char_boundary_at(&self, most: usize) -> usize {
-        (0..=most.min(self.len()))
-            .rev()
-            .find(|&place| self.is_char_boundary(place))
-            .unwrap_or(0)
-    }
-}
-
-impl SerializedError {
-    /// Of a failure; texts are cut at 1000 bytes.
-    pub fn of(failure: &Failure) -> Self {
-        let (kind, aside, message) = match failure {
-            Failure::Unavailable { message, remedy } => {
-                (Kind::Unavailable, remedy.as_ref(), message)
-            }
-            Failure::Failed { message, .. } => (Kind::Failed, None, message),
-            Failure::Request { field, message } => (Kind::Request, Some(field), message),
-        };
-        Self {
-            kind,
-            errno: failure.errno(),
-            aside: aside.map(|text| Text::of(text)),
-            message: Text::of(message),
-        }
-    }
-
-    /// The failure again.
-    pub fn failure(&self) -> Failure {
-        let message = self.message.text();
-        let aside = self.aside.map(|text| text.text());
-        match self.kind {
-            Kind::Unavailable => Failure::Unavailable {
-                message,
-                remedy: aside,
-            },
-            Kind::Failed => Failure::Failed {
-                message,
-                errno: self.errno,
-            },
-            Kind::Request => Failure::Request {
-                field: aside.unwrap_or_default(),
-                message,
-            },
-        }
-    }
-}
+use oscope_sys::serialized_error::SerializedError;
 
 /// Do `work` in a forked process that measures with its own copy of `region`, and take over what it measured. What `work` changes in memory
 /// is the child's own. The calling process has one thread. Meanwhile the parent asks `watch` now and then whether going on has a meaning.
@@ -137,43 +23,14 @@ pub fn in_fresh_process<T: Copy + Send + 'static>(
     watch: impl FnMut() -> Result<(), Failure>,
     work: impl FnOnce(&mut Region) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
-    // SAFETY: an atomic may be 0, and memory that may be uninitialised may be zeros.
-    let board: Shared<SharedSlot<T>> = unsafe { Shared::zeroed() }?;
+    let answer = Answer::new()?;
     let mut child = Child::fork(|| {
         let given = work(region).map_err(|failure| SerializedError::of(&failure));
-        // SAFETY: the parent leaves the answer alone until the child has ended it.
-        unsafe { (*board.answer.get()).write((region.measured(), given)) };
-        board.done.store(1, Ordering::Release);
-        futex::wake(&board.done);
+        answer.put((region.measured(), given));
     })?;
-    wait_for(&mut child, &board.done, watch)?;
-    // SAFETY: the child has written the answer, and does not touch it again.
-    let (measured, given) = unsafe { (*board.answer.get()).assume_init() };
+    let (measured, given) = answer.wait(&mut child, watch, describe_exit)?;
     region.take_over(measured);
     given.map_err(|error| error.failure())
-}
-
-/// Sleep until the child has answered.
-fn wait_for(
-    child: &mut Child,
-    done: &AtomicU32,
-    mut watch: impl FnMut() -> Result<(), Failure>,
-) -> Result<(), Failure> {
-    loop {
-        // Looked at before the answer: a child that ended has answered before, or never will.
-        let ended = child.ended()?;
-        if done.load(Ordering::Acquire) == 1 {
-            return Ok(());
-        }
-        if cancel::requested() {
-            return Err(Failure::failed("interrupted by a signal"));
-        }
-        if let Some(status) = ended {
-            return Err(Failure::failed(describe_exit(status)));
-        }
-        watch()?;
-        let _ = futex::wait(done, 0, NAP);
-    }
 }
 
 /// How a measured process died, in words.
@@ -203,6 +60,7 @@ mod tests {
 
     use super::*;
     use crate::clock::{Clock, Wanted};
+    use oscope_sys::serialized_error::LONGEST_TEXT;
 
     fn unwatched() -> Result<(), Failure> {
         Ok(())

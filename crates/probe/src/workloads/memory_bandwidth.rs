@@ -7,7 +7,6 @@ mod stream;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::team::{assign_cpus, run_pinned, take_seat};
 use crate::description::{Description, Kind, Metric, Parameter, Quantity, SchedulingIsolation};
 use crate::region::Region;
 use crate::workload::{Context, Work, Workload};
@@ -16,6 +15,7 @@ use layout::Layout;
 use oscope_sys::affinity::Pinned;
 use oscope_sys::error::Failure;
 use oscope_sys::mapping::Pages;
+use oscope_sys::team::{assign_cpus, run_pinned, take_seat};
 use stream::{Share, Tally};
 
 const MIB: f64 = (1 << 20) as f64;

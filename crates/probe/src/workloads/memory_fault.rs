@@ -14,7 +14,6 @@ use serde_json::{Value, json};
 
 use super::disk::scratch::Scratch;
 use super::disk::source::Place;
-use super::team::{assign_cpus, run_pinned, take_seat};
 use crate::description::{Description, Kind, Metric, Parameter, Quantity, SchedulingIsolation};
 use crate::pressure::SwapKind;
 use crate::region::Region;
@@ -23,6 +22,7 @@ use fresh::{Fresh, page_of};
 use oscope_sys::affinity::Pinned;
 use oscope_sys::error::Failure;
 use oscope_sys::mapping::Pages;
+use oscope_sys::team::{assign_cpus, run_pinned, take_seat};
 use swapped::Room;
 use touch::Tally;
 

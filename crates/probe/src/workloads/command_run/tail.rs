@@ -8,7 +8,7 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::pipe2;
 
-use crate::workloads::fresh_process::NAP;
+use oscope_sys::answer::POLL_INTERVAL;
 use oscope_sys::cancel;
 use oscope_sys::error::Failure;
 
@@ -108,7 +108,7 @@ impl Tail {
 }
 
 fn nap() -> PollTimeout {
-    PollTimeout::try_from(NAP).unwrap_or(PollTimeout::ZERO)
+    PollTimeout::try_from(POLL_INTERVAL).unwrap_or(PollTimeout::ZERO)
 }
 
 /// The last lines of a text in one, without what would move a terminal's cursor.

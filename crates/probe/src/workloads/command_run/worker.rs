@@ -20,10 +20,11 @@ use super::strays::{self, Strays};
 use super::tail::Tail;
 use super::wait::GRACE;
 use crate::region::{Mark, Measured, Region};
-use crate::workloads::fresh_process::{SerializedError, Text, describe_exit};
+use crate::workloads::fresh_process::describe_exit;
 use oscope_sys::cancel;
 use oscope_sys::error::Failure;
 use oscope_sys::process::Child;
+use oscope_sys::serialized_error::{SerializedError, Text};
 use oscope_sys::shared_memory::Shared;
 
 /// What is asked of the launcher: a run, measured so.

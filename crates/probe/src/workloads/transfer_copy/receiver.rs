@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use super::meeting::{self, ListenEndpoint};
 use super::parameters::{ConnectMode, Writes};
 use super::small;
-use crate::workloads::fresh_process::SerializedError;
 use oscope_sys::error::{Failure, errno_message};
 use oscope_sys::net::Link;
+use oscope_sys::serialized_error::SerializedError;
 use oscope_transfer::{self as transfer, Folder, ReceiveOptions, Tally};
 
 /// What the receiver is asked to do.

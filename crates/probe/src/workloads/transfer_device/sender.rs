@@ -7,11 +7,11 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use super::Parameters;
-use crate::workloads::fresh_process::SerializedError;
 use crate::workloads::transfer::files::One;
 use crate::workloads::transfer::folder::Folder;
 use oscope_sys::cancel;
 use oscope_sys::error::{Failure, errno_message};
+use oscope_sys::serialized_error::SerializedError;
 use oscope_transfer::device::header::Header;
 use oscope_transfer::device::node::{self, Device};
 use oscope_transfer::device::{Method, Outgoing};

@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::thread::{Builder, scope, yield_now};
 
-use oscope_sys::affinity::{self, Pinned};
-use oscope_sys::error::Failure;
+use crate::affinity::{self, Pinned};
+use crate::error::Failure;
 
 /// The CPU of each of `threads` threads (0: one for each CPU): every allowed one in turn, beginning with `first`, or the lowest.
 pub fn assign_cpus(first: Option<usize>, allowed: &[usize], threads: usize) -> Vec<usize> {
@@ -43,7 +43,7 @@ pub fn run_pinned<T: Send>(
     jobs: Vec<impl FnOnce() -> T + Send>,
     measure: impl FnOnce(&mut dyn FnMut()),
 ) -> Result<Vec<T>, Failure> {
-    let gate = &Gate::default();
+    let gate = &StartBarrier::default();
     let mut jobs = cpus.iter().zip(jobs);
     let Some((_, first)) = jobs.next() else {
         return Ok(Vec::new());
@@ -97,7 +97,7 @@ fn refused(threads: usize, error: &std::io::Error) -> Failure {
     )
 }
 
-/// States of a [`Gate`].
+/// States of a [`StartBarrier`].
 const CLOSED: u32 = 0;
 const OPEN: u32 = 1;
 /// Closed for good: who waits goes home.
@@ -105,13 +105,14 @@ const SHUT: u32 = 2;
 
 /// Where threads wait until all of them are there.
 #[derive(Debug, Default)]
-struct Gate {
+struct StartBarrier {
     arrived: AtomicUsize,
     state: AtomicU32,
 }
 
-impl Gate {
+impl StartBarrier {
     /// Arrive and wait; whether the gate opened.
+    #[inline]
     fn passes(&self) -> bool {
         self.arrived.fetch_add(1, Ordering::Release);
         loop {
@@ -123,12 +124,14 @@ impl Gate {
     }
 
     /// Wait until `threads` have arrived.
+    #[inline]
     fn wait_for(&self, threads: usize) {
         while self.arrived.load(Ordering::Acquire) < threads {
             yield_now();
         }
     }
 
+    #[inline]
     fn set(&self, state: u32) {
         self.state.store(state, Ordering::Release);
     }

@@ -1,0 +1,125 @@
+//! Failures and texts that can be handed from one process to another by shared memory.
+
+use nix::errno::Errno;
+
+use crate::error::Failure;
+
+/// Most bytes of a text that is handed over.
+pub const LONGEST_TEXT: usize = 1000;
+
+/// A failure without pointers into the memory of one process.
+#[derive(Clone, Copy)]
+pub struct SerializedError {
+    kind: Kind,
+    errno: Option<Errno>,
+    /// The field of a request, the remedy of what is unavailable.
+    aside: Option<Text>,
+    message: Text,
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Unavailable,
+    Failed,
+    Request,
+}
+
+/// A text without pointers into the memory of one process; cut at 1000 bytes.
+#[derive(Debug, Clone, Copy)]
+pub struct Text {
+    bytes: [u8; LONGEST_TEXT],
+    length: usize,
+}
+
+impl Text {
+    /// What is kept of a text.
+    pub fn of(text: &str) -> Self {
+        let length = text.floor_char_boundary_at(LONGEST_TEXT);
+        let mut bytes = [0; LONGEST_TEXT];
+        bytes[..length].copy_from_slice(&text.as_bytes()[..length]);
+        Self { bytes, length }
+    }
+
+    /// The text again.
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.bytes[..self.length]).into_owned()
+    }
+}
+
+/// `str::floor_char_boundary`, which is not stable yet.
+trait Boundary {
+    fn floor_char_boundary_at(&self, most: usize) -> usize;
+}
+
+impl Boundary for str {
+    fn floor_char_boundary_at(&self, most: usize) -> usize {
+        (0..=most.min(self.len()))
+            .rev()
+            .find(|&place| self.is_char_boundary(place))
+            .unwrap_or(0)
+    }
+}
+
+impl SerializedError {
+    /// Of a failure; texts are cut at 1000 bytes.
+    pub fn of(failure: &Failure) -> Self {
+        let (kind, aside, message) = match failure {
+            Failure::Unavailable { message, remedy } => {
+                (Kind::Unavailable, remedy.as_ref(), message)
+            }
+            Failure::Failed { message, .. } => (Kind::Failed, None, message),
+            Failure::Request { field, message } => (Kind::Request, Some(field), message),
+        };
+        Self {
+            kind,
+            errno: failure.errno(),
+            aside: aside.map(|text| Text::of(text)),
+            message: Text::of(message),
+        }
+    }
+
+    /// The failure again.
+    pub fn failure(&self) -> Failure {
+        let message = self.message.text();
+        let aside = self.aside.map(|text| text.text());
+        match self.kind {
+            Kind::Unavailable => Failure::Unavailable {
+                message,
+                remedy: aside,
+            },
+            Kind::Failed => Failure::Failed {
+                message,
+                errno: self.errno,
+            },
+            Kind::Request => Failure::Request {
+                field: aside.unwrap_or_default(),
+                message,
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_is_the_same_on_the_other_side() {
+        for failure in [
+            Failure::system("madvise", Errno::ENOMEM),
+            Failure::failed("a short read"),
+            Failure::unavailable("no huge pages", "get some"),
+            Failure::request("size", "too large"),
+        ] {
+            assert_eq!(SerializedError::of(&failure).failure(), failure);
+        }
+    }
+
+    #[test]
+    fn a_long_text_is_cut_between_characters() {
+        let long = "\u{e4}".repeat(LONGEST_TEXT);
+        assert_eq!(Text::of(&long).text(), long[..LONGEST_TEXT]);
+        let odd = format!("x{long}");
+        assert_eq!(Text::of(&odd).text(), odd[..LONGEST_TEXT - 1]);
+    }
+}
