@@ -10,7 +10,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent.parent / "tools"))
 
 import conformance
-from conformance import Outcome, System
+from conformance import Outcome, Place, System
 
 SUITE = """#!/bin/sh
 case "$*" in
@@ -30,7 +30,9 @@ def test_each_test_is_run_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     suite.chmod(0o755)
     monkeypatch.setattr(conformance, "TOOLS", tmp_path)
     monkeypatch.setattr(conformance, "TEST_S", 1.0)
-    found = conformance.pjdfstest(tmp_path, tmp_path / "settings", ())
+    settings = tmp_path / "settings"
+    names = conformance._names(tmp_path, settings)
+    found = conformance.pjdfstest(Place(tmp_path), settings, names)
     assert (found.passed, found.skipped) == ({"open::one"}, {"open::three"})
     assert found.failed["open::four"] == "hangs"
     assert "EPERM" in found.failed["open::two"]
