@@ -101,7 +101,7 @@ class Place:
     mount: Mount | None = None
 
     def renew(self) -> None:
-        """Mount it anew: one request that never ends holds up all others, and its process cannot be killed."""
+        """Mount it anew: a request that never ends holds up all others; its process cannot be killed."""
         if self.mount is not None:
             self.mount.kill()
             self.mount.start()
