@@ -166,6 +166,7 @@ impl Shared {
         let path = self.free_path(parent, name)?;
         let made = self.remote.make_folder(&path, mode & 0o7777)?;
         let made = self.owned(&path, made, by);
+        // Under one lock: another's file in the folder must not be overlooked.
         let mut tree = self.tree();
         tree.taken(parent, name);
         let ino = tree.made(parent, name, made);
@@ -183,10 +184,7 @@ impl Shared {
     ) -> Result<u64, Errno> {
         let path = self.free_path(parent, name)?;
         let made = self.remote.make_link(target, &path)?;
-        let made = self.owned(&path, made, by);
-        let mut tree = self.tree();
-        tree.taken(parent, name);
-        Ok(tree.made(parent, name, made))
+        Ok(self.enter_made(parent, name, self.owned(&path, made, by)))
     }
 
     /// Makes an empty file without opening it (mknod).
@@ -199,11 +197,8 @@ impl Shared {
     ) -> Result<u64, Errno> {
         let path = self.free_path(parent, name)?;
         let made = self.remote.create(&path, mode & 0o7777)?;
-        let made = self.owned(&path, made, by);
         self.remote.clock().told(made.mtime);
-        let mut tree = self.tree();
-        tree.taken(parent, name);
-        Ok(tree.made(parent, name, made))
+        Ok(self.enter_made(parent, name, self.owned(&path, made, by)))
     }
 
     /// Makes a fifo, a socket or a device: its mode with its kind, and the device that it stands for.
@@ -216,10 +211,14 @@ impl Shared {
     ) -> Result<u64, Errno> {
         let path = self.free_path(parent, name)?;
         let made = self.remote.make_special(&path, mode, device)?;
-        let made = self.owned(&path, made, by);
+        Ok(self.enter_made(parent, name, self.owned(&path, made, by)))
+    }
+
+    /// The node of what this mount has just made.
+    fn enter_made(&self, parent: u64, name: &OsStr, made: Attributes) -> u64 {
         let mut tree = self.tree();
         tree.taken(parent, name);
-        Ok(tree.made(parent, name, made))
+        tree.made(parent, name, made)
     }
 
     /// What root on the server made for another user becomes that user's, where users share the mount: there the numbers of both sides are

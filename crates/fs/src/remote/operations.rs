@@ -111,12 +111,7 @@ pub fn make_folder(
         ..Change::default()
     };
     let make = talk.ask(|id| Packet::request(kind::MKDIR, id).text(&full).change(&wanted));
-    let look = talk.ask_path(kind::LSTAT, path);
-    let folder = talk.ask_folder(path);
-    let said = talk.status(make)?;
-    settle(talk, said, Doing::Make(path))?;
-    let made = talk.attributes(look);
-    talk.note_folder(folder);
+    let made = made(talk, make, path, Doing::Make(path))?;
     with_mode(talk, path, mode, made)
 }
 
@@ -137,13 +132,24 @@ pub fn make_special(
             .number(mode)
             .number(device)
     });
-    let look = talk.ask_path(kind::LSTAT, path);
-    let folder = talk.ask_folder(path);
-    let said = talk.status(make)?;
-    settle(talk, said, Doing::Make(path))?;
-    let made = talk.attributes(look);
-    talk.note_folder(folder);
+    let made = made(talk, make, path, Doing::Make(path))?;
     with_mode(talk, path, mode & 0o7777, made)
+}
+
+/// What a request has made at `at`: that and its folder are looked at in the same round trip.
+fn made(
+    talk: &mut RequestPipeline<'_>,
+    request: u32,
+    at: &Path,
+    doing: Doing<'_>,
+) -> Result<Result<StatusResult<Attributes>, RequestError>, RequestError> {
+    let look = talk.ask_path(kind::LSTAT, at);
+    let folder = talk.ask_folder(at);
+    let said = talk.status(request)?;
+    settle(talk, said, doing)?;
+    let found = talk.attributes(look);
+    talk.note_folder(folder);
+    Ok(found)
 }
 
 /// What was made gets the mode that it was to have, where the server's umask took some of it; a set-id bit that it has of its folder stays.
@@ -180,20 +186,24 @@ fn known(
 
 /// Remove a name that is not a folder's.
 pub fn remove(talk: &mut RequestPipeline<'_>, path: &Path) -> Result<(), RequestError> {
-    let id = talk.ask_path(kind::REMOVE, path);
-    let folder = talk.ask_folder(path);
-    let said = talk.status(id)?;
-    settle(talk, said, Doing::Remove(path))?;
-    talk.note_folder(folder);
-    Ok(())
+    take_away(talk, kind::REMOVE, path, Doing::Remove(path))
 }
 
 /// Remove an empty folder.
 pub fn remove_folder(talk: &mut RequestPipeline<'_>, path: &Path) -> Result<(), RequestError> {
-    let id = talk.ask_path(kind::RMDIR, path);
+    take_away(talk, kind::RMDIR, path, Doing::RemoveFolder(path))
+}
+
+fn take_away(
+    talk: &mut RequestPipeline<'_>,
+    kind: u8,
+    path: &Path,
+    doing: Doing<'_>,
+) -> Result<(), RequestError> {
+    let id = talk.ask_path(kind, path);
     let folder = talk.ask_folder(path);
     let said = talk.status(id)?;
-    settle(talk, said, Doing::RemoveFolder(path))?;
+    settle(talk, said, doing)?;
     talk.note_folder(folder);
     Ok(())
 }
@@ -281,12 +291,7 @@ pub fn make_link(
     let full = talk.target.full(at);
     let text = target.as_os_str().as_bytes();
     let make = talk.ask(|id| Packet::request(kind::SYMLINK, id).text(text).text(&full));
-    let look = talk.ask_path(kind::LSTAT, at);
-    let folder = talk.ask_folder(at);
-    let said = talk.status(make)?;
-    settle(talk, said, Doing::Make(at))?;
-    let made = talk.attributes(look);
-    talk.note_folder(folder);
+    let made = made(talk, make, at, Doing::Make(at))?;
     known(made)
 }
 
@@ -320,12 +325,7 @@ pub fn hard_link(
             .text(&old)
             .text(&new)
     });
-    let look = talk.ask_path(kind::LSTAT, at);
-    let folder = talk.ask_folder(at);
-    let said = talk.status(link)?;
-    settle(talk, said, Doing::Link { of, at })?;
-    let made = talk.attributes(look);
-    talk.note_folder(folder);
+    let made = made(talk, link, at, Doing::Link { of, at })?;
     known(made)
 }
 
