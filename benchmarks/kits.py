@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,30 +20,15 @@ KITS = ROOT / "kits"
 BUILD_LIMIT_S = 600
 STEPS = {"work": 1000}
 """Dependent steps of an iteration: in the C and the Rust example as in the probe's workload `null`."""
-SORTED = {"size": 1000, "order": "random"}
 LISTED = {"files": 100}
 C = Bar("C kit, steps / the probe's own", least=0.98, most=1.02, needs=("gcc",))
 RUST = Bar("Rust kit, steps / the probe's own", least=0.98, most=1.02, needs=("cargo",))
-PYTHON = Bar("Python kit, sorting / timeit", least=0.98, most=1.02)
+PYTHON = Bar("Python kit, a checksum / timeit", least=0.98, most=1.02)
 SHELL = Bar("shell kit, ls / a loop of bash", least=0.98, most=1.02, needs=("bash",))
 MIN_TIME_NS = 200_000
 """Short, so that most repetitions fall into one time slice of a busy machine; a clock reading is a 5000th."""
 REPS = 31
 
-TIMEIT = """
-import os, random, sys, timeit
-os.sched_setaffinity(0, {{{cpu}}})
-numbers = list(range({size}))
-random.Random(1).shuffle(numbers)
-iteration = lambda: sorted(numbers)
-timer = timeit.Timer("iteration()", globals=globals())
-count, _ = timer.autorange()
-count = max(1, round(count * {least_s} / min(timer.repeat(3, count))))
-for line in sys.stdin:
-    times = timer.repeat({reps}, count)
-    print(1e9 * sorted(times)[len(times) // 2] / count, flush=True)
-"""
-"""The same sorting, by timeit: the median time in ns of as many repetitions, for each line that it reads."""
 LOOP = """
 set -u
 source {kit}
@@ -136,50 +121,45 @@ def beside_the_probe(bench: Bench) -> Iterator[Figure]:
         yield ratio(bar, kit, own, f"of {np.median(own):.0f} ns")
 
 
-def beside_a_loop(
-    bench: Bench,
-    bar: Bar,
-    command: Sequence[str | Path],
-    loop: Sequence[str],
-    asked: Mapping[str, Any],
-    typical: Callable[[list[float]], Any],
-) -> Figure:
-    """Measure what a kit's program is `asked` beside a program that has the loop alone.
+def python(bench: Bench) -> Iterator[Figure]:
+    """Measure a checksum by the Python kit's loop beside timeit's."""
+    command = (sys.executable, ROOT / "benchmarks" / "kit_timeit.py", "run")
 
-    `typical` makes one figure of the repetitions of a request, as that program does of its own.
-    """
+    def pair() -> Any:
+        process = Probe(command)
+
+        def step(workload: str, metric: str) -> float:
+            samples = measure(process, workload, {}, reps=REPS, min_time_ns=MIN_TIME_NS)
+            return float(np.median([sample.metrics[metric] or 0.0 for sample in samples]))
+
+        return lambda: step("crc.kit", "time_ns"), lambda: step("crc.timeit", "timeit_ns"), process.close
+
+    kit, other = alternate(bench, pair)
+    yield ratio(PYTHON, kit, other, f"of {np.median(other) / 1000:.1f} µs")
+
+
+def shell(bench: Bench) -> Iterator[Figure]:
+    """Measure the shell example's listing beside a loop of bash."""
+    turns, reps = 4, 11
+    source = KITS / "shell" / "oscope.sh"
+    loop = LOOP.format(cpu=CPU, kit=source, files=LISTED["files"], reps=reps, turns=turns)
+
+    def step(kit: Probe) -> float:
+        return min(times_ns(kit, "list.folder", LISTED, reps=reps, iterations=turns))
 
     def pair() -> Any:
         # In a session of its own, as the kit is: CPUs are shared between sessions (sched(7), autogroup).
-        kit, other = Probe([*command, "run"]), Stepped(("setsid", *loop))
+        kit = Probe(["bash", KITS / "shell" / "example.sh", "run"])
+        other = Stepped(("setsid", "bash", "-c", loop))
 
         def end() -> None:
             kit.close()
             other.close()
 
-        return lambda: float(typical(times_ns(kit, **asked))), other.step, end
+        return lambda: step(kit), other.step, end
 
     kit, other = alternate(bench, pair)
-    return ratio(bar, kit, other, f"of {np.median(other) / 1000:.1f} µs")
-
-
-def python(bench: Bench) -> Iterator[Figure]:
-    """Measure the Python example's sorting beside timeit's."""
-    asked = {"workload": "sort.list", "params": SORTED, "reps": REPS, "min_time_ns": MIN_TIME_NS}
-    timed = TIMEIT.format(cpu=CPU, size=SORTED["size"], least_s=MIN_TIME_NS / 1e9, reps=REPS)
-    command = (sys.executable, KITS / "python" / "example.py")
-    yield beside_a_loop(bench, PYTHON, command, (sys.executable, "-c", timed), asked, np.median)
-
-
-def shell(bench: Bench) -> Iterator[Figure]:
-    """Measure the shell example's listing beside a loop of bash."""
-    turns = 4
-    asked = {"workload": "list.folder", "params": LISTED, "reps": 11, "iterations": turns}
-    loop = LOOP.format(
-        cpu=CPU, kit=KITS / "shell" / "oscope.sh", files=LISTED["files"], reps=asked["reps"], turns=turns
-    )
-    command = ("bash", KITS / "shell" / "example.sh")
-    yield beside_a_loop(bench, SHELL, command, ("bash", "-c", loop), asked, min)
+    yield ratio(SHELL, kit, other, f"of {np.median(other) / 1000:.1f} µs")
 
 
 PARTS = (
@@ -191,7 +171,7 @@ PARTS = (
         30,
         120,
     ),
-    Part("The Python example sorts beside timeit, which sorts the same.", (PYTHON,), python, None, 90),
+    Part("A checksum by the Python kit's loop beside timeit's, in one process.", (PYTHON,), python, None, 90),
     Part(
         "The shell example lists a folder beside a loop of bash that does; the fastest of 11 repetitions.",
         (SHELL,),

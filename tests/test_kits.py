@@ -230,3 +230,22 @@ def test_a_python_iteration_that_raises_is_a_failed_sample(tmp_path: Path) -> No
     assert failed == ["ZeroDivisionError: division by zero", "the result is 4"]
     assert answers[-1]["kind"] == "failed"
     assert "no device" in answers[-1]["message"]
+
+
+def test_a_level_of_the_shell_kit_may_have_any_name_and_text(tmp_path: Path) -> None:
+    """The kit's own variables are not those of a workload, and what a level holds is never executed."""
+    names = ("id", "reps", "rep", "turns", "begun", "line", "name", "text", "i", "cpu", "iterations", "good")
+    script = tmp_path / "names.sh"
+    declared = "\n".join(f"oscope_parameter {name} path none 'A text.'" for name in names)
+    printed = " ".join(f'"${name}"' for name in names)
+    script.write_text(
+        f"#!/usr/bin/env bash\nset -u\nsource {KITS / 'shell' / 'oscope.sh'}\noscope_workload names 'Names'\n"
+        f'{declared}\niterate() {{ printf "%s\\n" {printed} >{tmp_path}/seen; }}\noscope_main "$@"\n'
+    )
+    script.chmod(0o755)
+    levels = {name: f"$(touch {tmp_path}/made) '{name}\" \\ ;" for name in names}
+    asked = {"id": 7, "workload": "names", "params": levels, "reps": 2, "iterations": 3}
+    kinds = [(event["event"], event.get("request")) for event in ask(script, asked)]
+    assert kinds == [("hello", None), ("sample", 7), ("sample", 7), ("done", 7)]
+    assert (tmp_path / "seen").read_text().splitlines() == list(levels.values())
+    assert not (tmp_path / "made").exists()

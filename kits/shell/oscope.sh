@@ -15,7 +15,7 @@
 
 _oscope_names=() _oscope_types=() _oscope_defaults=() _oscope_docs=()
 _oscope_ended=false
-_oscope_least=10000 # us: a repetition is at least as long, whatever the request wants
+_oscope_shortest=10000 # us: a repetition is at least as long, whatever the request wants
 
 # oscope_workload NAME PURPOSE: declares the workload of this script.
 oscope_workload() { _oscope_workload=$1 _oscope_purpose=$2; }
@@ -67,10 +67,10 @@ _oscope_error() { # request, kind, field (JSON), message
         "$1" "$2" "$3" "$(_oscope_json "$4")" >&3
 }
 
-# Sets a variable for each level. Fails, with `_oscope_value` its name, for a parameter not declared.
+# Prints an assignment for each level. Fails, with `_oscope_value` its name, for a parameter not declared.
 _oscope_levels() {
     local i rest=$1 name text
-    for i in "${!_oscope_names[@]}"; do printf -v "${_oscope_names[i]}" %s "${_oscope_defaults[i]}"; done
+    for i in "${!_oscope_names[@]}"; do printf '%s=%q\n' "${_oscope_names[i]}" "${_oscope_defaults[i]}"; done
     [[ $rest =~ \"params\":\ *\{([^{}]*)\} ]] || return 0
     rest=${BASH_REMATCH[1]}
     while [[ $rest =~ ^[\ ,]*\"([^\"]*)\":\ *(\"(([^\"\\]|\\.)*)\"|[^,\ ]+)(.*)$ ]]; do
@@ -80,91 +80,99 @@ _oscope_levels() {
         fi
         _oscope_value=$name
         [[ " ${_oscope_names[*]} " == *" $name "* ]] || return 1
-        printf -v "$name" %s "$text"
+        printf '%s=%q\n' "$name" "$text"
     done
     return 0
 }
 
+# Prints what a request asks for as assignments; `_oscope_refused` is one where it cannot be carried out.
+_oscope_parse() {
+    local line=$1 name
+    for name in id iterations min_time_ns warmup reps cpu; do
+        _oscope_member "$line" "$name"
+        printf '_oscope_%s=%q\n' "$name" "$_oscope_value"
+    done
+    if [[ ! $line =~ \"workload\":\ *\"([^\"]*)\" || ${BASH_REMATCH[1]} != "$_oscope_workload" ]]; then
+        _oscope_refuse workload "there is no workload ${BASH_REMATCH[1]}"
+    elif [[ $line =~ \"inject\":\ *\{ ]]; then
+        _oscope_refuse inject "the shell kit injects no delay"
+    elif ! _oscope_levels "$line"; then
+        _oscope_refuse "$_oscope_value" "there is no parameter $_oscope_value"
+    fi
+}
+
+_oscope_refuse() { printf '_oscope_field=%q _oscope_refused=%q\n' "$1" "$2"; }
+
 # Takes one repetition of $1 iterations; sets `_oscope_raw`, in us. Fails where an iteration or the check does.
 _oscope_repeat() {
-    local turns=$1 begun good=true
+    local _oscope_turns=$1 _oscope_begun _oscope_good=true
     # Standard input is empty. A redirection takes some system calls, so it is one for all iterations, outside the clock.
     {
         _oscope_clock
-        begun=$_oscope_now
-        while ((turns-- > 0)); do iterate || { good=false && break; }; done
+        _oscope_begun=$_oscope_now
+        while ((_oscope_turns-- > 0)); do iterate || { _oscope_good=false && break; }; done
         _oscope_clock
     } <&4
-    _oscope_raw=$((_oscope_now - begun))
-    $good && { ! declare -F check >/dev/null || check <&4; }
+    _oscope_raw=$((_oscope_now - _oscope_begun))
+    $_oscope_good && { ! declare -F check >/dev/null || check <&4; }
 }
 
 _oscope_calibrate() {
-    local least=$_oscope_least
-    ((${1:-0} / 1000 > least)) && least=$((${1} / 1000))
+    local _oscope_wanted _oscope_least=$_oscope_shortest
+    ((${_oscope_min_time_ns:-0} / 1000 > _oscope_least)) && _oscope_least=$((_oscope_min_time_ns / 1000))
     _oscope_iterations=1
-    while _oscope_repeat "$_oscope_iterations" && ((_oscope_raw < least)); do
-        local wanted=$((1 + _oscope_iterations * least / (_oscope_raw > 0 ? _oscope_raw : 1)))
-        ((wanted > 10 * _oscope_iterations)) && wanted=$((10 * _oscope_iterations))
-        _oscope_iterations=$((wanted > _oscope_iterations ? wanted : _oscope_iterations + 1))
+    while _oscope_repeat "$_oscope_iterations" && ((_oscope_raw < _oscope_least)); do
+        _oscope_wanted=$((1 + _oscope_iterations * _oscope_least / (_oscope_raw > 0 ? _oscope_raw : 1)))
+        ((_oscope_wanted > 10 * _oscope_iterations)) && _oscope_wanted=$((10 * _oscope_iterations))
+        _oscope_iterations=$((_oscope_wanted > _oscope_iterations ? _oscope_wanted : _oscope_iterations + 1))
     done
 }
 
-_oscope_sample() { # request, rep
-    local started=${EPOCHREALTIME//[!0-9]/}000 failed=null metrics=
+_oscope_sample() {
+    local _oscope_started=${EPOCHREALTIME//[!0-9]/}000 _oscope_failed=null _oscope_metrics=
     if _oscope_repeat "$_oscope_iterations"; then
-        printf -v metrics '"time_ns":%d.%03d' $((_oscope_raw * 1000 / _oscope_iterations)) \
+        printf -v _oscope_metrics '"time_ns":%d.%03d' $((_oscope_raw * 1000 / _oscope_iterations)) \
             $((_oscope_raw * 1000000 / _oscope_iterations % 1000))
     else
-        failed='"an iteration or the check failed"'
+        _oscope_failed='"an iteration or the check failed"'
     fi
     printf '{"event":"sample","request":%s,"rep":%d,"started_ns":%s,"raw":%d,"iterations":%d,"correction":0,' \
-        "$1" "$2" "$started" "$_oscope_raw" "$_oscope_iterations" >&3
-    printf '"metrics":{%s},"covariates":{},"failed":%s}\n' "$metrics" "$failed" >&3
+        "$_oscope_id" $((_oscope_rep++)) "$_oscope_started" "$_oscope_raw" "$_oscope_iterations" >&3
+    printf '"metrics":{%s},"covariates":{},"failed":%s}\n' "$_oscope_metrics" "$_oscope_failed" >&3
 }
 
 _oscope_answer() {
-    local line=$1 id reps warmup rep=0
-    _oscope_member "$line" id && id=$_oscope_value
-    if [[ ! $line =~ \"workload\":\ *\"([^\"]*)\" || ${BASH_REMATCH[1]} != "$_oscope_workload" ]]; then
-        _oscope_error "$id" request '"workload"' "there is no workload ${BASH_REMATCH[1]}"
-        return
-    elif [[ $line =~ \"inject\":\ *\{ ]]; then
-        _oscope_error "$id" request '"inject"' "the shell kit injects no delay"
-        return
-    elif ! _oscope_levels "$line"; then
-        _oscope_error "$id" request "$(_oscope_json "$_oscope_value")" "there is no parameter $_oscope_value"
+    # No plain names, of what is local neither: a level has the name that its workload chose.
+    local _oscope_id _oscope_min_time_ns _oscope_warmup _oscope_reps _oscope_cpu _oscope_rep=0
+    local _oscope_field='' _oscope_refused=''
+    # In a shell of its own: the memory that matching takes stays, and would make each fork of an iteration slower.
+    eval "$(_oscope_parse "$1")"
+    if [[ -n $_oscope_refused ]]; then
+        _oscope_error "$_oscope_id" request "$(_oscope_json "$_oscope_field")" "$_oscope_refused"
         return
     fi
-    _oscope_pin "$line"
+    _oscope_pin
     if declare -F prepare >/dev/null && ! prepare <&4; then
-        _oscope_error "$id" failed null "prepare failed"
+        _oscope_error "$_oscope_id" failed null "prepare failed"
         return
     fi
-    _oscope_member "$line" iterations && _oscope_iterations=$_oscope_value
-    if [[ -z $_oscope_value ]]; then
-        _oscope_member "$line" min_time_ns || true
-        _oscope_calibrate "$_oscope_value"
-    fi
-    _oscope_member "$line" warmup || true
-    for ((warmup = ${_oscope_value:-1}; warmup > 0; warmup--)); do _oscope_repeat "$_oscope_iterations" || true; done
-    _oscope_member "$line" reps || true
-    reps=${_oscope_value:-1}
-    while ((rep < reps)) && ! $_oscope_ended; do _oscope_sample "$id" $((rep++)); done
+    [[ -n $_oscope_iterations ]] || _oscope_calibrate
+    for ((_oscope_warmup = ${_oscope_warmup:-1}; _oscope_warmup > 0; _oscope_warmup--)); do
+        _oscope_repeat "$_oscope_iterations" || true
+    done
+    while ((_oscope_rep < ${_oscope_reps:-1})) && ! $_oscope_ended; do _oscope_sample; done
     printf '{"event":"done","request":%s,"samples":%d,"iterations":%d,"interrupted":%s}\n' \
-        "$id" "$rep" "$_oscope_iterations" "$_oscope_ended" >&3
+        "$_oscope_id" "$_oscope_rep" "$_oscope_iterations" "$_oscope_ended" >&3
     ! declare -F cleanup >/dev/null || cleanup <&4
 }
 
 # Pins this shell, and so what it starts, to the CPU asked for: by default the highest allowed, as the probe.
 _oscope_pin() {
-    local allowed
-    _oscope_member "$1" cpu || true
-    if [[ -z $_oscope_value ]]; then
-        allowed=$(taskset -cp $$) || return 0
-        [[ $allowed =~ ([0-9]+)$ ]] && _oscope_value=${BASH_REMATCH[1]}
+    if [[ -z $_oscope_cpu ]]; then
+        _oscope_cpu=$(taskset -cp $$) || return 0
+        _oscope_cpu=${_oscope_cpu##*[!0-9]}
     fi
-    [[ $_oscope_value == -* ]] || taskset -cp "$_oscope_value" $$ >/dev/null
+    [[ $_oscope_cpu == -* ]] || taskset -cp "$_oscope_cpu" $$ >/dev/null
 }
 
 # Answers `describe` or `run`. Call it last, with the script's arguments.

@@ -369,14 +369,16 @@ def _measure(found: _Workload, body: Body, iterations: int) -> tuple[int, Any]:
     result: Any = None
     collecting = gc.isenabled()
     gc.disable()
-    loops, turns = found.loops, range(iterations)
+    # Only the last result is kept: one more that lives meanwhile would change where the next is allocated.
+    loops, turns = found.loops, range(iterations - 1)
     try:
         begun = _now()
         if loops:
             result = body(iterations)
         else:
             for _ in turns:
-                result = body()
+                body()
+            result = body()
         return _now() - begun, result
     finally:
         if collecting:
