@@ -59,6 +59,18 @@ def samples(count: int, value: float = 98.125) -> list[Sample]:
     ]
 
 
+def test_a_run_whose_id_is_taken_draws_another(
+    store: Store, plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draws = iter(["0001", "0001", "0001", "0002"])
+    monkeypatch.setattr("oscope.storage.store.secrets.token_hex", lambda _: next(draws))
+    # One second for all.
+    monkeypatch.setattr("oscope.storage.store.time.time_ns", lambda: 1_700_000_000_000_000_000)
+    first, second = store.create_run(plan), store.create_run(plan)
+    assert (first[-5:], second[-5:]) == ("-0001", "-0002")
+    assert [entry.id for entry in store.runs()] == [first, second]
+
+
 def test_samples_come_back_exactly(store: Store, plan: Plan) -> None:
     recorder = begin(store, plan)
     recorder.append(SamplesTaken(recorder.points["fake.experiment"][1], 0, samples(3, 0.1)))

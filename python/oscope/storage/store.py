@@ -54,6 +54,8 @@ from oscope.storage.fleets import FleetEntry
 from oscope.storage.reader import load_results
 
 _LOCK_LIMIT_S = 10.0
+_DRAWS = 8
+"""Ids that are drawn for a run before the store is blamed."""
 
 
 @dataclass(frozen=True)
@@ -176,6 +178,15 @@ class Store:
 
     def create_run(self, plan: Plan, happenings: Sequence[Happening] = ()) -> str:
         """Store a new run with all its points, and return its id: short, sortable by time, unique."""
+        with self.guard():
+            # Of 65,536 pairs of runs that begin in one second, one draws the same id: a fleet begins many.
+            for _ in range(_DRAWS - 1):
+                with contextlib.suppress(sa.exc.IntegrityError):
+                    return self._create_run(plan, happenings)
+            return self._create_run(plan, happenings)
+
+    def _create_run(self, plan: Plan, happenings: Sequence[Happening]) -> str:
+        """Store a new run as `create_run` does; sqlalchemy's IntegrityError where its id is taken."""
         now = time.time_ns()
         run_id = f"{datetime.fromtimestamp(now / 1e9, UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
         covariates = [c.name for c in plan.covariates]
@@ -189,7 +200,7 @@ class Store:
             for experiment in plan.experiments
             for number in range(len(experiment.points))
         ]
-        with self.guard(), self._connection.begin():
+        with self._connection.begin():
             self._connection.execute(
                 sa.insert(schema.run), {"id": run_id, "started_ns": now, "plan": _dump(plan.to_object())}
             )
@@ -368,7 +379,8 @@ def _engine(url: sa.URL, file: Path | None, lock_limit_s: float, *, read_only: b
         return connect(url, file, lock_limit_s, read_only=read_only)
     except (sa.exc.ArgumentError, ImportError) as error:
         raise StoreError(
-            f"there is no driver for {_where(url, file)} ({error})", remedy="pip install oscope[postgresql]"
+            f"there is no driver for {_where(url, file)} ({error})",
+            remedy="in a clone: pip install '.[postgresql]'",
         ) from error
 
 
