@@ -113,7 +113,9 @@ def print_findings(findings: Sequence[Finding], out: Console) -> None:
         if finding.remedy:
             text.append(f"\n→ {finding.remedy}")
         table.add_row(Text(finding.status, style=STATUS_STYLES[finding.status]), Text(finding.name), text)
-    out.print(table)
+    # In a pipe each finding is a line, and each remedy one, to be searched and copied.
+    whole = out.options.update(width=UNBOUNDED if isinstance(out, Piped) else out.width)
+    out.print(Segments(out.render(table, whole)), soft_wrap=True, end="")
     counts = {status: sum(finding.status == status for finding in findings) for status in STATUS_STYLES}
     out.print(Text(", ".join(f"{count} {status}" for status, count in counts.items() if count), style="bold"))
 

@@ -106,7 +106,7 @@ def load_engine() -> Any:
         import distributed  # noqa: PLC0415 - of the extra `fleet`, and a second to load
     except ImportError as error:
         raise OscopeError(
-            "fleets are measured by Dask, which is not installed", remedy="pip install 'oscope[fleet]'"
+            "fleets are measured by Dask, which is not installed", remedy="in a clone: pip install '.[fleet]'"
         ) from error
     return distributed
 
