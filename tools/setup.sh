@@ -102,15 +102,10 @@ if ! sha256sum --check --status "$stamp" 2>/dev/null; then
   sha256sum requirements.lock > "$stamp"
 fi
 log=.venv/.build.log
-# build WHAT [OPTION]...: a program goes into .venv/bin; maturin makes a wheel of each.
-build() {
-  say "building $1: some minutes the first time"
-  PATH="$PWD/.venv/bin:$PATH" VIRTUAL_ENV="$PWD/.venv" maturin develop --release --quiet "${@:2}" >"$log" 2>&1 ||
-    { cat "$log" >&2; fail "$1 does not build" "see above"; }
-}
-build "the probe"
+say "building the programs: some minutes the first time"
+PATH="$PWD/.venv/bin:$PATH" VIRTUAL_ENV="$PWD/.venv" maturin develop --release --quiet >"$log" 2>&1 ||
+  { cat "$log" >&2; fail "the programs do not build" "see above"; }
 .venv/bin/oscope-probe describe >/dev/null || fail "the probe does not start" "run .venv/bin/oscope-probe describe"
-build "the file system" --manifest-path crates/fs/Cargo.toml
 .venv/bin/oscope-fs operations >/dev/null || fail "the file system does not start" "run .venv/bin/oscope-fs operations"
 if [ "$purpose" = bench ] && ! PATH="$PATH:$PWD/.venv/bin" command -v hyperfine >/dev/null; then
   # What oscope bench is compared with; later versions need a later Rust.

@@ -14,8 +14,6 @@ from oscope.model.errors import OscopeError, ProbeError
 
 _ANSWER_LIMIT_S = 20.0
 _REMEDY = "build it anew with `make setup`"
-_SOURCES = {"oscope-probe": ".", "oscope-fs": "./crates/fs"}
-"""The package of each program, a folder of a clone."""
 
 
 def find_probe() -> Path:
@@ -49,8 +47,7 @@ def _find_program(name: str, variable: str) -> Path:
     if found is None:
         raise OscopeError(
             f"{name} was found neither beside {sys.executable} nor on the PATH",
-            remedy=f"in a clone, run `make setup` or `pip install {_SOURCES[name]}`, "
-            f"or set {variable} to the built {name}",
+            remedy=f"in a clone, run `make setup` or `pip install .`, or set {variable} to the built {name}",
         )
     return Path(found).absolute()
 

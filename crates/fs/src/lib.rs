@@ -16,6 +16,7 @@ mod testing;
 
 use std::process::ExitCode;
 
-fn main() -> ExitCode {
+/// Carry out the command line of this process: what the program `oscope-fs` is.
+pub fn run() -> ExitCode {
     command::run()
 }
