@@ -24,8 +24,8 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use crate::failure::Failure;
 use arguments::{Cli, Verb};
+use oscope_sys::error::Failure;
 
 /// Exit status of a request that is wrong.
 const WRONG: u8 = 2;
@@ -61,11 +61,11 @@ pub fn run() -> ExitCode {
     match done {
         Ok(code) => code,
         Err(Ending::Failed(failure)) => {
-            log::note(&failure.to_string());
+            log::note(&failure.explained());
             ExitCode::FAILURE
         }
         Err(Ending::Wrong(failure)) => {
-            log::note(&failure.to_string());
+            log::note(&failure.explained());
             ExitCode::from(WRONG)
         }
     }
@@ -73,7 +73,7 @@ pub fn run() -> ExitCode {
 
 /// A failure of the command itself.
 fn failed(message: impl Into<String>, remedy: impl Into<String>) -> Failure {
-    Failure::new(message, remedy)
+    Failure::remediable(message, remedy)
 }
 
 /// Print data; a reader that left, or a full disk, is a failure.

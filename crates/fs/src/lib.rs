@@ -5,7 +5,6 @@
 
 mod command;
 mod digest;
-mod failure;
 mod hex;
 mod mount;
 mod remote;

@@ -53,7 +53,7 @@ use put::Putting;
 use talk::{RequestError, RequestPipeline};
 
 use crate::digest::Digest;
-use crate::failure::Failure;
+use oscope_sys::error::Failure;
 
 /// How long things may take.
 #[derive(Debug, Clone, Copy)]

@@ -32,8 +32,8 @@ pub use digest::digest;
 pub use temporaries::Temporaries;
 pub use types::{CopyId, Digest, Dirty, Entry, Kept, Rename};
 
-use crate::failure::Failure;
 use folder::{Folder, Need, errno};
+use oscope_sys::error::Failure;
 use shelf::CacheIndex;
 
 /// linux/magic.h; nix has no name for it.
@@ -65,7 +65,7 @@ impl Store {
     ) -> Result<Self, Failure> {
         let folder = Folder::open(path, target_key)?;
         let unreadable = |error: Errno| {
-            Failure::new(
+            Failure::remediable(
                 format!(
                     "the cache folder {} cannot be read: {}",
                     path.display(),

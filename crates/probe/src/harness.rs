@@ -349,7 +349,7 @@ impl<W: Workload> Bench<'_, W> {
                 }
                 (metrics, None)
             }
-            Err(failure) => (Map::new(), Some(failure.to_string())),
+            Err(failure) => (Map::new(), Some(failure.explained())),
         };
         (self.emit)(Event::Sample(Sample {
             request: self.request.id,

@@ -115,11 +115,8 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             match error.downcast_ref() {
-                Some(Failure::Unavailable {
-                    message,
-                    remedy: Some(remedy),
-                }) => eprintln!("oscope-probe: {message}; {remedy}"),
-                _ => eprintln!("oscope-probe: {error}"),
+                Some(failure) => eprintln!("oscope-probe: {}", Failure::explained(failure)),
+                None => eprintln!("oscope-probe: {error}"),
             }
             ExitCode::FAILURE
         }

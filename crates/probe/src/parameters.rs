@@ -236,7 +236,7 @@ mod tests {
             ("arguments", json!([1])),
         ] {
             match complete_with(name, value.clone()) {
-                Err(Failure::Request { field, message }) => {
+                Err(Failure::Request { field, message, .. }) => {
                     assert_eq!(field, name);
                     assert!(message.contains("not "), "{message}");
                 }

@@ -330,18 +330,21 @@ pub enum ErrorKind {
 impl Event {
     /// The event that ends request `id` with this failure.
     pub fn of_failure(id: u64, failure: Failure) -> Self {
-        let message = failure.to_string();
-        let (kind, field, message, remedy) = match failure {
-            Failure::Request { field, .. } => (ErrorKind::Request, Some(field), message, None),
-            Failure::Unavailable { remedy, .. } => (ErrorKind::Unavailable, None, message, remedy),
-            Failure::Failed { .. } => (ErrorKind::Failed, None, message, None),
+        let (message, remedy) = (failure.to_string(), failure.remedy().map(one_line));
+        let (kind, field) = match failure {
+            Failure::Request { field, .. } => (
+                ErrorKind::Request,
+                Some(field).filter(|field| !field.is_empty()),
+            ),
+            Failure::Unavailable { .. } => (ErrorKind::Unavailable, None),
+            Failure::Failed { .. } => (ErrorKind::Failed, None),
         };
         Self::Error {
             request: Some(id),
             kind,
             field,
             message: one_line(&message),
-            remedy: remedy.map(|remedy| one_line(&remedy)),
+            remedy,
         }
     }
 }

@@ -206,9 +206,9 @@ impl Folders {
         for folder in [&served, &mounted] {
             match fs::create_dir(folder) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                done => done.map_err(|error| {
-                    Failure::system(&folder.display().to_string(), errno_message(&error))
-                })?,
+                done => {
+                    done.map_err(|error| Failure::system(&folder.display().to_string(), &error))?
+                }
             }
         }
         Ok(Self {
@@ -247,7 +247,7 @@ fn keep_quiet(link: &Link) -> Result<(), Failure> {
         match fs::write(&setting, "1") {
             // A kernel without IPv6.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            done => done.map_err(|error| Failure::system(&setting, errno_message(&error)))?,
+            done => done.map_err(|error| Failure::system(&setting, &error))?,
         }
     }
     Ok(())

@@ -23,15 +23,33 @@ pub enum Failure {
         message: String,
         /// The kernel's reason, if it was a system call that failed.
         errno: Option<Errno>,
+        /// What would fix it, in one line.
+        remedy: Option<String>,
     },
-    /// The request is wrong.
-    #[error("{field}: {message}")]
+    /// The request, or the command line, is wrong.
+    #[error("{}{message}", led(field))]
     Request {
-        /// The field of the request, or the parameter, that is wrong.
+        /// The field of the request, or the parameter, that is wrong; empty where the message names it.
         field: String,
         /// What is wrong with it and what would be right, in one line.
         message: String,
+        /// What would fix it, in one line.
+        remedy: Option<String>,
     },
+}
+
+/// The text without line breaks: what a server or another program said may hold any characters.
+fn one_line(text: &str) -> String {
+    let words = text.replace(|letter: char| letter.is_control(), " ");
+    words.trim().to_owned()
+}
+
+/// What leads a message that is about `field`.
+fn led(field: &str) -> String {
+    match field.is_empty() {
+        true => String::new(),
+        false => format!("{field}: "),
+    }
 }
 
 impl Failure {
@@ -40,6 +58,19 @@ impl Failure {
         Self::Failed {
             message: message.into(),
             errno: None,
+            remedy: None,
+        }
+    }
+
+    /// A [`Failure::Failed`] with this message, and what would fix it; empty if nothing is known that would.
+    ///
+    /// Line breaks and other control characters become spaces: a server's words may be in it.
+    pub fn remediable(message: impl Into<String>, remedy: impl Into<String>) -> Self {
+        let remedy = one_line(&remedy.into());
+        let failure = Self::failed(one_line(&message.into()));
+        match remedy.is_empty() {
+            true => failure,
+            false => failure.with_remedy(remedy),
         }
     }
 
@@ -56,25 +87,50 @@ impl Failure {
         Self::Request {
             field: field.into(),
             message: message.into(),
+            remedy: None,
         }
     }
 
-    /// The same failure, its message led by what it is about, such as a file's name.
-    pub fn context(self, what: &str) -> Self {
-        match self {
-            Self::Failed { message, errno } => Self::Failed {
-                message: format!("{what}: {message}"),
-                errno,
-            },
-            other => other,
+    /// A [`Failure::Request`] of a command line, whose message names what is wrong.
+    pub fn usage(message: impl Into<String>) -> Self {
+        Self::request("", message)
+    }
+
+    /// The same failure, its message led by what it is about, such as a file's name, where that is not known from the request.
+    pub fn context(mut self, what: &str) -> Self {
+        match &mut self {
+            Self::Failed { message, .. } => *message = format!("{what}: {message}"),
+            Self::Request { field, message, .. } if field.is_empty() => {
+                *message = format!("{what}: {message}");
+            }
+            Self::Unavailable { .. } | Self::Request { .. } => {}
         }
+        self
+    }
+
+    /// The same failure with more at the end of its message, where it was tried and went wrong.
+    pub fn followed_by(mut self, more: &str) -> Self {
+        if let Self::Failed { message, .. } = &mut self {
+            message.push_str(more);
+        }
+        self
+    }
+
+    /// The same failure with what would fix it.
+    pub fn with_remedy(mut self, text: impl Into<String>) -> Self {
+        let (Self::Unavailable { remedy, .. }
+        | Self::Failed { remedy, .. }
+        | Self::Request { remedy, .. }) = &mut self;
+        *remedy = Some(text.into());
+        self
     }
 
     /// A failed system call: what was being done, and what the kernel answered.
     pub fn system(doing: &str, error: impl Cause) -> Self {
         Self::Failed {
-            message: format!("{doing}: {error}"),
+            message: format!("{doing}: {}", error.words()),
             errno: error.errno(),
+            remedy: None,
         }
     }
 
@@ -85,6 +141,27 @@ impl Failure {
             Self::Unavailable { .. } | Self::Request { .. } => None,
         }
     }
+
+    /// What would fix it, if that is known.
+    pub fn remedy(&self) -> Option<&str> {
+        let (Self::Unavailable { remedy, .. }
+        | Self::Failed { remedy, .. }
+        | Self::Request { remedy, .. }) = self;
+        remedy.as_deref()
+    }
+
+    /// What went wrong, and what would fix it: one line for a person.
+    pub fn explained(&self) -> String {
+        match self.remedy() {
+            Some(remedy) => format!("{self}; {remedy}"),
+            None => self.to_string(),
+        }
+    }
+
+    /// Whether what was asked for is wrong.
+    pub fn is_request(&self) -> bool {
+        matches!(self, Self::Request { .. })
+    }
 }
 
 /// What a call failed with.
@@ -92,6 +169,11 @@ pub trait Cause: Display {
     /// The kernel's number for it, if it has one.
     fn errno(&self) -> Option<Errno> {
         None
+    }
+
+    /// It in words, for a person.
+    fn words(&self) -> String {
+        self.to_string()
     }
 }
 
@@ -105,11 +187,19 @@ impl Cause for std::io::Error {
     fn errno(&self) -> Option<Errno> {
         self.raw_os_error().map(Errno::from_raw)
     }
+
+    fn words(&self) -> String {
+        errno_message(self)
+    }
 }
 
 impl<T: Cause + ?Sized> Cause for &T {
     fn errno(&self) -> Option<Errno> {
         T::errno(self)
+    }
+
+    fn words(&self) -> String {
+        T::words(self)
     }
 }
 
@@ -136,7 +226,10 @@ mod tests {
         let error = io::Error::from_raw_os_error(libc::ENOMEM);
         let failure = Failure::system("madvise", &error).context("a mapping");
         assert_eq!(failure.errno(), Some(Errno::ENOMEM));
-        assert_eq!(failure.to_string(), format!("a mapping: madvise: {error}"));
+        assert_eq!(
+            failure.to_string(),
+            format!("a mapping: madvise: {}", Errno::ENOMEM.desc())
+        );
         assert_eq!(
             Failure::system("fork", Errno::EAGAIN).errno(),
             Some(Errno::EAGAIN)
@@ -144,5 +237,29 @@ mod tests {
         let short = io::Error::from(io::ErrorKind::UnexpectedEof);
         assert_eq!(Failure::system("reading", short).errno(), None);
         assert_eq!(Failure::failed("madvise: out of memory").errno(), None);
+    }
+
+    #[test]
+    fn what_a_server_said_is_one_line() {
+        let failure = Failure::remediable("cannot open\n\x1b[31ma\n", "make it\tfirst");
+        assert_eq!(failure.explained(), "cannot open  [31ma; make it first");
+        assert_eq!(Failure::remediable("no", "").explained(), "no");
+    }
+
+    #[test]
+    fn each_kind_may_have_a_remedy_and_what_leads_it() {
+        let wrong = Failure::usage("7025 is no address").with_remedy("name a host");
+        assert_eq!(wrong.to_string(), "7025 is no address");
+        assert_eq!(
+            wrong.context("--listen").to_string(),
+            "--listen: 7025 is no address"
+        );
+        let field = Failure::request("size", "too large").context("a file");
+        assert_eq!(field.to_string(), "size: too large");
+        let failed = Failure::failed("no answer")
+            .followed_by("; sshd: no")
+            .with_remedy("start it");
+        assert_eq!(failed.to_string(), "no answer; sshd: no");
+        assert_eq!(failed.explained(), "no answer; sshd: no; start it");
     }
 }

@@ -12,9 +12,10 @@ pub const LONGEST_TEXT: usize = 1000;
 pub struct SerializedError {
     kind: Kind,
     errno: Option<Errno>,
-    /// The field of a request, the remedy of what is unavailable.
-    aside: Option<Text>,
+    /// Of a request.
+    field: Option<Text>,
     message: Text,
+    remedy: Option<Text>,
 }
 
 #[derive(Clone, Copy)]
@@ -63,37 +64,35 @@ impl Boundary for str {
 impl SerializedError {
     /// Of a failure; texts are cut at 1000 bytes.
     pub fn of(failure: &Failure) -> Self {
-        let (kind, aside, message) = match failure {
-            Failure::Unavailable { message, remedy } => {
-                (Kind::Unavailable, remedy.as_ref(), message)
-            }
+        let (kind, field, message) = match failure {
+            Failure::Unavailable { message, .. } => (Kind::Unavailable, None, message),
             Failure::Failed { message, .. } => (Kind::Failed, None, message),
-            Failure::Request { field, message } => (Kind::Request, Some(field), message),
+            Failure::Request { field, message, .. } => (Kind::Request, Some(field), message),
         };
         Self {
             kind,
             errno: failure.errno(),
-            aside: aside.map(|text| Text::of(text)),
+            field: field.map(|text| Text::of(text)),
             message: Text::of(message),
+            remedy: failure.remedy().map(Text::of),
         }
     }
 
     /// The failure again.
     pub fn failure(&self) -> Failure {
         let message = self.message.text();
-        let aside = self.aside.map(|text| text.text());
+        let remedy = self.remedy.map(|text| text.text());
         match self.kind {
-            Kind::Unavailable => Failure::Unavailable {
-                message,
-                remedy: aside,
-            },
+            Kind::Unavailable => Failure::Unavailable { message, remedy },
             Kind::Failed => Failure::Failed {
                 message,
                 errno: self.errno,
+                remedy,
             },
             Kind::Request => Failure::Request {
-                field: aside.unwrap_or_default(),
+                field: self.field.map(|text| text.text()).unwrap_or_default(),
                 message,
+                remedy,
             },
         }
     }
@@ -109,7 +108,7 @@ mod tests {
             Failure::system("madvise", Errno::ENOMEM),
             Failure::failed("a short read"),
             Failure::unavailable("no huge pages", "get some"),
-            Failure::request("size", "too large"),
+            Failure::request("size", "too large").with_remedy("give less"),
         ] {
             assert_eq!(SerializedError::of(&failure).failure(), failure);
         }

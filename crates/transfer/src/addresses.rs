@@ -5,8 +5,9 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::{TransferError, connect};
+use super::connect;
 use oscope_sys::cancel;
+use oscope_sys::error::Failure;
 
 /// How long a name's addresses are waited for.
 const RESOLVE_LIMIT: Duration = Duration::from_secs(10);
@@ -15,7 +16,7 @@ const RESOLVE_LIMIT: Duration = Duration::from_secs(10);
 ///
 /// # Errors
 /// As for [`resolve_all`].
-pub fn resolve(text: &str) -> Result<SocketAddr, TransferError> {
+pub fn resolve(text: &str) -> Result<SocketAddr, Failure> {
     resolve_all(text).map(|addresses| addresses[0])
 }
 
@@ -23,13 +24,13 @@ pub fn resolve(text: &str) -> Result<SocketAddr, TransferError> {
 ///
 /// # Errors
 /// It has none, or the name server does not answer in time.
-pub fn resolve_all(text: &str) -> Result<Vec<SocketAddr>, TransferError> {
+pub fn resolve_all(text: &str) -> Result<Vec<SocketAddr>, Failure> {
     if let Ok(address) = text.parse() {
         return Ok(vec![address]);
     }
     let wrong = |reason: String| {
-        TransferError::usage(format!("{text}: {reason}"))
-            .remedy("give an address and a port, such as 127.0.0.1:7025")
+        Failure::usage(format!("{text}: {reason}"))
+            .with_remedy("give an address and a port, such as 127.0.0.1:7025")
     };
     // The resolver has no limit of its own, and does not end when it is asked to.
     let (answers, answer) = mpsc::sync_channel(1);
@@ -42,7 +43,7 @@ pub fn resolve_all(text: &str) -> Result<Vec<SocketAddr>, TransferError> {
     thread::Builder::new()
         .name("resolver".into())
         .spawn(ask)
-        .map_err(|error| TransferError::system("resolving", &error))?;
+        .map_err(|error| Failure::system("resolving", &error))?;
     let since = Instant::now();
     while since.elapsed() < RESOLVE_LIMIT && !cancel::requested() {
         match answer.recv_timeout(Duration::from_millis(100)) {
@@ -54,12 +55,12 @@ pub fn resolve_all(text: &str) -> Result<Vec<SocketAddr>, TransferError> {
         }
     }
     Err(match cancel::requested() {
-        true => TransferError::failed("interrupted"),
-        false => TransferError::failed(format!(
+        true => Failure::failed("interrupted"),
+        false => Failure::failed(format!(
             "{text}: no answer with its address within {} s",
             RESOLVE_LIMIT.as_secs()
         ))
-        .remedy("give an address in numbers"),
+        .with_remedy("give an address in numbers"),
     })
 }
 
@@ -70,7 +71,7 @@ pub fn resolve_all(text: &str) -> Result<Vec<SocketAddr>, TransferError> {
 pub fn connect_to_any(
     addresses: &[SocketAddr],
     limit: Duration,
-) -> Result<(TcpStream, SocketAddr), TransferError> {
+) -> Result<(TcpStream, SocketAddr), Failure> {
     let since = Instant::now();
     let mut first = None;
     for (tried, &address) in addresses.iter().enumerate() {
@@ -83,5 +84,5 @@ pub fn connect_to_any(
             Err(error) => first = first.or(Some(error)),
         }
     }
-    Err(first.unwrap_or_else(|| TransferError::failed("connecting: no address")))
+    Err(first.unwrap_or_else(|| Failure::failed("connecting: no address")))
 }

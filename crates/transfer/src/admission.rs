@@ -8,9 +8,9 @@ use std::{fs, io};
 use nix::unistd::geteuid;
 
 use super::link::Link;
-use super::outcome::TransferError;
 use super::stop::Stop;
 use super::{ReceiveOptions, report_stop};
+use oscope_sys::error::Failure;
 use oscope_sys::net::{self, Owner};
 
 /// How long somebody who may not send holds up the next at most.
@@ -21,13 +21,13 @@ const REFUSAL: Duration = Duration::from_secs(1);
 /// # Errors
 /// In one line, who was refused: another user of this machine, one whose user is unknown, or one
 /// who sent something and has gone again. Who has gone without sending is taken: reading then finds the end.
-pub fn admit(stream: TcpStream, options: &ReceiveOptions) -> Result<TcpStream, TransferError> {
+pub fn admit(stream: TcpStream, options: &ReceiveOptions) -> Result<TcpStream, Failure> {
     let (here, peer) =
-        ends(&stream).map_err(|error| TransferError::system("looking who connected", &error))?;
+        ends(&stream).map_err(|error| Failure::system("looking who connected", &error))?;
     let Err(stop) = check(&stream, here, peer) else {
         return Ok(stream);
     };
-    let error = TransferError::failed(format!("{peer} is refused: {}", stop.error.message));
+    let error = Failure::failed(format!("{peer} is refused: {}", stop.error));
     let mut link = Link::new(stream, options.stall.min(REFUSAL), options.least_pace)
         .map_err(|stop| stop.error)?;
     link.greet();
@@ -67,13 +67,13 @@ fn judged(user: u32, own: u32, is_ambiguous: impl Fn(u32) -> bool) -> Result<(),
             _ => format!("only user {own} and root may send"),
         };
         let reason = format!("user {user} sends, and from this machine {allowed}");
-        return Err(Stop::here(reason).remedy("send and receive as the same user"));
+        return Err(Stop::here(reason).with_remedy("send and receive as the same user"));
     }
     match is_ambiguous(user) {
         true => Err(Stop::here(format!(
             "user {user} stands for everybody who has no number in this user namespace"
         ))
-        .remedy("receive as a user who has one")),
+        .with_remedy("receive as a user who has one")),
         false => Ok(()),
     }
 }
@@ -103,7 +103,7 @@ fn unknown(error: Option<io::Error>) -> Stop {
     Stop::here(format!(
         "which user of this machine sends is unknown: {why}"
     ))
-    .remedy("use a kernel with CONFIG_INET_DIAG, and allow NETLINK_SOCK_DIAG")
+    .with_remedy("use a kernel with CONFIG_INET_DIAG, and allow NETLINK_SOCK_DIAG")
 }
 
 #[cfg(test)]
@@ -123,7 +123,10 @@ mod tests {
             assert_eq!(judged(user, own, plain).is_ok(), allowed, "{user} to {own}");
         }
         let refused = judged(1001, 1000, plain).expect_err("another user");
-        assert!(refused.error.message.contains("1001") && refused.error.message.contains("1000"));
+        assert!(
+            refused.error.to_string().contains("1001")
+                && refused.error.to_string().contains("1000")
+        );
         assert!(refused.to_peer.is_some());
     }
 
@@ -142,7 +145,10 @@ mod tests {
         io::Write::write_all(&mut came, b"x").expect("it is connected");
         drop(came);
         let error = admit(stream, &ReceiveOptions::default()).expect_err("it has gone");
-        assert!(error.message.contains("closed its connection"), "{error}");
+        assert!(
+            error.to_string().contains("closed its connection"),
+            "{error}"
+        );
         let came = TcpStream::connect(address).expect("it listens");
         let (stream, _) = listener.accept().expect("one came");
         drop(came);

@@ -12,9 +12,9 @@ use snow::StatelessTransportState;
 
 use super::handshake::{self, CONFIRMATION, OPENING, OTHER_KEY, SEALED};
 use super::key::Key;
-use super::outcome::TransferError;
 use super::wire::{NAME, PREAMBLE};
 use oscope_sys::cancel;
+use oscope_sys::error::Failure;
 
 /// Connections that wait at most. For one more, the oldest is closed of those that have said the least; never one that has proved its key.
 const MOST: usize = 64;
@@ -81,7 +81,7 @@ impl<'a> Entrance<'a> {
     ///
     /// # Errors
     /// Nothing can be accepted, such as without descriptors.
-    pub fn next(&mut self, refused: &dyn Fn(&str)) -> Option<Result<Arrival, TransferError>> {
+    pub fn next(&mut self, refused: &dyn Fn(&str)) -> Option<Result<Arrival, Failure>> {
         if std::mem::take(&mut self.was_away) {
             for guest in &mut self.waiting {
                 guest.since = Instant::now();
@@ -103,7 +103,7 @@ impl<'a> Entrance<'a> {
             if let Err(error) = accepted {
                 // No reason for a busy loop.
                 std::thread::sleep(Duration::from_millis(100));
-                return Some(Err(TransferError::system("accepting a connection", &error)));
+                return Some(Err(Failure::system("accepting a connection", &error)));
             }
             self.sleep();
         }
@@ -239,7 +239,7 @@ impl Guest {
                         self.peer
                     )));
                 }
-                Err(error) => return Fate::Closed(Some(error.message)),
+                Err(error) => return Fate::Closed(Some(error.to_string())),
             }
         }
     }

@@ -12,7 +12,7 @@ use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
 use nix::sys::stat::{Mode, mkdirat};
 
 use super::names;
-use super::outcome::TransferError;
+use oscope_sys::error::Failure;
 
 /// A destination folder, held open.
 #[derive(Debug)]
@@ -25,10 +25,10 @@ impl Folder {
     ///
     /// # Errors
     /// It is not there, not a folder, or not to be entered.
-    pub fn open(path: &Path) -> Result<Self, TransferError> {
+    pub fn open(path: &Path) -> Result<Self, Failure> {
         let usage = |reason: &str| {
-            TransferError::usage(format!("{}: {reason}", path.display()))
-                .remedy("name a folder that is there")
+            Failure::usage(format!("{}: {reason}", path.display()))
+                .with_remedy("name a folder that is there")
         };
         // Only a folder is opened: opening a FIFO would wait for somebody to write to it.
         let handle = OpenOptions::new()

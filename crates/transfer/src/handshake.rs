@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use snow::{Builder, HandshakeState, StatelessTransportState};
 
 use super::key::Key;
-use super::outcome::TransferError;
 use super::wire::{NAME, PREAMBLE};
+use oscope_sys::error::Failure;
 
 /// What each side of a keyed connection says first; as long as [`PREAMBLE`], and with the same name.
 pub const SEALED: &[u8; PREAMBLE.len()] = b"oscope.transfer/s\n";
@@ -41,8 +41,8 @@ fn started(key: &Key, is_sender: bool) -> Result<HandshakeState, snow::Error> {
     }
 }
 
-fn broken(error: snow::Error) -> TransferError {
-    TransferError::failed(format!("the handshake: {error}"))
+fn broken(error: snow::Error) -> Failure {
+    Failure::failed(format!("the handshake: {error}"))
 }
 
 /// Answer what a sender said first: what to send it, and the keys of the connection. `None` if its key is another.
@@ -52,7 +52,7 @@ fn broken(error: snow::Error) -> TransferError {
 pub fn answer(
     key: &Key,
     opening: &[u8],
-) -> Result<Option<(Vec<u8>, StatelessTransportState)>, TransferError> {
+) -> Result<Option<(Vec<u8>, StatelessTransportState)>, Failure> {
     let mut state = started(key, false).map_err(broken)?;
     let mut nothing = [0; MESSAGE];
     let message = &opening[SEALED.len()..];
@@ -76,12 +76,11 @@ pub fn open(
     stream: &TcpStream,
     key: &Key,
     limit: Duration,
-) -> Result<StatelessTransportState, TransferError> {
+) -> Result<StatelessTransportState, Failure> {
     let peer = stream
         .peer_addr()
         .map_or_else(|_| "the receiver".into(), |peer| peer.to_string());
-    let failed =
-        |error: &io::Error| TransferError::system(&format!("the handshake with {peer}"), error);
+    let failed = |error: &io::Error| Failure::system(&format!("the handshake with {peer}"), error);
     let mut state = started(key, true).map_err(broken)?;
     let mut opening = SEALED.to_vec();
     opening.resize(OPENING, 0);
@@ -102,27 +101,27 @@ pub fn open(
     match state.read_message(message, &mut [0; MESSAGE]) {
         Ok(0) => state.into_stateless_transport_mode().map_err(broken),
         _ => Err(
-            TransferError::failed(format!("{peer} does not have this key: nothing was sent"))
-                .remedy("check the address: somebody else may listen there"),
+            Failure::failed(format!("{peer} does not have this key: nothing was sent"))
+                .with_remedy("check the address: somebody else may listen there"),
         ),
     }
 }
 
 /// Who answers something else than a keyed receiver is sent nothing more.
-fn stranger(said: &[u8], peer: &str) -> TransferError {
+fn stranger(said: &[u8], peer: &str) -> Failure {
     if said == OTHER_KEY {
-        return TransferError::failed(format!("{peer} has another key: nothing was sent"))
-            .remedy("give the key that the receiver printed, or the same key file");
+        return Failure::failed(format!("{peer} has another key: nothing was sent"))
+            .with_remedy("give the key that the receiver printed, or the same key file");
     }
     if said[..NAME] == PREAMBLE[..NAME] {
         let message = format!(
             "{peer} takes transfers without a key, or is an older Oscope: nothing was sent"
         );
-        return TransferError::failed(message)
-            .remedy("receive without --trusted-network, with the same Oscope on both sides");
+        return Failure::failed(message)
+            .with_remedy("receive without --trusted-network, with the same Oscope on both sides");
     }
-    TransferError::failed(format!("no Oscope transfer speaks on {peer}"))
-        .remedy("check the address and that `oscope transfer receive` runs there")
+    Failure::failed(format!("no Oscope transfer speaks on {peer}"))
+        .with_remedy("check the address and that `oscope transfer receive` runs there")
 }
 
 /// Receive so many bytes before the limit has passed.
@@ -132,11 +131,11 @@ fn heard(
     since: Instant,
     limit: Duration,
     peer: &str,
-) -> Result<(), TransferError> {
+) -> Result<(), Failure> {
     let mut have = 0;
     while have < into.len() {
         if oscope_sys::cancel::requested() {
-            return Err(TransferError::failed("interrupted"));
+            return Err(Failure::failed("interrupted"));
         }
         let left = limit.saturating_sub(since.elapsed());
         if left.is_zero() {
@@ -144,19 +143,20 @@ fn heard(
                 "{peer} is connected and did not answer within {} s",
                 limit.as_secs_f64()
             );
-            return Err(TransferError::failed(message).remedy(
+            return Err(Failure::failed(message).with_remedy(
                 "a receiver may be busy with another transfer: send again when it is done",
             ));
         }
         let slice = left.min(Duration::from_millis(250));
         stream
             .set_read_timeout(Some(slice))
-            .map_err(|error| TransferError::system("the connection", &error))?;
+            .map_err(|error| Failure::system("the connection", &error))?;
         match (&*stream).read(&mut into[have..]) {
             Ok(0) => {
                 return Err(
-                    TransferError::failed(format!("{peer} closed the connection"))
-                        .remedy("check the address and that `oscope transfer receive` runs there"),
+                    Failure::failed(format!("{peer} closed the connection")).with_remedy(
+                        "check the address and that `oscope transfer receive` runs there",
+                    ),
                 );
             }
             Ok(got) => have += got,
@@ -168,7 +168,7 @@ fn heard(
                         | io::ErrorKind::Interrupted
                 ) => {}
             Err(error) => {
-                return Err(TransferError::system(
+                return Err(Failure::system(
                     &format!("the handshake with {peer}"),
                     &error,
                 ));

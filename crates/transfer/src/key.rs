@@ -10,7 +10,7 @@ use nix::unistd::geteuid;
 use ring::rand::{SecureRandom, SystemRandom};
 
 use super::digest;
-use super::outcome::TransferError;
+use oscope_sys::error::Failure;
 
 /// Bytes of a key.
 pub const LENGTH: usize = 32;
@@ -39,11 +39,11 @@ impl Key {
     ///
     /// # Errors
     /// The kernel gives none.
-    pub fn new() -> Result<Self, TransferError> {
+    pub fn new() -> Result<Self, Failure> {
         let mut bytes = [0; LENGTH];
         SystemRandom::new()
             .fill(&mut bytes)
-            .map_err(|_| TransferError::failed("the kernel gives no random numbers for a key"))?;
+            .map_err(|_| Failure::failed("the kernel gives no random numbers for a key"))?;
         Ok(Self(bytes))
     }
 
@@ -51,7 +51,7 @@ impl Key {
     ///
     /// # Errors
     /// It is something else. A shorter password could be guessed from what the network sees, so none is taken.
-    pub fn parse(text: &str) -> Result<Self, TransferError> {
+    pub fn parse(text: &str) -> Result<Self, Failure> {
         let digits: Option<Vec<u8>> = text
             .trim()
             .chars()
@@ -66,8 +66,8 @@ impl Key {
                 Ok(Self(bytes))
             }
             _ => Err(
-                TransferError::usage("a key is 64 hexadecimal digits, and this is none")
-                    .remedy(REMEDY),
+                Failure::usage("a key is 64 hexadecimal digits, and this is none")
+                    .with_remedy(REMEDY),
             ),
         }
     }
@@ -86,7 +86,7 @@ impl Key {
     ///
     /// # Errors
     /// It is not there, not a plain file, or open to others; or it has no key.
-    pub fn read(path: &Path) -> Result<Self, TransferError> {
+    pub fn read(path: &Path) -> Result<Self, Failure> {
         let shown = path.display();
         // A FIFO in its place is not waited for.
         let file = OpenOptions::new()
@@ -94,20 +94,20 @@ impl Key {
             .custom_flags(libc::O_NONBLOCK)
             .open(path)
             .map_err(|error| {
-                TransferError::usage(format!(
+                Failure::usage(format!(
                     "the key file {shown}: {}",
                     oscope_sys::error::errno_message(&error)
                 ))
-                .remedy(REMEDY)
+                .with_remedy(REMEDY)
             })?;
         check_private(&file).map_err(|reason| {
-            TransferError::usage(format!("the key file {shown}: {reason}"))
-                .remedy(format!("make it yours alone: chmod 600 {shown}"))
+            Failure::usage(format!("the key file {shown}: {reason}"))
+                .with_remedy(format!("make it yours alone: chmod 600 {shown}"))
         })?;
         let mut text = String::new();
         file.take(MOST_READ)
             .read_to_string(&mut text)
-            .map_err(|error| TransferError::system(&format!("the key file {shown}"), &error))?;
+            .map_err(|error| Failure::system(&format!("the key file {shown}"), &error))?;
         Self::parse(&text).map_err(|error| error.context(&format!("the key file {shown}")))
     }
 
@@ -115,7 +115,7 @@ impl Key {
     ///
     /// # Errors
     /// As for [`Self::read`], or the file cannot be made.
-    pub fn read_or_make(path: &Path) -> Result<(Self, bool), TransferError> {
+    pub fn read_or_make(path: &Path) -> Result<(Self, bool), Failure> {
         // What is there is read, also in a folder where nothing can be made.
         if path.symlink_metadata().is_ok() {
             return Ok((Self::read(path)?, false));
@@ -126,7 +126,7 @@ impl Key {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 Ok((Self::read(path)?, false))
             }
-            Err(error) => Err(TransferError::system(
+            Err(error) => Err(Failure::system(
                 &format!("making the key file {}", path.display()),
                 &error,
             )),
@@ -228,7 +228,7 @@ mod tests {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("our own");
         let error = Key::read(&path).expect_err("no key");
         let shown = path.display().to_string();
-        assert!(error.message.contains(&shown), "{error}");
+        assert!(error.to_string().contains(&shown), "{error}");
         fs::remove_file(&path).expect("the file can be removed");
     }
 
@@ -241,7 +241,7 @@ mod tests {
         for mode in [0o640, 0o604, 0o620, 0o666] {
             fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("our own");
             let error = Key::read(&path).expect_err("others can use it");
-            assert!(error.message.contains("other users"), "{error}");
+            assert!(error.to_string().contains("other users"), "{error}");
         }
         fs::remove_file(&path).expect("the file can be removed");
     }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use super::key::{Key, VARIABLE};
-use super::outcome::TransferError;
+use oscope_sys::error::Failure;
 
 /// What both verbs take.
 #[derive(Args)]
@@ -34,7 +34,7 @@ impl KeyArguments {
     ///
     /// # Errors
     /// The file cannot be used, or no random numbers are to be had.
-    pub fn of_receiver(&self) -> Result<ReceiverKey, TransferError> {
+    pub fn of_receiver(&self) -> Result<ReceiverKey, Failure> {
         Ok(match &self.key {
             _ if self.trusted_network => ReceiverKey::None,
             None => ReceiverKey::Fresh(Key::new()?),
@@ -49,7 +49,7 @@ impl KeyArguments {
     ///
     /// # Errors
     /// There is none, or what is given is none.
-    pub fn of_sender(&self) -> Result<Option<Key>, TransferError> {
+    pub fn of_sender(&self) -> Result<Option<Key>, Failure> {
         if self.trusted_network {
             return Ok(None);
         }
@@ -59,13 +59,13 @@ impl KeyArguments {
                 io::stdin()
                     .take(4096)
                     .read_to_string(&mut text)
-                    .map_err(|error| TransferError::system("reading the key from standard input", &error))?;
+                    .map_err(|error| Failure::system("reading the key from standard input", &error))?;
                 Key::parse(&text).map(Some)
             }
             Some(path) => Key::read(path).map(Some),
             None => match std::env::var(VARIABLE) {
                 Ok(text) => Key::parse(&text).map(Some),
-                Err(_) => Err(TransferError::usage("no key is given").remedy(format!(
+                Err(_) => Err(Failure::usage("no key is given").with_remedy(format!(
                     "set {VARIABLE} to the key that the receiver printed, or give --key FILE (- is standard input)"
                 ))),
             },
@@ -76,10 +76,10 @@ impl KeyArguments {
     ///
     /// # Errors
     /// A key was given.
-    pub fn refuse_key(&self, beside: &str) -> Result<(), TransferError> {
+    pub fn refuse_key(&self, beside: &str) -> Result<(), Failure> {
         match self.key {
-            Some(_) => Err(TransferError::usage(format!("{beside} takes no key"))
-                .remedy("leave out --key: what goes through a device is not encrypted")),
+            Some(_) => Err(Failure::usage(format!("{beside} takes no key"))
+                .with_remedy("leave out --key: what goes through a device is not encrypted")),
             None => Ok(()),
         }
     }
@@ -89,12 +89,10 @@ impl KeyArguments {
 ///
 /// # Errors
 /// The method cannot encrypt.
-pub fn check_method(name: &str) -> Result<(), TransferError> {
+pub fn check_method(name: &str) -> Result<(), Failure> {
     match name {
         "auto" | "readwrite" => Ok(()),
-        _ => Err(
-            TransferError::usage(format!("--method {name} cannot encrypt"))
-                .remedy("leave it out, or add --trusted-network"),
-        ),
+        _ => Err(Failure::usage(format!("--method {name} cannot encrypt"))
+            .with_remedy("leave it out, or add --trusted-network")),
     }
 }

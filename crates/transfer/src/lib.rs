@@ -36,6 +36,7 @@ pub mod verbs;
 mod wire;
 mod zerocopy;
 
+use oscope_sys::error::Failure;
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
@@ -49,7 +50,7 @@ pub use key::Key;
 pub use options::{
     DEFAULT_CHUNK, DigestKind, ReceiveMethod, ReceiveOptions, SendMethod, SendOptions,
 };
-pub use outcome::{Blame, FileDone, Progress, Received, Sent, Tally, TransferError};
+pub use outcome::{FileDone, Progress, Received, Sent, Tally};
 pub use source::Source;
 
 use link::Link;
@@ -65,7 +66,7 @@ pub fn send(
     files: &[Source],
     options: &SendOptions,
     watch: &mut dyn FnMut(Progress),
-) -> Result<Sent, TransferError> {
+) -> Result<Sent, Failure> {
     sender::check(files).map_err(|stop| stop.error)?;
     send_over(
         &mut link(stream, options.stall, options.least_pace)?,
@@ -85,7 +86,7 @@ pub fn send_sealed(
     files: &[Source],
     options: &SendOptions,
     watch: &mut dyn FnMut(Progress),
-) -> Result<Sent, TransferError> {
+) -> Result<Sent, Failure> {
     sender::check(files).map_err(|stop| stop.error)?;
     let keys = handshake::open(&stream, key, options.connect_limit)?;
     let mut link = link(stream, options.stall, options.least_pace)?;
@@ -98,7 +99,7 @@ fn send_over(
     files: &[Source],
     options: &SendOptions,
     watch: &mut dyn FnMut(Progress),
-) -> Result<Sent, TransferError> {
+) -> Result<Sent, Failure> {
     let result =
         Meter::new(watch).and_then(|meter| sender::Sender::new(link, options, meter).run(files));
     result.map_err(|stop| report_stop(link, stop))
@@ -113,7 +114,7 @@ pub fn receive(
     into: &Folder,
     options: &ReceiveOptions,
     watch: &mut dyn FnMut(Progress),
-) -> Result<Received, TransferError> {
+) -> Result<Received, Failure> {
     receive_over(
         &mut link(stream, options.stall, options.least_pace)?,
         into,
@@ -131,7 +132,7 @@ pub fn receive_sealed(
     into: &Folder,
     options: &ReceiveOptions,
     watch: &mut dyn FnMut(Progress),
-) -> Result<Received, TransferError> {
+) -> Result<Received, Failure> {
     let mut link = link(arrival.stream, options.stall, options.least_pace)?;
     link.seal_after_confirmation(arrival.keys);
     receive_over(&mut link, into, options, watch)
@@ -142,43 +143,43 @@ fn receive_over(
     into: &Folder,
     options: &ReceiveOptions,
     watch: &mut dyn FnMut(Progress),
-) -> Result<Received, TransferError> {
+) -> Result<Received, Failure> {
     link.keep_pace();
     let result = Meter::new(watch)
         .and_then(|meter| receiver::Receiver::new(link, into, options, meter).run());
     result.map_err(|stop| report_stop(link, stop))
 }
 
-fn link(stream: TcpStream, stall: Duration, least_pace: u64) -> Result<Link, TransferError> {
+fn link(stream: TcpStream, stall: Duration, least_pace: u64) -> Result<Link, Failure> {
     ignore_pipe_signal()?;
     Link::new(stream, stall, least_pace).map_err(|stop| stop.error)
 }
 
 /// Send the peer the reason why this side stops, where it does not know yet.
-fn report_stop(link: &mut Link, stop: Stop) -> TransferError {
-    if let Some((file, reason)) = stop.to_peer {
-        let remedy = stop.error.remedy.as_deref().unwrap_or_default();
+fn report_stop(link: &mut Link, stop: Stop) -> Failure {
+    if let Some((file, reason)) = stop.to_peer.map(|reason| *reason) {
+        let remedy = stop.error.remedy().unwrap_or_default();
         link.refuse(&file, &reason, remedy, stop.useless);
     }
     stop.error
 }
 
 /// `sendfile` and `splice` know no `MSG_NOSIGNAL`: a vanished peer must be an error and no signal.
-fn ignore_pipe_signal() -> Result<(), TransferError> {
+fn ignore_pipe_signal() -> Result<(), Failure> {
     oscope_sys::cancel::handle(Signal::SIGPIPE, SigHandler::SigIgn)
-        .map_err(|failure| TransferError::failed(failure.to_string()))
+        .map_err(|failure| Failure::failed(failure.to_string()))
 }
 
 /// Connect to a receiver within a limit.
 ///
 /// # Errors
 /// Nobody listens there, or nobody answers in time.
-pub fn connect(address: SocketAddr, limit: Duration) -> Result<TcpStream, TransferError> {
+pub fn connect(address: SocketAddr, limit: Duration) -> Result<TcpStream, Failure> {
     let since = Instant::now();
     loop {
         let left = limit.saturating_sub(since.elapsed());
         if left.is_zero() {
-            return Err(TransferError::failed(format!(
+            return Err(Failure::failed(format!(
                 "connecting to {address}: no answer within {} s",
                 limit.as_secs_f64()
             )));
@@ -186,7 +187,7 @@ pub fn connect(address: SocketAddr, limit: Duration) -> Result<TcpStream, Transf
         match TcpStream::connect_timeout(&address, left) {
             Ok(stream) => return Ok(stream),
             Err(_) if oscope_sys::cancel::requested() => {
-                return Err(TransferError::failed("interrupted"));
+                return Err(Failure::failed("interrupted"));
             }
             Err(error)
                 if matches!(
@@ -194,10 +195,8 @@ pub fn connect(address: SocketAddr, limit: Duration) -> Result<TcpStream, Transf
                     io::ErrorKind::Interrupted | io::ErrorKind::TimedOut
                 ) => {}
             Err(error) => {
-                return Err(
-                    TransferError::system(&format!("connecting to {address}"), &error)
-                        .remedy("start `oscope transfer receive` there, and check the address"),
-                );
+                return Err(Failure::system(&format!("connecting to {address}"), &error)
+                    .with_remedy("start `oscope transfer receive` there, and check the address"));
             }
         }
     }
@@ -207,14 +206,14 @@ pub fn connect(address: SocketAddr, limit: Duration) -> Result<TcpStream, Transf
 ///
 /// # Errors
 /// The address is not of this machine, or the port is taken.
-pub fn listen(address: SocketAddr) -> Result<TcpListener, TransferError> {
+pub fn listen(address: SocketAddr) -> Result<TcpListener, Failure> {
     let listener = TcpListener::bind(address).map_err(|error| {
         let doing = format!("listening on {address}");
-        TransferError::system(&doing, &error)
-            .remedy("choose another --listen, or end what listens there")
+        Failure::system(&doing, &error)
+            .with_remedy("choose another --listen, or end what listens there")
     })?;
     listener
         .set_nonblocking(true)
-        .map_err(|error| TransferError::system("preparing to listen", &error))?;
+        .map_err(|error| Failure::system("preparing to listen", &error))?;
     Ok(listener)
 }

@@ -200,7 +200,7 @@ impl Link {
             }
         }
         Stop::silent(format!("{} is gone: {how}", self.peer))
-            .remedy("send again: what arrived is kept")
+            .with_remedy("send again: what arrived is kept")
     }
 
     /// Say the first words, to be sent with what follows.
@@ -230,7 +230,7 @@ impl Link {
                 self.peer,
                 waited.as_secs_f64()
             );
-            return Err(Stop::silent(message).remedy(
+            return Err(Stop::silent(message).with_remedy(
                 "a receiver may be busy with another transfer: send again when it is done",
             ));
         }
@@ -238,11 +238,11 @@ impl Link {
         let common = said.len().min(NAME);
         if said[..common] != PREAMBLE[..common] || heard.is_err() {
             return Err(Stop::silent(stranger)
-                .remedy("check the address and that `oscope transfer receive` runs there"));
+                .with_remedy("check the address and that `oscope transfer receive` runs there"));
         }
         if said[NAME..PREAMBLE.len()] != PREAMBLE[NAME..] {
             let message = format!("{} speaks another version of Oscope transfer", self.peer);
-            return Err(Stop::silent(message).remedy("use the same Oscope on both sides"));
+            return Err(Stop::silent(message).with_remedy("use the same Oscope on both sides"));
         }
         self.start += PREAMBLE.len();
         Ok(())

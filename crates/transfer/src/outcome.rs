@@ -1,11 +1,6 @@
 //! What a transfer gives: progress while it runs, tallies and files when it is done, an error otherwise.
 
-use std::io;
-
 use serde::{Deserialize, Serialize};
-use thiserror::Error;
-
-use oscope_sys::error::{Failure, errno_message};
 
 /// What one side did for one connection.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -85,72 +80,4 @@ pub enum Progress<'a> {
     },
     /// A note, in one line.
     Note(&'a str),
-}
-
-/// Who is to act on an error.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Blame {
-    /// What was asked for is wrong.
-    Usage,
-    /// It was tried and went wrong.
-    Failed,
-}
-
-/// Why a transfer was not done, in one line.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("{message}")]
-pub struct TransferError {
-    /// Who is to act.
-    pub kind: Blame,
-    /// What failed, on what.
-    pub message: String,
-    /// What would fix it.
-    pub remedy: Option<String>,
-}
-
-impl TransferError {
-    /// It was tried and went wrong.
-    pub fn failed(message: impl Into<String>) -> Self {
-        Self {
-            kind: Blame::Failed,
-            message: message.into(),
-            remedy: None,
-        }
-    }
-
-    /// What was asked for is wrong.
-    pub fn usage(message: impl Into<String>) -> Self {
-        Self {
-            kind: Blame::Usage,
-            message: message.into(),
-            remedy: None,
-        }
-    }
-
-    /// What was being done, and what the kernel answered.
-    pub fn system(doing: &str, error: &io::Error) -> Self {
-        Self::failed(format!("{doing}: {}", errno_message(error)))
-    }
-
-    /// The same error, of this thing.
-    pub fn context(mut self, what: &str) -> Self {
-        self.message = format!("{what}: {}", self.message);
-        self
-    }
-
-    /// The same error with what would fix it.
-    pub fn remedy(mut self, remedy: impl Into<String>) -> Self {
-        self.remedy = Some(remedy.into());
-        self
-    }
-}
-
-impl From<TransferError> for Failure {
-    fn from(error: TransferError) -> Self {
-        match error.remedy {
-            Some(remedy) => Self::failed(format!("{}; {remedy}", error.message)),
-            None => Self::failed(error.message),
-        }
-    }
 }

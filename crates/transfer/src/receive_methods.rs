@@ -49,7 +49,7 @@ pub fn unwritten(name: &[u8], error: &io::Error) -> Stop {
     let stop = Stop::system(name, "writing", error);
     match error.raw_os_error() {
         Some(libc::ENOSPC | libc::EDQUOT) => {
-            stop.remedy("make room at the receiver and send again: what arrived is kept")
+            stop.with_remedy("make room at the receiver and send again: what arrived is kept")
         }
         _ => stop,
     }

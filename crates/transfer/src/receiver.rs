@@ -77,7 +77,7 @@ impl<'a, 'w> Receiver<'a, 'w> {
             if kind == DigestKind::None {
                 return Err(
                     Stop::here("the sender gives no digests, and this receiver verifies")
-                        .remedy("let the sender verify, or receive with --no-verify"),
+                        .with_remedy("let the sender verify, or receive with --no-verify"),
                 );
             }
             self.digest = kind;
@@ -205,7 +205,7 @@ impl<'a, 'w> Receiver<'a, 'w> {
         } else if from > 0 {
             return Err(item
                 .refused("what an earlier transfer left of it is gone")
-                .remedy("send again"));
+                .with_remedy("send again"));
         }
         let digest = self.arrive(item, &mut partial, from);
         let useless = |stop: &Stop| {

@@ -4,8 +4,9 @@ use std::io::{self, Write};
 
 use serde_json::{Value, json};
 
-use super::{FileDone, Progress, Received, TransferError};
+use super::{FileDone, Progress, Received};
 use oscope_sys::cancel;
+use oscope_sys::error::Failure;
 
 /// What a receiver did.
 pub fn report_received(received: &Received, files: bool) {
@@ -52,9 +53,13 @@ pub fn report_progress(progress: Progress) {
 }
 
 /// Why it failed.
-pub fn report_error(error: &TransferError) {
+pub fn report_error(error: &Failure) {
+    let kind = match error.is_request() {
+        true => "usage",
+        false => "failed",
+    };
     report(
-        &json!({"event": "error", "message": error.message, "remedy": error.remedy, "kind": error.kind}),
+        &json!({"event": "error", "message": error.to_string(), "remedy": error.remedy(), "kind": kind}),
     );
 }
 

@@ -322,7 +322,7 @@ fn unchanged(source: &Source, file: &File) -> Result<(), Stop> {
 
 fn changed(source: &Source) -> Stop {
     Stop::file(&source.name, "the file changed while it was sent")
-        .remedy("send it again when nobody writes to it")
+        .with_remedy("send it again when nobody writes to it")
         .useless()
 }
 

@@ -11,8 +11,8 @@ use clap::ValueEnum;
 
 use super::holes;
 use super::names;
-use super::outcome::TransferError;
 use super::wire::{FOLDER, HARD, KIND, LINK};
+use oscope_sys::error::Failure;
 
 /// Something to send: a regular file, an empty folder, or a link.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,11 +64,7 @@ impl Source {
     ///
     /// # Errors
     /// A path that is not there, cannot be read, or is neither a regular file nor a folder.
-    pub fn gather(
-        paths: &[PathBuf],
-        links: Links,
-        skip: &[OsString],
-    ) -> Result<Gathered, TransferError> {
+    pub fn gather(paths: &[PathBuf], links: Links, skip: &[OsString]) -> Result<Gathered, Failure> {
         let mut walk = Walk {
             found: Gathered::default(),
             kept: Vec::new(),
@@ -77,19 +73,19 @@ impl Source {
         };
         for path in paths {
             let meta = fs::metadata(path).map_err(|error| {
-                TransferError::system(&format!("{}", path.display()), &error)
-                    .remedy("name a file or a folder that is there")
+                Failure::system(&format!("{}", path.display()), &error)
+                    .with_remedy("name a file or a folder that is there")
             })?;
             let name = own_name(path)?;
             if meta.is_dir() {
                 fs::read_dir(path).map_err(|error| {
-                    TransferError::system(&format!("reading the folder {}", path.display()), &error)
+                    Failure::system(&format!("reading the folder {}", path.display()), &error)
                 })?;
                 walk.below(path, name, &meta);
             } else if meta.is_file() {
                 walk.add(Self::of(path.clone(), name, &meta));
             } else {
-                return Err(TransferError::usage(format!(
+                return Err(Failure::usage(format!(
                     "{}: neither a regular file nor a folder",
                     path.display()
                 )));
@@ -171,14 +167,14 @@ pub fn modified(meta: &Metadata) -> i64 {
 }
 
 /// The last component of a path, also of `.` and of `folder/..`.
-fn own_name(path: &Path) -> Result<Vec<u8>, TransferError> {
+fn own_name(path: &Path) -> Result<Vec<u8>, Failure> {
     let named = match path.file_name() {
         Some(name) => Some(name.as_bytes().to_vec()),
         None => fs::canonicalize(path)
             .ok()
             .and_then(|whole| whole.file_name().map(|name| name.as_bytes().to_vec())),
     };
-    named.ok_or_else(|| TransferError::usage(format!("{}: has no name to send", path.display())))
+    named.ok_or_else(|| Failure::usage(format!("{}: has no name to send", path.display())))
 }
 
 /// A folder that waits to be read: where it is, its name, its status, and the folders above it by device and inode.

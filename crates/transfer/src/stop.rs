@@ -3,15 +3,15 @@
 use std::io;
 
 use super::names::{LONGEST, shown};
-use super::outcome::TransferError;
+use oscope_sys::error::{Failure, errno_message};
 
 /// What ends a transfer on this side.
 #[derive(Debug)]
 pub struct Stop {
     /// What this side reports.
-    pub error: TransferError,
+    pub error: Failure,
     /// What is to be sent to the peer, if anything: the file concerned, empty if none, and the reason.
-    pub to_peer: Option<(Vec<u8>, String)>,
+    pub to_peer: Option<Box<(Vec<u8>, String)>>,
     /// What the receiver has of the file is of no use to a later transfer.
     pub useless: bool,
 }
@@ -20,7 +20,7 @@ impl Stop {
     /// The connection itself failed, or the peer sent its reason to stop: nothing is to be sent.
     pub fn silent(message: impl Into<String>) -> Self {
         Self {
-            error: TransferError::failed(message),
+            error: Failure::failed(message),
             to_peer: None,
             useless: false,
         }
@@ -31,8 +31,8 @@ impl Stop {
         let message = message.into();
         Self {
             useless: false,
-            to_peer: Some((Vec::new(), message.clone())),
-            error: TransferError::failed(message),
+            to_peer: Some(Box::new((Vec::new(), message.clone()))),
+            error: Failure::failed(message),
         }
     }
 
@@ -42,24 +42,21 @@ impl Stop {
         // A name from the wire may be as long as a frame; with a reason beside it, it would not fit one.
         let name = &name[..name.len().min(LONGEST)];
         Self {
-            error: TransferError::failed(format!("{}: {reason}", shown(name))),
+            error: Failure::failed(format!("{}: {reason}", shown(name))),
             useless: false,
-            to_peer: Some((name.to_vec(), reason)),
+            to_peer: Some(Box::new((name.to_vec(), reason))),
         }
     }
 
     /// A system call on a file failed.
     pub fn system(name: &[u8], doing: &str, error: &io::Error) -> Self {
-        Self::file(
-            name,
-            format!("{doing}: {}", oscope_sys::error::errno_message(error)),
-        )
+        Self::file(name, format!("{doing}: {}", errno_message(error)))
     }
 
     /// A method that was asked for cannot be made ready.
     pub fn method(name: &str, error: &io::Error) -> Self {
-        let words = oscope_sys::error::errno_message(error);
-        Self::here(format!("the method {name}: {words}")).remedy("choose another method")
+        let words = errno_message(error);
+        Self::here(format!("the method {name}: {words}")).with_remedy("choose another method")
     }
 
     /// The same, of a file that no later transfer resumes.
@@ -69,8 +66,8 @@ impl Stop {
     }
 
     /// The same, with what would fix it.
-    pub fn remedy(mut self, remedy: &str) -> Self {
-        self.error = self.error.remedy(remedy);
+    pub fn with_remedy(mut self, remedy: &str) -> Self {
+        self.error = self.error.with_remedy(remedy);
         self
     }
 }

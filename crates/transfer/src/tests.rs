@@ -22,8 +22,9 @@ use std::time::Duration;
 use super::source::Links;
 use super::{
     DigestKind, Folder, ReceiveMethod, ReceiveOptions, Received, SendMethod, SendOptions, Sent,
-    Source, TransferError, connect, receive, send,
+    Source, connect, receive, send,
 };
+use oscope_sys::error::Failure;
 
 /// A folder with `from` and `into`, gone at the end.
 struct Place {
@@ -118,7 +119,7 @@ fn receiving(method: ReceiveMethod) -> ReceiveOptions {
     }
 }
 
-type Both = (Result<Sent, TransferError>, Result<Received, TransferError>);
+type Both = (Result<Sent, Failure>, Result<Received, Failure>);
 
 fn bound() -> (TcpListener, SocketAddr) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");

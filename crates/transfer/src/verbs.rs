@@ -18,14 +18,14 @@ use super::options::{chunk, seconds};
 use super::report::{list, only_digest, report, report_error, report_progress, report_received};
 use super::source::Links;
 use super::{
-    Blame, DEFAULT_CHUNK, DigestKind, Entrance, Folder, Key, ReceiveMethod, ReceiveOptions,
-    SendMethod, SendOptions, Source, TransferError, admit, listen, receive, receive_sealed, send,
-    send_sealed,
+    DEFAULT_CHUNK, DigestKind, Entrance, Folder, Key, ReceiveMethod, ReceiveOptions, SendMethod,
+    SendOptions, Source, admit, listen, receive, receive_sealed, send, send_sealed,
 };
 use crate::device::Method;
 use crate::device::session::Options as DeviceOptions;
 use crate::device::verb::{DeviceArguments, Verb};
 use oscope_sys::cancel;
+use oscope_sys::error::Failure;
 
 /// How long a sender with a device waits for the receiver to come: a person may have to start it.
 const DEVICE_LIMIT: Duration = Duration::from_secs(600);
@@ -117,25 +117,25 @@ pub fn run_receive(arguments: &ReceiveArguments) -> ExitCode {
     ended(prepare().and_then(|()| receiving(arguments)))
 }
 
-fn prepare() -> Result<(), TransferError> {
-    cancel::install().map_err(|failure| TransferError::failed(failure.to_string()))
+fn prepare() -> Result<(), Failure> {
+    cancel::install().map_err(|failure| Failure::failed(failure.to_string()))
 }
 
-fn ended(result: Result<(), TransferError>) -> ExitCode {
+fn ended(result: Result<(), Failure>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             report_error(&error);
-            match error.kind {
-                Blame::Usage => ExitCode::from(2),
-                Blame::Failed => ExitCode::FAILURE,
+            match error.is_request() {
+                true => ExitCode::from(2),
+                false => ExitCode::FAILURE,
             }
         }
     }
 }
 
 /// Send, and return whether nothing was left out.
-fn sending(arguments: &SendArguments) -> Result<bool, TransferError> {
+fn sending(arguments: &SendArguments) -> Result<bool, Failure> {
     let addresses = resolve_all(&arguments.address)?;
     let links = match arguments.device.device {
         // A device moves regular files alone.
@@ -204,7 +204,7 @@ fn sending(arguments: &SendArguments) -> Result<bool, TransferError> {
     Ok(complete)
 }
 
-fn receiving(arguments: &ReceiveArguments) -> Result<(), TransferError> {
+fn receiving(arguments: &ReceiveArguments) -> Result<(), Failure> {
     let folder = Folder::open(&arguments.into)?;
     if let Some(method) = arguments.device.device {
         return receiving_by_device(method, &folder, arguments);
@@ -216,7 +216,7 @@ fn receiving(arguments: &ReceiveArguments) -> Result<(), TransferError> {
     let listener = listen(resolve(&arguments.listen)?)?;
     let address = listener
         .local_addr()
-        .map_err(|error| TransferError::system("the address listened on", &error))?;
+        .map_err(|error| Failure::system("the address listened on", &error))?;
     report(&json!({"event": "listening", "address": address.to_string()}));
     match &key {
         ReceiverKey::None => receiving_plainly(&listener, address, &folder, arguments),
@@ -240,7 +240,7 @@ fn receiving_sealed(
     key: &Key,
     folder: &Folder,
     arguments: &ReceiveArguments,
-) -> Result<(), TransferError> {
+) -> Result<(), Failure> {
     let options = receive_options(arguments);
     let mut entrance = Entrance::new(listener, key);
     let refused = |text: &str| report(&json!({"event": "note", "text": text}));
@@ -260,7 +260,7 @@ fn receiving_sealed(
         }
     }
     match arguments.once {
-        true => Err(TransferError::failed("interrupted")),
+        true => Err(Failure::failed("interrupted")),
         false => Ok(()),
     }
 }
@@ -271,7 +271,7 @@ fn receiving_plainly(
     address: SocketAddr,
     folder: &Folder,
     arguments: &ReceiveArguments,
-) -> Result<(), TransferError> {
+) -> Result<(), Failure> {
     if !address.ip().to_canonical().is_loopback() {
         let text = format!(
             "whoever reaches {address} from another machine may send; from this one only the same user, and root"
@@ -281,7 +281,7 @@ fn receiving_plainly(
     loop {
         let Some(result) = serve(listener, folder, arguments) else {
             return match arguments.once {
-                true => Err(TransferError::failed("interrupted")),
+                true => Err(Failure::failed("interrupted")),
                 false => Ok(()),
             };
         };
@@ -298,7 +298,7 @@ fn receiving_by_device(
     method: Method,
     folder: &Folder,
     arguments: &ReceiveArguments,
-) -> Result<(), TransferError> {
+) -> Result<(), Failure> {
     arguments.key.refuse_key("--device")?;
     refuse_engine_options(&[
         ("--method", arguments.method != ReceiveMethod::Auto),
@@ -321,12 +321,12 @@ fn receiving_by_device(
 }
 
 /// What only the engine can do is refused beside a device, not passed over.
-fn refuse_engine_options(options: &[(&str, bool)]) -> Result<(), TransferError> {
+fn refuse_engine_options(options: &[(&str, bool)]) -> Result<(), Failure> {
     match options.iter().find(|(_, given)| *given) {
-        Some((option, _)) => Err(TransferError::usage(format!(
+        Some((option, _)) => Err(Failure::usage(format!(
             "{option} is not for a transfer by --device as it is given"
         ))
-        .remedy("leave it out")),
+        .with_remedy("leave it out")),
         None => Ok(()),
     }
 }
@@ -336,7 +336,7 @@ fn serve(
     listener: &TcpListener,
     folder: &Folder,
     arguments: &ReceiveArguments,
-) -> Option<Result<(), TransferError>> {
+) -> Option<Result<(), Failure>> {
     let options = receive_options(arguments);
     let (stream, peer) = loop {
         if cancel::requested() {
@@ -346,14 +346,14 @@ fn serve(
             Ok((stream, peer)) => match admit(stream, &options) {
                 Ok(stream) => break (stream, peer),
                 // It is no transfer: `--once` goes on waiting for one.
-                Err(error) => report(&json!({"event": "note", "text": error.message})),
+                Err(error) => report(&json!({"event": "note", "text": error.to_string()})),
             },
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => await_sender(listener),
             Err(error) if is_passing(&error) => {}
             Err(error) => {
                 // Such as no descriptors left: not an error of one connection, and no reason for a busy loop.
                 thread::sleep(Duration::from_millis(100));
-                return Some(Err(TransferError::system("accepting a connection", &error)));
+                return Some(Err(Failure::system("accepting a connection", &error)));
             }
         }
     };

@@ -13,7 +13,7 @@ use nix::unistd::{ForkResult, Pid, fork, pipe2, setsid};
 use serde::{Deserialize, Serialize};
 
 use super::{failed, log};
-use crate::failure::Failure;
+use oscope_sys::error::Failure;
 
 /// What the child reports.
 #[derive(Serialize, Deserialize)]
@@ -59,8 +59,8 @@ impl Teller {
     /// It came to nothing.
     pub fn failed(&self, failure: &Failure) {
         self.send(&Word::Failed {
-            message: failure.message.clone(),
-            remedy: failure.remedy.clone(),
+            message: failure.to_string(),
+            remedy: failure.remedy().unwrap_or_default().to_owned(),
         });
     }
 

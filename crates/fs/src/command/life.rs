@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::log::note;
 use super::mountpoint::{self, Outcome, Way};
 use super::{failed, mountinfo, signals};
-use crate::failure::Failure;
+use oscope_sys::error::Failure;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
@@ -107,11 +107,11 @@ impl Life {
                     if users.is_empty() { "others" } else { &users }
                 ));
                 if let Err(failure) = mountpoint::take_away(&self.place, Way::Lazily) {
-                    note(&failure.to_string());
+                    note(&failure.explained());
                 }
             }
             // Somebody else has unmounted it in this moment, or it stays and the next signal ends the process.
-            Err(failure) => note(&failure.to_string()),
+            Err(failure) => note(&failure.explained()),
         }
     }
 

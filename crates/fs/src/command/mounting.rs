@@ -10,10 +10,10 @@ use super::life::Life;
 use super::log::note;
 use super::record::Record;
 use super::{Ending, failed, log, mountpoint, place, socket, ssh, status};
-use crate::failure::Failure;
 use crate::mount::{Mounted, Options, Recovered, recover};
 use crate::remote::{Remote, Target};
 use crate::store::Store;
+use oscope_sys::error::Failure;
 
 /// A request, looked at as far as that takes no server.
 struct Wanted {
@@ -56,7 +56,7 @@ pub fn run(arguments: Mount) -> Result<ExitCode, Ending> {
         Side::Child(teller) => {
             // The caller's process reports what fails now; later failures go to the log.
             Ok(live(&wanted, &teller).unwrap_or_else(|failure| {
-                note(&failure.to_string());
+                note(&failure.explained());
                 teller.failed(&failure);
                 ExitCode::FAILURE
             }))

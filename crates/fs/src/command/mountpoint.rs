@@ -11,7 +11,7 @@ use super::log::{note, one_line};
 use super::mountinfo::{self, Mount};
 use super::record::{self, Record};
 use super::{failed, ssh};
-use crate::failure::Failure;
+use oscope_sys::error::Failure;
 
 /// fusermount3 asks the kernel only, which answers at once.
 const LIMIT: Duration = Duration::from_secs(20);

@@ -4,7 +4,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Component, Path, PathBuf};
 
 use super::failed;
-use crate::failure::Failure;
+use oscope_sys::error::Failure;
 
 /// `$XDG_CACHE_HOME/oscope/fs`, else `~/.cache/oscope/fs`.
 pub fn caches() -> Result<PathBuf, Failure> {

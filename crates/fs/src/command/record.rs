@@ -7,9 +7,9 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::{failed, place};
-use crate::failure::Failure;
 use crate::hex;
 use crate::remote::Target;
+use oscope_sys::error::Failure;
 
 const NAME: &str = "mount.json";
 const FORMAT: u32 = 1;

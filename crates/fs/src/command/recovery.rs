@@ -7,10 +7,10 @@ use super::arguments::Recover;
 use super::log::note;
 use super::record::{self, Record};
 use super::{Ending, failed, place, socket, ssh};
-use crate::failure::Failure;
 use crate::mount::{Recovered, recover};
 use crate::remote::{Limits, Remote, Target};
 use crate::store::Store;
+use oscope_sys::error::Failure;
 
 /// A cache folder and the server that it is of.
 struct Job {
@@ -83,7 +83,7 @@ fn all() -> Result<ExitCode, Ending> {
         match recorded(cache).and_then(|job| work(&job)) {
             Ok(done) => well &= done.left == 0,
             Err(failure) => {
-                note(&failure.to_string());
+                note(&failure.explained());
                 well = false;
             }
         }

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::arguments::Ssh;
-use crate::failure::Failure;
 use crate::remote::{Limits, Target};
+use oscope_sys::error::Failure;
 
 /// Options of ssh whose value is a file (ssh_config(5)).
 const FILES: [&str; 5] = [

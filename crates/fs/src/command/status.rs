@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 use super::arguments::Status;
 use super::record::{self, Record};
 use super::{Ending, failed, log, mountpoint, place, print, socket, ssh};
-use crate::failure::Failure;
 use crate::hex;
 use crate::mount::Report;
+use oscope_sys::error::Failure;
 
 const MIB: f64 = 1_048_576.0;
 

@@ -13,7 +13,7 @@ use super::mountinfo::{self, Mount};
 use super::mountpoint::{Outcome, Way, look, take_away};
 use super::record::{self, Record};
 use super::{Ending, failed, place, socket, status};
-use crate::failure::Failure;
+use oscope_sys::error::Failure;
 
 /// How many files that are left are named.
 const MOST_NAMED: usize = 5;

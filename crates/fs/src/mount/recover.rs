@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use nix::errno::Errno;
 
-use crate::failure::Failure;
 use crate::remote::{Attributes, Kind, Put, PutError, Remote, Unsettled, Version};
 use crate::store::{self, CopyId, Digest, Dirty, Entry, Rename, Store, Temporaries};
+use oscope_sys::error::Failure;
 
 use super::attributes::errno;
 use super::beside as aside;

@@ -10,9 +10,9 @@ use fuser::{Config, MountOption, SessionACL};
 use nix::unistd::{AccessFlags, access};
 
 use crate::command::log;
-use crate::failure::Failure;
 use crate::remote::{Attributes, Kind, Remote, Time};
 use crate::store::{Store, Temporaries};
+use oscope_sys::error::Failure;
 
 use super::session::Session;
 use super::tend::MaintenanceThread;
@@ -93,7 +93,7 @@ impl Mounted {
                 "the mount on {} ended by an error: {error}",
                 mountpoint.display()
             );
-            Failure::new(
+            Failure::remediable(
                 message,
                 "what was not copied back is kept: run `oscope-fs recover`",
             )
@@ -179,5 +179,5 @@ fn refused(mountpoint: &Path, error: &io::Error) -> Failure {
         }
         _ => "see that fusermount3 is installed and the folder is yours",
     };
-    Failure::new(format!("cannot mount on {at}: {said}"), remedy)
+    Failure::remediable(format!("cannot mount on {at}: {said}"), remedy)
 }

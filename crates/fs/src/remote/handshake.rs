@@ -11,7 +11,7 @@ use super::session::Session;
 use super::talk::{RequestError, RequestPipeline};
 use super::target::Target;
 use super::wire::{Packet, Status, kind};
-use crate::failure::Failure;
+use oscope_sys::error::Failure;
 
 /// Bytes of a read or write where the server does not report its limits: what every SFTP server takes.
 const LENGTH: u32 = 32 << 10;
@@ -33,7 +33,7 @@ pub fn greet(session: &Arc<Session>, target: &Target, limit: Duration) -> Result
     let failure = match known {
         Ok(Ok(())) => return Ok(()),
         Ok(Err(failure)) => {
-            session.end(&failure.message);
+            session.end(&failure.to_string());
             session.reap();
             failure
         }
@@ -73,7 +73,7 @@ fn hello(talk: &mut RequestPipeline<'_>) -> Result<Result<(), Failure>, RequestE
         }
     }
     if !has.posix_rename {
-        return Ok(Err(Failure::new(
+        return Ok(Err(Failure::remediable(
             format!(
                 "{}: its SFTP server cannot rename over a file that is there (posix-rename@openssh.com), so a file could not be replaced whole",
                 talk.target.host
@@ -82,7 +82,7 @@ fn hello(talk: &mut RequestPipeline<'_>) -> Result<Result<(), Failure>, RequestE
         )));
     }
     if talk.target.helper.is_some() && !has.exact {
-        return Ok(Err(Failure::new(
+        return Ok(Err(Failure::remediable(
             format!(
                 "{}: its oscope-fs is of a version that this one cannot work with",
                 talk.target.host
@@ -124,7 +124,7 @@ fn folder(talk: &mut RequestPipeline<'_>) -> Result<Result<(), Failure>, Request
     );
     let answer = talk.answer(look)?;
     let opened = talk.handle(open)?;
-    let failure = |why: &str, remedy: &str| Failure::new(format!("{shown}: {why}"), remedy);
+    let failure = |why: &str, remedy: &str| Failure::remediable(format!("{shown}: {why}"), remedy);
     let Ok(told) = answer.get(kind::ATTRS, |body| body.attributes()) else {
         return Ok(Err(failure(
             "its SFTP server does not report size, owner, mode and times of files",
@@ -209,7 +209,7 @@ pub fn explain(host: &str, said: &str) -> Failure {
         ("no program ssh", "install OpenSSH's client"),
     ];
     let remedy = KNOWN.iter().find(|(part, _)| said.contains(part));
-    Failure::new(
+    Failure::remediable(
         format!("cannot connect to {host}: {}", said.trim_end_matches('.')),
         remedy.map_or("see what `ssh HOST` says", |(_, remedy)| *remedy),
     )

@@ -19,7 +19,7 @@ use super::talk::RequestPipeline;
 use super::target::Target;
 use super::temporary::Journal;
 use super::{Limits, State};
-use crate::failure::Failure;
+use oscope_sys::error::Failure;
 
 /// The first pause after a failed attempt, and after a connection that broke.
 const FIRST: Duration = Duration::from_millis(250);
@@ -341,7 +341,7 @@ impl Keeper {
         now.since = Instant::now();
         now.tries = 0;
         if !now.closing {
-            now.why = explain(&self.target.host, why).message;
+            now.why = explain(&self.target.host, why).to_string();
         }
     }
 
@@ -349,7 +349,7 @@ impl Keeper {
         let mut now = locked(&self.hub.now);
         now.tries = now.tries.saturating_add(1);
         if !now.closing {
-            now.why = failure.to_string();
+            now.why = failure.explained();
         }
     }
 

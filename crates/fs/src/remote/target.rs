@@ -4,8 +4,8 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use crate::failure::Failure;
 use crate::hex;
+use oscope_sys::error::Failure;
 
 /// A folder on a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,7 +33,7 @@ impl Target {
         let shown = text.to_string_lossy();
         let wrong = |why: &str| {
             let message = format!("{shown}: {why}");
-            Failure::new(message, "write [USER@]HOST:DIR, such as me@server:work")
+            Failure::remediable(message, "write [USER@]HOST:DIR, such as me@server:work")
         };
         let (host, folder) = split(text.as_bytes()).ok_or_else(|| wrong("not HOST:DIR"))?;
         let host = String::from_utf8(host).map_err(|_| wrong("the host is not text"))?;

@@ -16,7 +16,7 @@ use nix::unistd::geteuid;
 use serde::{Deserialize, Serialize};
 
 use super::types::CopyId;
-use crate::failure::Failure;
+use oscope_sys::error::Failure;
 
 /// Format of the folder; a folder of another one is refused.
 const FORMAT: u32 = 1;
@@ -59,7 +59,7 @@ impl Folder {
     /// Makes the folder if it is missing, locks it, and checks whose it is.
     pub(super) fn open(path: &Path, target_key: &str) -> Result<Self, Failure> {
         let failed = |what: &str, why: &dyn std::fmt::Display| {
-            Failure::new(
+            Failure::remediable(
                 format!(
                     "the cache folder {} cannot be {what}: {why}",
                     path.display()
@@ -76,7 +76,7 @@ impl Folder {
         check_owner(&path)?;
         let foreign = foreign_content(&path).map_err(|e| failed("read", &e))?;
         if let Some(name) = foreign {
-            return Err(Failure::new(
+            return Err(Failure::remediable(
                 format!(
                     "{} is no cache of oscope-fs: it holds {name:?} and no file `target`",
                     path.display()
@@ -101,7 +101,7 @@ impl Folder {
     fn check_target(&self, target_key: &str) -> Result<(), Failure> {
         let at = self.path.join("target");
         let failed = |why: String| {
-            Failure::new(
+            Failure::remediable(
                 format!("{} cannot be used: {why}", at.display()),
                 "choose another folder with --cache DIR, or move this one away",
             )
@@ -121,7 +121,7 @@ impl Folder {
         };
         let format: AnyFormat = serde_json::from_slice(&text).map_err(|e| failed(e.to_string()))?;
         if format.format != FORMAT {
-            return Err(Failure::new(
+            return Err(Failure::remediable(
                 format!(
                     "{} is of format {}, this oscope-fs knows format {FORMAT}",
                     self.path.display(),
@@ -133,7 +133,7 @@ impl Folder {
         let record: TargetRecord =
             serde_json::from_slice(&text).map_err(|e| failed(e.to_string()))?;
         if record.target != target_key {
-            return Err(Failure::new(
+            return Err(Failure::remediable(
                 format!(
                     "the cache folder {} belongs to another target: {}, not {target_key}",
                     self.path.display(),
@@ -235,7 +235,7 @@ pub(super) fn boot_id() -> Result<String, Failure> {
     fs::read_to_string("/proc/sys/kernel/random/boot_id")
         .map(|s| s.trim().to_owned())
         .map_err(|e| {
-            Failure::new(
+            Failure::remediable(
                 format!("/proc/sys/kernel/random/boot_id cannot be read: {e}"),
                 "mount /proc: without it a copy that a power cut tore looks like a whole one",
             )
@@ -294,7 +294,7 @@ pub(super) fn write_whole(
 }
 
 fn check_owner(path: &Path) -> Result<(), Failure> {
-    let refuse = |why: String, remedy: String| Err(Failure::new(why, remedy));
+    let refuse = |why: String, remedy: String| Err(Failure::remediable(why, remedy));
     let metadata = match fs::symlink_metadata(path) {
         Ok(metadata) => metadata,
         Err(e) => {
@@ -349,7 +349,7 @@ fn foreign_content(path: &Path) -> io::Result<Option<String>> {
 fn lock(path: &Path) -> Result<Flock<File>, Failure> {
     let at = path.join("lock");
     let failed = |why: &dyn std::fmt::Display| {
-        Failure::new(
+        Failure::remediable(
             format!("{} cannot be locked: {why}", at.display()),
             "choose another folder with --cache DIR",
         )
@@ -378,7 +378,7 @@ fn lock(path: &Path) -> Result<Flock<File>, Failure> {
                 "" => "another process".to_owned(),
                 number => format!("process {number}"),
             };
-            Err(Failure::new(
+            Err(Failure::remediable(
                 format!("the cache folder {} is in use by {by}", path.display()),
                 "unmount that one first (oscope-fs umount), or choose another folder with --cache DIR",
             ))

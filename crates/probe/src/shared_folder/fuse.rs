@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::service::Service;
 use super::ssh_server::{ALIAS, SshServer};
 use super::{Client, Folders, PATIENCE, mounts};
-use oscope_sys::error::{Failure, errno_message};
+use oscope_sys::error::Failure;
 use oscope_sys::net::Link;
 use oscope_sys::program::{Name, Program, Run, search_for_root};
 
@@ -184,12 +184,8 @@ impl Client for FuseMount {
         }
         let cache = self.cache();
         match self.kind {
-            Kind::Oscope if cache.exists() => fs::remove_dir_all(&cache).map_err(|error| {
-                Failure::system(
-                    &format!("emptying {}", cache.display()),
-                    errno_message(&error),
-                )
-            }),
+            Kind::Oscope if cache.exists() => fs::remove_dir_all(&cache)
+                .map_err(|error| Failure::system(&format!("emptying {}", cache.display()), &error)),
             Kind::Oscope | Kind::Sshfs => Ok(()),
         }
     }

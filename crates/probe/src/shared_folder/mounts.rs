@@ -6,7 +6,7 @@ use std::path::Path;
 use nix::errno::Errno;
 use nix::mount::{MntFlags, umount2};
 
-use oscope_sys::error::{Failure, errno_message};
+use oscope_sys::error::Failure;
 
 /// As /proc shows it (proc_pid_mountinfo(5)).
 const TABLE: &str = "/proc/thread-self/mountinfo";
@@ -16,8 +16,7 @@ const TABLE: &str = "/proc/thread-self/mountinfo";
 /// # Errors
 /// `Failure::Failed` if the table cannot be read.
 pub fn mounted_on(folder: &Path) -> Result<Option<String>, Failure> {
-    let table =
-        fs::read_to_string(TABLE).map_err(|error| Failure::system(TABLE, errno_message(&error)))?;
+    let table = fs::read_to_string(TABLE).map_err(|error| Failure::system(TABLE, &error))?;
     Ok(table.lines().rev().find_map(|line| described(line, folder)))
 }
 

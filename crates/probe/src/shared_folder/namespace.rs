@@ -9,7 +9,7 @@ use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, setns, unshare};
 use nix::unistd::{chroot, fchdir};
 
-use oscope_sys::error::{Failure, errno_message};
+use oscope_sys::error::Failure;
 
 /// The calling thread's stay in a namespace of its own. Dropping it takes the thread back to where it was.
 ///
@@ -86,7 +86,7 @@ impl Drop for Stay {
 }
 
 fn failed(what: &str, error: &io::Error) -> Failure {
-    Failure::system(what, errno_message(error))
+    Failure::system(what, error)
 }
 
 fn refused(what: &str, error: Errno) -> Failure {

@@ -9,7 +9,7 @@ use nix::unistd::syncfs;
 use super::nfs_server::{IN_WORDS, NfsServer, PORT};
 use super::{Client, Folders, mounts};
 use crate::guest_init;
-use oscope_sys::error::{Failure, errno_message};
+use oscope_sys::error::Failure;
 use oscope_sys::net::Link;
 
 /// What the kernel must have: the client and the server's own file system (proc_filesystems(5)).
@@ -30,7 +30,7 @@ pub struct NfsMount {
 /// `Failure::Unavailable` elsewhere.
 pub fn check() -> Result<(), Failure> {
     let known = fs::read_to_string("/proc/filesystems")
-        .map_err(|error| Failure::system("/proc/filesystems", errno_message(&error)))?;
+        .map_err(|error| Failure::system("/proc/filesystems", &error))?;
     let has = |kind: &str| {
         known
             .lines()
@@ -90,15 +90,14 @@ impl Client for NfsMount {
 
     fn settle(&mut self) -> Result<(), Failure> {
         let at = &self.folders.mounted;
-        let folder = File::open(at)
-            .map_err(|error| Failure::system(&at.display().to_string(), errno_message(&error)))?;
+        let folder =
+            File::open(at).map_err(|error| Failure::system(&at.display().to_string(), &error))?;
         syncfs(folder).map_err(|error| Failure::system("syncfs on a mount of NFS", error.desc()))
     }
 
     fn notes(&self) -> Result<Vec<String>, Failure> {
-        let release = fs::read_to_string("/proc/sys/kernel/osrelease").map_err(|error| {
-            Failure::system("/proc/sys/kernel/osrelease", errno_message(&error))
-        })?;
+        let release = fs::read_to_string("/proc/sys/kernel/osrelease")
+            .map_err(|error| Failure::system("/proc/sys/kernel/osrelease", &error))?;
         let mounted = mounts::mounted_on(&self.folders.mounted)?.unwrap_or_default();
         Ok(vec![
             format!("mounted by Linux {}: {mounted}", release.trim_end()),

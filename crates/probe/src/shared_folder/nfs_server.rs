@@ -12,7 +12,7 @@ use nix::mount::{MsFlags, mount};
 
 use super::{Folders, PATIENCE, mounts};
 use oscope_sys::cancel;
-use oscope_sys::error::{Failure, errno_message};
+use oscope_sys::error::Failure;
 use oscope_sys::net::Link;
 
 /// The port of NFS (RFC 7530, 3.1).
@@ -71,7 +71,7 @@ impl NfsServer {
         server.write("versions", "-2 -3 +4 +4.1 +4.2")?;
         answer_questions(&link, &folders.served)?;
         let listener = TcpListener::bind((link.address(), PORT))
-            .map_err(|error| Failure::system("listening for NFS", errno_message(&error)))?;
+            .map_err(|error| Failure::system("listening for NFS", &error))?;
         // The kernel keeps the socket for itself.
         server.write("portlist", &listener.as_raw_fd().to_string())?;
         server.write("threads", &THREADS.to_string())?;
@@ -143,5 +143,5 @@ fn write(path: &Path, text: &str) -> Result<(), Failure> {
 }
 
 fn failed(path: &Path, error: &io::Error) -> Failure {
-    Failure::system(&path.display().to_string(), errno_message(error))
+    Failure::system(&path.display().to_string(), error)
 }

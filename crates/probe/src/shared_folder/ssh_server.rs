@@ -11,7 +11,7 @@ use nix::mount::{MsFlags, mount};
 use super::PATIENCE;
 use super::namespace::Stay;
 use super::service::Service;
-use oscope_sys::error::{Failure, errno_message};
+use oscope_sys::error::Failure;
 use oscope_sys::net::Link;
 use oscope_sys::program::{Name, Program, search_for_root};
 
@@ -104,12 +104,9 @@ impl SshServer {
 
     /// The failure of one who wanted to connect, with what the server says of it.
     pub fn explained(&self, failure: Failure) -> Failure {
-        match (failure, self.service.last_words()) {
-            (Failure::Failed { message, errno }, Ok(Some(words))) => Failure::Failed {
-                message: format!("{message}; sshd: {words}"),
-                errno,
-            },
-            (failure, _) => failure,
+        match self.service.last_words() {
+            Ok(Some(words)) => failure.followed_by(&format!("; sshd: {words}")),
+            _ => failure,
         }
     }
 }
@@ -195,5 +192,5 @@ fn write(path: &Path, text: &str) -> Result<(), Failure> {
 }
 
 fn failed(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::system(&path.display().to_string(), errno_message(error))
+    Failure::system(&path.display().to_string(), error)
 }

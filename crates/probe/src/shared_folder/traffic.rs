@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use oscope_sys::error::{Failure, errno_message};
+use oscope_sys::error::Failure;
 use oscope_sys::net::{DEVICE, Link};
 
 /// The table of the calling thread's network namespace (proc_pid_net(5)).
@@ -28,8 +28,7 @@ impl Traffic {
     /// `Failure::Failed` if the kernel does not report it.
     pub fn of(link: &Link) -> Result<Self, Failure> {
         let _visit = link.sender.enter()?;
-        let table = fs::read_to_string(TABLE)
-            .map_err(|error| Failure::system(TABLE, errno_message(&error)))?;
+        let table = fs::read_to_string(TABLE).map_err(|error| Failure::system(TABLE, &error))?;
         let found = table.lines().find_map(Self::in_line);
         found.ok_or_else(|| Failure::failed(format!("{TABLE} has no line for {DEVICE}")))
     }

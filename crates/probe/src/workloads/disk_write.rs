@@ -21,7 +21,7 @@ use crate::clock::reading;
 use crate::description::{Description, Kind, Metric, Parameter, Quantity, SchedulingIsolation};
 use crate::region::Region;
 use crate::workload::{Context, Iterations, Work, Workload};
-use oscope_sys::error::{Failure, errno_message};
+use oscope_sys::error::Failure;
 
 /// Largest block, in bytes.
 const LARGEST_BLOCK: u64 = 32 << 20;
@@ -199,9 +199,8 @@ impl DiskWrite {
     /// The file has its length, and its first, its last and the pieces between them are what was written, as the page cache gives them.
     fn check(&mut self, file: &File) -> Result<(), Failure> {
         let name = self.destination.name();
-        let failed = |error: std::io::Error| {
-            Failure::system(&format!("reading {name} back"), errno_message(&error))
-        };
+        let failed =
+            |error: std::io::Error| Failure::system(&format!("reading {name} back"), &error);
         set_direct(file, OFlag::empty())?;
         let length = file.metadata().map_err(failed)?.len();
         if length != self.plan.total {

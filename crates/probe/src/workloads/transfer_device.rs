@@ -20,7 +20,7 @@ use crate::region::Region;
 use crate::workload::{Context, Iterations, Work, Workload};
 use oscope_sys::cancel;
 use oscope_sys::cleanup::CleanupGuard;
-use oscope_sys::error::{Failure, errno_message};
+use oscope_sys::error::Failure;
 use oscope_transfer::device::modules;
 use oscope_transfer::device::node::{self, Device};
 pub use parameters::Parameters;
@@ -159,7 +159,7 @@ fn digest(path: &Path) -> Result<[u8; 64], Failure> {
     let mut hash = Sha512::new();
     File::open(path)
         .and_then(|mut file| io::copy(&mut file, &mut hash))
-        .map_err(|error| Failure::system(&path.display().to_string(), errno_message(&error)))?;
+        .map_err(|error| Failure::system(&path.display().to_string(), &error))?;
     Ok(hash.finalize().into())
 }
 

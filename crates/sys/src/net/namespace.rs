@@ -84,7 +84,7 @@ impl Drop for Visit {
 fn own() -> Result<File, Failure> {
     File::open(OWN).map_err(|error| match error.kind() {
         ErrorKind::NotFound => missing(),
-        _ => Failure::system(OWN, errno_message(&error)),
+        _ => Failure::system(OWN, &error),
     })
 }
 

@@ -11,7 +11,7 @@ use super::node::{RECEIVER, REMEDY, SENDER};
 use oscope_sys::cleanup::CleanupGuard;
 use oscope_sys::cleanup::module::NAMES;
 use oscope_sys::cleanup::resource::Resource;
-use oscope_sys::error::{Failure, errno_message};
+use oscope_sys::error::Failure;
 
 /// Where a guest has the modules of its kernel.
 const FOLDER: &str = "/run/oscope/modules";
@@ -43,7 +43,7 @@ fn load(name: &str, device: &str) -> Result<Option<CleanupGuard>, Failure> {
             format!("{device} is not there: the module is not loaded"),
             REMEDY,
         ),
-        _ => Failure::system(&path.display().to_string(), errno_message(&error)),
+        _ => Failure::system(&path.display().to_string(), &error),
     })?;
     let made = CleanupGuard::log_intent(Resource::Module {
         name: name.to_owned(),

@@ -46,7 +46,7 @@ impl Device {
             ErrorKind::PermissionDenied => {
                 Failure::unavailable(format!("{path}: {}", errno_message(&error)), "run as root")
             }
-            _ => Failure::system(path, errno_message(&error)),
+            _ => Failure::system(path, &error),
         })?;
         Ok(Self {
             file,

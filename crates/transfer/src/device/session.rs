@@ -17,7 +17,7 @@ use crate::meter::Meter;
 use crate::names::{self, shown};
 use crate::partial::Partial;
 use crate::wire::Entry;
-use crate::{Blame, FileDone, Progress, Source, Tally, TransferError};
+use crate::{FileDone, Progress, Source, Tally};
 use oscope_sys::cancel;
 use oscope_sys::error::{Failure, errno_message};
 
@@ -62,32 +62,30 @@ pub enum Event<'a> {
     Progress(Progress<'a>),
 }
 
-fn system(doing: &str) -> impl Fn(io::Error) -> TransferError {
+fn system(doing: &str) -> impl Fn(io::Error) -> Failure {
     move |error| {
         let gone = matches!(
             error.kind(),
             io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe
         );
         match gone {
-            true => {
-                TransferError::failed(format!("{doing}: the other side has given up or is gone"))
-                    .remedy("see what it says")
-            }
+            true => Failure::failed(format!("{doing}: the other side has given up or is gone"))
+                .with_remedy("see what it says"),
             false if error.kind() == io::ErrorKind::UnexpectedEof => {
-                TransferError::failed(format!("{doing}: the sender ended in the middle of it"))
+                Failure::failed(format!("{doing}: the sender ended in the middle of it"))
             }
-            false => TransferError::system(doing, &error),
+            false => Failure::system(doing, &error),
         }
     }
 }
 
-fn opened(path: &str) -> Result<Device, TransferError> {
+fn opened(path: &str) -> Result<Device, Failure> {
     Device::open(path).map_err(|failure| match failure {
         Failure::Unavailable {
             message,
             remedy: Some(remedy),
-        } => TransferError::failed(message).remedy(remedy),
-        other => TransferError::failed(other.to_string()),
+        } => Failure::failed(message).with_remedy(remedy),
+        other => Failure::failed(other.to_string()),
     })
 }
 
@@ -100,7 +98,7 @@ pub fn send(
     files: &[Source],
     options: &Options,
     report: &mut dyn FnMut(Event),
-) -> Result<Done, TransferError> {
+) -> Result<Done, Failure> {
     let mut door = opened(node::SENDER)?;
     let doing = format!("listening on {address}");
     let address = door.listen(address).map_err(system(&doing))?;
@@ -144,10 +142,10 @@ fn send_file(
     header: &Header,
     out: &mut Outgoing,
     meter: &mut Meter,
-) -> Result<Option<[u8; DIGEST]>, TransferError> {
+) -> Result<Option<[u8; DIGEST]>, Failure> {
     let label = shown(&source.name);
     let failed = system(&label);
-    names::check(&source.name).map_err(|why| TransferError::failed(format!("{label}: {why}")))?;
+    names::check(&source.name).map_err(|why| Failure::failed(format!("{label}: {why}")))?;
     out.put(&header.encode()).map_err(&failed)?;
     out.put(&source.name).map_err(&failed)?;
     let mut file = File::open(&source.path).map_err(&failed)?;
@@ -160,7 +158,7 @@ fn send_file(
         let most = room.len().min(usize::try_from(left).unwrap_or(usize::MAX));
         let length = file.read(&mut room[..most]).map_err(&failed)?;
         if length == 0 {
-            return Err(TransferError::failed(format!(
+            return Err(Failure::failed(format!(
                 "{label}: became shorter while it was sent"
             )));
         }
@@ -173,7 +171,7 @@ fn send_file(
         meter.moved(&source.name, length as u64);
     }
     if file.read(&mut [0]).map_err(&failed)? != 0 {
-        return Err(TransferError::failed(format!(
+        return Err(Failure::failed(format!(
             "{label}: became longer while it was sent"
         )));
     }
@@ -196,7 +194,7 @@ pub fn receive(
     folder: &Folder,
     options: &Options,
     report: &mut dyn FnMut(Event),
-) -> Result<Option<Done>, TransferError> {
+) -> Result<Option<Done>, Failure> {
     let mut device = opened(node::RECEIVER)?;
     let doing = format!("connecting to {address}");
     loop {
@@ -219,17 +217,16 @@ pub fn receive(
     let mut bytes = [0; LENGTH];
     while come.fill(&mut bytes).map_err(system("receiving"))? {
         interrupted()?;
-        let header =
-            Header::decode(&bytes).map_err(|error| TransferError::failed(error.to_string()))?;
+        let header = Header::decode(&bytes).map_err(|error| Failure::failed(error.to_string()))?;
         if options.verify && !header.digest {
-            return Err(TransferError::failed("the sender verifies nothing")
-                .remedy("receive with --no-verify"));
+            return Err(Failure::failed("the sender verifies nothing")
+                .with_remedy("receive with --no-verify"));
         }
         // Before the end is read, which would show the sender that all is well.
         if header.files != *promised.get_or_insert(header.files)
             || files.len() as u64 == header.files
         {
-            return Err(TransferError::failed(
+            return Err(Failure::failed(
                 "other files come than the sender has announced",
             ));
         }
@@ -244,7 +241,7 @@ pub fn receive(
     let promised = promised.unwrap_or(0);
     if files.len() as u64 != promised {
         let message = format!("{} files came, and {promised} were announced", files.len());
-        return Err(TransferError::failed(message));
+        return Err(Failure::failed(message));
     }
     let calls = come.device().calls + shelf.calls;
     finished(meter, calls, files, come.device(), options).map(Some)
@@ -257,9 +254,9 @@ fn receive_file(
     come: &mut Incoming,
     shelf: &mut DirCache,
     meter: &mut Meter,
-) -> Result<Option<[u8; DIGEST]>, TransferError> {
+) -> Result<Option<[u8; DIGEST]>, Failure> {
     let label = shown(file_name);
-    let refused = |why: String| TransferError::failed(format!("{label}: {why}"));
+    let refused = |why: String| Failure::failed(format!("{label}: {why}"));
     names::check(file_name).map_err(|why| refused(why.to_owned()))?;
     let entry = Entry {
         name: file_name,
@@ -290,9 +287,9 @@ fn fill_file(
     partial: &mut Partial,
     come: &mut Incoming,
     meter: &mut Meter,
-) -> Result<Option<[u8; DIGEST]>, TransferError> {
+) -> Result<Option<[u8; DIGEST]>, Failure> {
     let label = shown(entry.name);
-    let refused = |why: String| TransferError::failed(format!("{label}: {why}"));
+    let refused = |why: String| Failure::failed(format!("{label}: {why}"));
     let failed = system(&label);
     partial.keep(0).map_err(refused)?;
     let mut hash = Sha512::new();
@@ -326,13 +323,9 @@ fn fill_file(
     Ok(digest)
 }
 
-fn interrupted() -> Result<(), TransferError> {
+fn interrupted() -> Result<(), Failure> {
     match cancel::requested() {
-        true => Err(TransferError {
-            kind: Blame::Failed,
-            message: "interrupted".into(),
-            remedy: None,
-        }),
+        true => Err(Failure::failed("interrupted")),
         false => Ok(()),
     }
 }
@@ -355,7 +348,7 @@ fn done(name: &[u8], bytes: u64, digest: Option<[u8; DIGEST]>) -> FileDone {
 }
 
 /// What is known of the area's pages that are there.
-fn pages(device: &Device) -> Result<Vec<Descriptor>, TransferError> {
+fn pages(device: &Device) -> Result<Vec<Descriptor>, Failure> {
     let offsets = (0..AREA).step_by(PAGE);
     let described: io::Result<Vec<_>> = offsets.map(|offset| device.describe(offset)).collect();
     let mut pages = described.map_err(system("reading page descriptors"))?;
@@ -369,7 +362,7 @@ fn finished(
     files: Vec<FileDone>,
     device: &Device,
     options: &Options,
-) -> Result<Done, TransferError> {
+) -> Result<Done, Failure> {
     let here = meter.tally(calls).map_err(|stop| stop.error)?;
     // Hundreds of calls that are no part of the transfer: after the clock was read.
     let pages = match options.descriptors {
@@ -384,11 +377,11 @@ fn finished(
 ///
 /// # Errors
 /// In one line.
-pub fn check(path: &str, options: &Options) -> Result<(), TransferError> {
+pub fn check(path: &str, options: &Options) -> Result<(), Failure> {
     if options.descriptors && options.method != Method::Mmap {
         return Err(
-            TransferError::usage("--descriptors is about the pages of a mapped area")
-                .remedy("add --device mmap"),
+            Failure::usage("--descriptors is about the pages of a mapped area")
+                .with_remedy("add --device mmap"),
         );
     }
     let device = opened(path)?;
@@ -396,7 +389,7 @@ pub fn check(path: &str, options: &Options) -> Result<(), TransferError> {
         None | Some(Ok(_)) => Ok(()),
         Some(Err(error)) => {
             let message = format!("--descriptors: {}", errno_message(&error));
-            Err(TransferError::failed(message).remedy("run as root"))
+            Err(Failure::failed(message).with_remedy("run as root"))
         }
     }
 }

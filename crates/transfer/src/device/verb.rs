@@ -12,8 +12,9 @@ use super::session::{self, Done, Event, Options};
 use super::stream::Method;
 use super::uapi::{ALLOCATED, Descriptor, MAPPED, PTE};
 use crate::folder::Folder;
-use crate::{Progress, Source, TransferError};
+use crate::{Progress, Source};
 use oscope_sys::cancel;
+use oscope_sys::error::Failure;
 
 /// Between a transfer that failed and the next try to meet a sender.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -46,7 +47,7 @@ impl Verb<'_> {
     ///
     /// # Errors
     /// In one line.
-    pub fn send(&self, address: SocketAddr, files: &[Source]) -> Result<(), TransferError> {
+    pub fn send(&self, address: SocketAddr, files: &[Source]) -> Result<(), Failure> {
         session::check(node::SENDER, &self.options)?;
         let done = session::send(address, files, &self.options, &mut |event| self.hear(event))?;
         self.conclude(&done);
@@ -63,8 +64,8 @@ impl Verb<'_> {
         address: SocketAddr,
         folder: &Folder,
         once: bool,
-        failed: &dyn Fn(&TransferError),
-    ) -> Result<(), TransferError> {
+        failed: &dyn Fn(&Failure),
+    ) -> Result<(), Failure> {
         session::check(node::RECEIVER, &self.options)?;
         (self.report)(
             &json!({"event": "note", "text": format!("waiting for a sender at {address}")}),
@@ -82,7 +83,7 @@ impl Verb<'_> {
                         return Ok(());
                     }
                 }
-                Ok(None) if once => return Err(TransferError::failed("interrupted")),
+                Ok(None) if once => return Err(Failure::failed("interrupted")),
                 Ok(None) => return Ok(()),
                 Err(error) if once || !met || cancel::requested() => return Err(error),
                 Err(error) => {

@@ -314,6 +314,6 @@ pub(super) fn refused(file: &[u8], reason: &str, remedy: &str, useless: bool) ->
     stop.useless = useless;
     match remedy {
         "" => stop,
-        _ => stop.remedy(&shown(cut(remedy).as_bytes())),
+        _ => stop.with_remedy(&shown(cut(remedy).as_bytes())),
     }
 }

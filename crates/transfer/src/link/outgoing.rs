@@ -99,7 +99,7 @@ impl Link {
 
     /// The peer broke the protocol, or something on the way did.
     pub fn damaged(&self) -> Stop {
-        Stop::here("what arrived is damaged, or not of this protocol").remedy("send again")
+        Stop::here("what arrived is damaged, or not of this protocol").with_remedy("send again")
     }
 
     /// Send the peer a sign of life, at most once a second; a peer that takes nothing is not waited for.

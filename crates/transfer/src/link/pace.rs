@@ -210,7 +210,7 @@ fn kept(
                 most.as_secs_f64(),
                 pace.least
             );
-            Err(Stop::here(reason).remedy(
+            Err(Stop::here(reason).with_remedy(
                 "send again over a faster line, or with a longer --stall at the side that gave up",
             ))
         }
@@ -304,7 +304,7 @@ mod tests {
             link.keep_pace();
             let sent = link.send(&vec![0; 64 << 20], 0);
             done.store(true, Relaxed);
-            sent.expect_err("nobody takes it").error.message
+            sent.expect_err("nobody takes it").error.to_string()
         });
         assert!(error.contains("takes the answer too slowly"), "{error}");
     }

@@ -89,5 +89,5 @@ pub fn contents<'l>(
 /// The file's bytes are not those that were sent.
 pub fn mismatch(item: &Item) -> Stop {
     item.refused("it arrived damaged: its digest is not the sender's")
-        .remedy("send again")
+        .with_remedy("send again")
 }

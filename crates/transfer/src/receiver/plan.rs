@@ -52,9 +52,8 @@ impl Receiver<'_, '_> {
                 _ => return Err(self.link.damaged()),
             }
             if items.len() > MOST_FILES || names_bytes > MOST_NAMES {
-                return Err(
-                    Stop::here("more files than one transfer takes").remedy("send them in several")
-                );
+                return Err(Stop::here("more files than one transfer takes")
+                    .with_remedy("send them in several"));
             }
         }
         names::check_together(items.iter().map(|item| &item.name[..]))

@@ -91,8 +91,13 @@ fn a_damaged_beginning_is_found_and_the_next_try_begins_anew() {
     prefix[4711] ^= 1;
     fs::write(&partial, prefix).expect("written");
     let (sent, received) = transfer(&place, &files, &how.0, &how.1);
-    assert!(sent.expect_err("damaged").message.contains("damaged"));
-    assert!(received.expect_err("damaged").message.contains("damaged"));
+    assert!(sent.expect_err("damaged").to_string().contains("damaged"));
+    assert!(
+        received
+            .expect_err("damaged")
+            .to_string()
+            .contains("damaged")
+    );
     assert!(!place.there("big").exists() && place.partials().is_empty());
     let (sent, _) = transfer(&place, &files, &how.0, &how.1);
     assert_eq!(sent.expect("sent").here.bytes, BIG as u64);
@@ -171,11 +176,15 @@ fn a_file_that_changes_is_an_error_on_both_sides() {
                 &SendOptions::default(),
                 &ReceiveOptions::default(),
             );
-            assert!(sent.expect_err("changed").message.contains("changed while"));
+            assert!(
+                sent.expect_err("changed")
+                    .to_string()
+                    .contains("changed while")
+            );
             assert!(
                 received
                     .expect_err("changed")
-                    .message
+                    .to_string()
                     .contains("changed while")
             );
             assert!(!place.there(name).exists());
@@ -209,12 +218,12 @@ fn a_file_that_changes_in_the_middle_is_an_error_and_no_signal() {
                 &receiving(receiver),
                 Some(&mut change),
             );
-            let message = sent.expect_err("changed").message;
+            let message = sent.expect_err("changed").to_string();
             assert!(
                 message.contains("changed while"),
                 "{message} {sender:?} {new_size}"
             );
-            let message = received.expect_err("changed").message;
+            let message = received.expect_err("changed").to_string();
             assert!(
                 message.contains("changed while"),
                 "{message} {receiver:?} {new_size}"
@@ -238,11 +247,15 @@ fn nothing_is_written_through_a_symbolic_link() {
         &SendOptions::default(),
         &ReceiveOptions::default(),
     );
-    assert!(sent.expect_err("refused").message.contains("symbolic link"));
+    assert!(
+        sent.expect_err("refused")
+            .to_string()
+            .contains("symbolic link")
+    );
     assert!(
         received
             .expect_err("refused")
-            .message
+            .to_string()
             .contains("symbolic link")
     );
     assert!(listed(&outside).is_empty());
@@ -281,11 +294,11 @@ fn a_folder_in_a_files_place_is_refused() {
     );
     assert!(
         sent.expect_err("refused")
-            .message
+            .to_string()
             .contains("file: the other side stopped: a folder has its name")
     );
     assert_eq!(
-        received.expect_err("refused").message,
+        received.expect_err("refused").to_string(),
         "file: a folder has its name there"
     );
 }
@@ -305,7 +318,7 @@ fn a_folder_in_a_links_place_is_refused_before_any_contents_move() {
     );
     sent.expect_err("refused");
     assert_eq!(
-        received.expect_err("refused").message,
+        received.expect_err("refused").to_string(),
         "a/link: a folder has its name there"
     );
     assert!(!place.there("a/file").exists());
@@ -327,13 +340,13 @@ fn a_partial_that_another_transfer_has_is_refused() {
     let (sent, received) = transfer(&place, &files, &how.0, &how.1);
     assert!(
         sent.expect_err("refused")
-            .message
+            .to_string()
             .contains("another transfer")
     );
     assert!(
         received
             .expect_err("refused")
-            .message
+            .to_string()
             .contains("another transfer")
     );
     drop(partial);
@@ -382,9 +395,9 @@ fn a_full_disk_is_reported_on_both_sides_and_the_transfer_resumes() {
         };
         let how = (sending(sender), receiving(receiver));
         let (sent, received) = transfer(&place, &files, &how.0, &how.1);
-        let message = sent.expect_err("full").message;
+        let message = sent.expect_err("full").to_string();
         assert!(message.contains("No space left"), "{message} {sender:?}");
-        let message = received.expect_err("full").message;
+        let message = received.expect_err("full").to_string();
         assert!(message.contains("No space left"), "{message} {receiver:?}");
         assert!(!place.there("big").exists());
         assert_eq!(place.partials().len(), 1);

@@ -104,7 +104,7 @@ fn nothing_but_a_file_of_the_transfer_is_given_another_name() {
             "" => "an impossible kind of file",
             _ => "it links to no file of this transfer",
         };
-        assert!(error.message.contains(expected), "{target}: {error}");
+        assert!(error.to_string().contains(expected), "{target}: {error}");
         assert!(!place.there("name").exists());
         assert_eq!(listed(&place.root.join("into")).len(), 3);
     }

@@ -6,7 +6,7 @@ use super::super::wire::{self, Entry, Frame, PREAMBLE};
 use super::*;
 
 /// What a receiver says to a peer that sends these bytes and then only listens; and what lies in its folder.
-fn refused(bytes: &[u8]) -> (TransferError, usize) {
+fn refused(bytes: &[u8]) -> (Failure, usize) {
     let place = Place::new();
     let folder = Folder::open(&place.root.join("into")).expect("a folder");
     let (listener, address) = bound();
@@ -65,8 +65,8 @@ fn names_that_lead_outside_are_refused_before_anything_is_made() {
             Frame::EntriesEnd(2),
         ];
         let (error, count) = refused(&spoken(&frames));
-        assert!(error.message.contains("name"), "{}", error.message);
-        assert!(!error.message.contains(char::is_control));
+        assert!(error.to_string().contains("name"), "{}", error.to_string());
+        assert!(!error.to_string().contains(char::is_control));
         assert_eq!(count, 0, "{name:?}");
     }
 }
@@ -80,7 +80,7 @@ fn a_file_in_the_place_of_a_folder_is_refused_before_anything_is_made() {
             Frame::EntriesEnd(2),
         ];
         let (error, count) = refused(&spoken(&frames));
-        assert!(error.message.contains("another's folder"), "{error}");
+        assert!(error.to_string().contains("another's folder"), "{error}");
         assert_eq!(count, 0, "{names:?}");
     }
 }
@@ -163,13 +163,17 @@ fn another_protocol_is_distinguished_from_another_version_and_from_silence() {
         };
         let stream = connect(address, how.connect_limit).expect("a peer");
         let error = send(stream, &files, &how, &mut |_| {}).expect_err("no transfer");
-        assert!(error.message.contains(expected), "{}", error.message);
+        assert!(
+            error.to_string().contains(expected),
+            "{}",
+            error.to_string()
+        );
         peer.join().expect("no panic");
     }
     let (error, _) = refused(b"GET / HTTP/1.1\r\n\r\n");
-    assert!(error.message.contains("no Oscope transfer speaks"));
+    assert!(error.to_string().contains("no Oscope transfer speaks"));
     let (error, _) = refused(b"oscope.transfer/9\n");
-    assert!(error.message.contains("another version"));
+    assert!(error.to_string().contains("another version"));
 }
 
 #[test]
@@ -192,7 +196,11 @@ fn a_receiver_that_never_answers_is_given_up() {
     };
     let stream = connect(address, how.connect_limit).expect("a peer");
     let error = send(stream, &files, &how, &mut |_| {}).expect_err("no transfer");
-    assert!(error.message.contains("no progress"), "{}", error.message);
+    assert!(
+        error.to_string().contains("no progress"),
+        "{}",
+        error.to_string()
+    );
     drop(peer.join());
 }
 

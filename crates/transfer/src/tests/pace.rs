@@ -30,7 +30,7 @@ fn trickled(
     how: &ReceiveOptions,
     beginning: &[u8],
     rest: &[u8],
-) -> (TransferError, Vec<(String, Vec<u8>)>) {
+) -> (Failure, Vec<(String, Vec<u8>)>) {
     let place = Place::new();
     let folder = Folder::open(&place.root.join("into")).expect("a folder");
     let (listener, address) = bound();
@@ -99,10 +99,12 @@ fn contents_that_trickle_are_refused_by_whatever_call_they_are_received() {
                 let rest = noise(10_000, 1);
                 let (error, left) = trickled(&slow(method), &announced(size), &rest);
                 assert!(
-                    error.message.contains("sends too slowly: more than 6 s"),
+                    error
+                        .to_string()
+                        .contains("sends too slowly: more than 6 s"),
                     "{method:?}: {error}"
                 );
-                assert!(error.remedy.expect("a remedy").contains("--stall"));
+                assert!(error.remedy().expect("a remedy").contains("--stall"));
                 for (name, got) in left {
                     assert!(name.starts_with(".oscope-partial-"), "{method:?}: {name}");
                     // No zeros behind what came: a later transfer goes on there.
@@ -122,7 +124,7 @@ fn a_frame_that_trickles_is_refused() {
     let mut end = Vec::new();
     wire::encode(&Frame::End(&digest), &mut end);
     let (error, _) = trickled(&slow(ReceiveMethod::Auto), &beginning, &end);
-    assert!(error.message.contains("sends too slowly"), "{error}");
+    assert!(error.to_string().contains("sends too slowly"), "{error}");
 }
 
 #[test]
@@ -131,11 +133,11 @@ fn a_segment_of_another_length_than_the_protocols_is_refused() {
     beginning.truncate(beginning.len() - wire::HEAD - 4 - wire::CHECK);
     wire::encode(&Frame::Data(1), &mut beginning);
     let (error, _) = trickled(&slow(ReceiveMethod::Auto), &beginning, b"x");
-    assert!(error.message.contains("damaged"), "{error}");
+    assert!(error.to_string().contains("damaged"), "{error}");
 }
 
 /// What a sender makes of a receiver that wants all, and takes 64 KiB after each pause.
-fn sipped(method: SendMethod, files: &[Source]) -> TransferError {
+fn sipped(method: SendMethod, files: &[Source]) -> Failure {
     let (listener, address) = bound();
     let how = SendOptions {
         stall: STALL,
@@ -183,7 +185,7 @@ fn a_receiver_that_sips_is_given_up_by_whatever_call_it_is_sent_to() {
             scope.spawn(move || {
                 let error = sipped(method, files);
                 assert!(
-                    error.message.contains("takes what is sent too slowly"),
+                    error.to_string().contains("takes what is sent too slowly"),
                     "{method:?}: {error}"
                 );
             });

@@ -159,11 +159,11 @@ fn a_sender_without_digests_is_refused_unless_the_receiver_asks_for_none() {
         ..SendOptions::default()
     };
     let (sent, received) = transfer(&place, &files, &how, &ReceiveOptions::default());
-    assert!(sent.expect_err("refused").message.contains("verifies"));
+    assert!(sent.expect_err("refused").to_string().contains("verifies"));
     assert!(
         received
             .expect_err("refused")
-            .message
+            .to_string()
             .contains("no digests")
     );
     assert!(listed(&place.root.join("into")).is_empty());

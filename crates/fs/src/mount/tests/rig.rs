@@ -10,11 +10,11 @@ use nix::errno::Errno;
 use nix::mount::{MntFlags, umount2};
 use tempfile::TempDir;
 
-use crate::failure::Failure;
 use crate::mount::{Mounted, Options, Shared};
 use crate::remote::{Limits, Remote};
 use crate::store::Store;
 use crate::testing::Server;
+use oscope_sys::error::Failure;
 
 /// Longer than any wait of these tests; a wait that is this long has failed.
 const LONG: Duration = Duration::from_secs(60);

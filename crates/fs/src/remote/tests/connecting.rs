@@ -17,8 +17,8 @@ fn refused(target: Target) -> String {
     match Remote::connect(target, LIMITS) {
         Ok(_) => panic!("it connected"),
         Err(failure) => {
-            assert!(!failure.remedy.is_empty(), "{failure}");
-            failure.to_string()
+            assert!(failure.remedy().is_some(), "{failure}");
+            failure.explained()
         }
     }
 }

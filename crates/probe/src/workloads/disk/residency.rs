@@ -98,8 +98,7 @@ pub fn make_cold(file: &File, length: u64) -> Result<String, Failure> {
 /// # Errors
 /// As for [`make_cold`], and `Failure::Failed` if it cannot be opened.
 pub fn evict(path: &Path) -> Result<String, Failure> {
-    let failed =
-        |error: io::Error| Failure::system(&path.display().to_string(), errno_message(&error));
+    let failed = |error: io::Error| Failure::system(&path.display().to_string(), &error);
     let file = File::open(path).map_err(failed)?;
     let length = file.metadata().map_err(failed)?.len();
     emptied_by(advise, &file, length)

@@ -257,7 +257,7 @@ fn fio_refuses_blocks_larger_than_the_file() {
         ..parameters_of(Tool::Fio, PathBuf::new())
     };
     match laboratory.prepare(parameters) {
-        Err(Failure::Request { field, message }) => {
+        Err(Failure::Request { field, message, .. }) => {
             assert_eq!(field, "block_size");
             assert!(message.contains("must be 16777316 at most"), "{message}");
         }

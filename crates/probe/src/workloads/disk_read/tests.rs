@@ -319,7 +319,7 @@ fn what_is_no_file_is_refused_by_name() {
             parameters.place.file = PathBuf::from(path);
         }
         match laboratory.prepare(parameters) {
-            Err(Failure::Request { field, message }) => {
+            Err(Failure::Request { field, message, .. }) => {
                 assert_eq!(field, "file");
                 assert!(message.contains(reason), "{message}");
             }
@@ -343,7 +343,7 @@ fn block_sizes_that_cannot_be_are_refused() {
         let mut parameters = parameters_for(&file, engine);
         (parameters.block_size, parameters.queue_depth) = (block, depth);
         match laboratory.prepare(parameters) {
-            Err(Failure::Request { field, message }) => {
+            Err(Failure::Request { field, message, .. }) => {
                 assert_eq!(field, "block_size");
                 assert!(message.contains(reason), "{message}");
             }

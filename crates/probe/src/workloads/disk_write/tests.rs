@@ -226,6 +226,7 @@ fn direct_writing_takes_aligned_blocks_only() {
             Err(Failure::Request {
                 field: named,
                 message,
+                ..
             }) => {
                 assert_eq!(named, field);
                 assert!(message.contains("multiples of"), "{message}");

@@ -25,14 +25,11 @@ pub fn retry<T>(mut call: impl FnMut() -> Result<T, Failure>) -> Result<T, Failu
             other => return other,
         }
     }
-    call().map_err(|failure| match failure {
-        Failure::Failed { message, errno } if is_want_of_memory(errno) => Failure::Failed {
-            message: format!(
-                "{message}, also after {TRIES} tries: under pressure the kernel finds no memory for it; give more limit or swap_size"
-            ),
-            errno,
-        },
-        other => other,
+    call().map_err(|failure| match is_want_of_memory(failure.errno()) {
+        true => failure.followed_by(&format!(
+            ", also after {TRIES} tries: under pressure the kernel finds no memory for it; give more limit or swap_size"
+        )),
+        false => failure,
     })
 }
 

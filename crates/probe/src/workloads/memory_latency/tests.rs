@@ -56,7 +56,7 @@ fn every_load_asked_for_is_done_whatever_the_size_and_the_stride() {
 fn slots_that_make_no_ring_are_refused() {
     for (size, stride) in [(65536, 12), (65536, 65536), (127, 64), (1 << 40, 8)] {
         match with(parameters_of(size, stride, Order::Random), |_, _| ()) {
-            Err(Failure::Request { field, message }) => {
+            Err(Failure::Request { field, message, .. }) => {
                 assert_eq!(field, "stride");
                 assert!(message.contains("must be"), "{message}");
             }

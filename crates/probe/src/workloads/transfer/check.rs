@@ -23,9 +23,7 @@ pub fn arrived(folder: &Folder) -> Result<(), Failure> {
     for one in folder.files() {
         same(*one, &source, &destination, &mut buffers)?;
     }
-    let failed = |error: io::Error| {
-        Failure::system(&destination.display().to_string(), errno_message(&error))
-    };
+    let failed = |error: io::Error| Failure::system(&destination.display().to_string(), &error);
     let count = fs::read_dir(&destination).map_err(failed)?.count();
     match count == folder.files().len() {
         true => Ok(()),

@@ -73,9 +73,8 @@ impl Folder {
             _made: made,
         };
         for part in [folder.source(), folder.destination()] {
-            fs::create_dir(&part).map_err(|error| {
-                Failure::system(&part.display().to_string(), errno_message(&error))
-            })?;
+            fs::create_dir(&part)
+                .map_err(|error| Failure::system(&part.display().to_string(), &error))?;
         }
         folder.fill(wanted.content)?;
         Ok(folder)
@@ -116,7 +115,7 @@ impl Folder {
         let destination = self.destination();
         let failed = |error: io::Error| {
             let doing = format!("clearing {}", destination.display());
-            Failure::system(&doing, errno_message(&error))
+            Failure::system(&doing, &error)
         };
         for entry in fs::read_dir(&destination).map_err(failed)? {
             if cancel::requested() {

@@ -11,7 +11,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::parameters::ConnectMode;
 use oscope_sys::cancel;
-use oscope_sys::error::{Failure, errno_message};
+use oscope_sys::error::Failure;
 use oscope_transfer::{self as transfer, ReceiveOptions};
 
 /// What a side that was refused sleeps before it tries again.
@@ -42,9 +42,7 @@ impl ListenEndpoint {
     /// # Errors
     /// `Failure::Failed` with the kernel's reason.
     pub fn new(meeting: ConnectMode, at: IpAddr) -> Result<Self, Failure> {
-        let failed = |error: io::Error| {
-            Failure::system(&format!("listening at {at}"), errno_message(&error))
-        };
+        let failed = |error: io::Error| Failure::system(&format!("listening at {at}"), &error);
         let socket = match (meeting, at) {
             (ConnectMode::Ready, at) => transfer::listen((at, 0).into())?,
             (_, IpAddr::V4(at)) => reserve(at).map_err(failed)?,
@@ -81,8 +79,7 @@ impl ListenEndpoint {
         loop {
             self.await_one(latest)?;
             let accepted = self.socket.accept();
-            let (stream, _) =
-                accepted.map_err(|error| Failure::system("accept", errno_message(&error)))?;
+            let (stream, _) = accepted.map_err(|error| Failure::system("accept", &error))?;
             // Another user's is none of ours: the port is free to be found by all.
             if let Ok(stream) = transfer::admit(stream, &ReceiveOptions::default()) {
                 return Ok(stream);
@@ -143,7 +140,7 @@ fn reserve(at: Ipv4Addr) -> io::Result<TcpListener> {
 /// # Errors
 /// `Failure::Failed` if it does not, after a signal, or with the kernel's reason.
 pub fn connect(address: SocketAddr) -> Result<TcpStream, Failure> {
-    Ok(transfer::connect(address, CONNECT_LIMIT)?)
+    transfer::connect(address, CONNECT_LIMIT)
 }
 
 /// Connect to a side that comes `late`, with a sleep after each refusal.
@@ -160,9 +157,8 @@ pub fn connect_with_sleeps(address: SocketAddr, late: Duration) -> Result<TcpStr
                 sleep(SLEEP)?;
             }
             other => {
-                return other.map_err(|error| {
-                    Failure::system(&format!("connecting to {address}"), errno_message(&error))
-                });
+                return other
+                    .map_err(|error| Failure::system(&format!("connecting to {address}"), &error));
             }
         }
     }

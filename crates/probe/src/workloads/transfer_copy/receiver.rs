@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::meeting::{self, ListenEndpoint};
 use super::parameters::{ConnectMode, Writes};
 use super::small;
-use oscope_sys::error::{Failure, errno_message};
+use oscope_sys::error::Failure;
 use oscope_sys::net::Link;
 use oscope_sys::serialized_error::SerializedError;
 use oscope_transfer::{self as transfer, Folder, ReceiveOptions, Tally};
@@ -132,11 +132,8 @@ impl Receiver {
     fn set_manners(&self, door: &ListenEndpoint) -> Result<(), Failure> {
         match self.writes {
             Writes::Whole => Ok(()),
-            Writes::Small | Writes::Nodelay => {
-                small::delay_acknowledgements(&door.socket).map_err(|error| {
-                    Failure::system("switching TCP_QUICKACK off", errno_message(&error))
-                })
-            }
+            Writes::Small | Writes::Nodelay => small::delay_acknowledgements(&door.socket)
+                .map_err(|error| Failure::system("switching TCP_QUICKACK off", &error)),
         }
     }
 

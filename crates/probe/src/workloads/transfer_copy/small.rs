@@ -16,7 +16,7 @@ use nix::errno::Errno;
 
 use crate::workloads::transfer::files::One;
 use oscope_sys::cancel;
-use oscope_sys::error::{Failure, errno_message};
+use oscope_sys::error::Failure;
 
 /// Bytes of a header: number, length, mode and time, 8 each.
 const HEADER: usize = 32;
@@ -75,7 +75,7 @@ pub fn send(
         }
         Ok(())
     };
-    all().map_err(|error| Failure::system("sending in small writes", errno_message(&error)))?;
+    all().map_err(|error| Failure::system("sending in small writes", &error))?;
     done.time_ns = started.elapsed().as_nanos() as u64;
     Ok(done)
 }
@@ -103,7 +103,7 @@ pub fn receive(mut stream: TcpStream, destination: &Path) -> Result<Done, Failur
             write(&mut stream, &ANSWER, &mut done.calls)?;
         }
     };
-    all().map_err(|error| Failure::system("receiving small writes", errno_message(&error)))?;
+    all().map_err(|error| Failure::system("receiving small writes", &error))?;
     Ok(done)
 }
 

@@ -9,7 +9,7 @@ use super::Parameters;
 use super::sender::{PATIENCE, Side};
 use crate::workloads::transfer::folder::Folder;
 use oscope_sys::cancel;
-use oscope_sys::error::{Failure, errno_message};
+use oscope_sys::error::Failure;
 use oscope_transfer::device::header::{Header, LENGTH};
 use oscope_transfer::device::node::Device;
 use oscope_transfer::device::{Incoming, Method};
@@ -24,13 +24,13 @@ pub fn receive(
     parameters: &Parameters,
     folder: &Folder,
 ) -> Result<Side, Failure> {
-    let failed = |error: io::Error| Failure::system("receiving", errno_message(&error));
+    let failed = |error: io::Error| Failure::system("receiving", &error);
     device.calls = 0;
     device
         .connect(address, PATIENCE, PATIENCE)
-        .map_err(|error| Failure::system("connecting", errno_message(&error)))?;
+        .map_err(|error| Failure::system("connecting", &error))?;
     let mut come = Incoming::new(device, parameters.method, parameters.buffer as usize)
-        .map_err(|error| Failure::system("mapping the area", errno_message(&error)))?;
+        .map_err(|error| Failure::system("mapping the area", &error))?;
     let destination = folder.destination();
     let mut side = Side::default();
     let mut header = [0; LENGTH];
@@ -42,7 +42,7 @@ pub fn receive(
         let one = folder.files().get(side.files as usize);
         let one = one.ok_or_else(|| Failure::failed("more files come than are sent"))?;
         receive_file(&header, &one.name(), &mut come, &destination)
-            .map_err(|error| Failure::system(&one.name(), errno_message(&error)))?;
+            .map_err(|error| Failure::system(&one.name(), &error))?;
         side.files += 1;
         side.bytes += header.size;
     }

@@ -101,9 +101,8 @@ impl Sender {
     fn send(&mut self) -> Result<Side, Failure> {
         let door = self.door.take();
         let mut door = door.ok_or_else(|| Failure::failed("it has no device that listens"))?;
-        let failed = |doing: &'static str| {
-            move |error: std::io::Error| Failure::system(doing, errno_message(&error))
-        };
+        let failed =
+            |doing: &'static str| move |error: std::io::Error| Failure::system(doing, &error);
         door.calls = 0;
         let began = Instant::now();
         door.accept(PATIENCE, PATIENCE)
@@ -169,6 +168,6 @@ fn listen() -> Result<(Device, SocketAddr), Failure> {
     let mut device = Device::open(node::SENDER)?;
     let address = device
         .listen((Ipv4Addr::LOCALHOST, 0).into())
-        .map_err(|error| Failure::system("listening", errno_message(&error)))?;
+        .map_err(|error| Failure::system("listening", &error))?;
     Ok((device, address))
 }

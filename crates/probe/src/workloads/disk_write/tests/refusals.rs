@@ -92,7 +92,7 @@ fn what_is_there_is_refused_and_left_alone() {
             ..parameters_for(file)
         });
         match refused.map(|_| ()) {
-            Err(Failure::Request { field, message }) => {
+            Err(Failure::Request { field, message, .. }) => {
                 assert_eq!(field, "file");
                 assert!(message.contains(word), "{message}");
             }
@@ -112,7 +112,7 @@ fn a_folder_that_is_not_there_or_takes_nothing_is_named() {
     ] {
         let refused = prepare(parameters_for(file)).and_then(|mut workload| run(&mut workload));
         match refused {
-            Err(Failure::Request { field, message }) => {
+            Err(Failure::Request { field, message, .. }) => {
                 assert_eq!(field, "file");
                 assert!(message.contains(word), "{message}");
             }
