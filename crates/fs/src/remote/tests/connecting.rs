@@ -29,7 +29,7 @@ fn targets_are_read_from_text() {
     let parts = |text: &[u8]| {
         parse(text)
             .map(|t| (t.host, t.folder))
-            .map_err(|f| f.to_string())
+            .map_err(|f| f.explained())
     };
     let is =
         |host: &str, folder: &[u8]| Ok((host.to_owned(), PathBuf::from(OsStr::from_bytes(folder))));
