@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from cli_driver import ROOT
 from oscope.model.errors import OscopeError
 from oscope.probe.locate import find_probe
 from oscope.probe.process import Probe, Request
@@ -315,6 +316,43 @@ tracer.start(0)
 tracer.stop()
 print(Path("/sys/kernel/tracing/events").is_dir())
 """
+
+
+UNMOUNTED = """
+import subprocess, sys
+from pathlib import Path
+from oscope.tools.dhcp.lab.running import Stage
+from oscope.trace import launch
+from waiting import wait_until
+subprocess.run(["umount", "--all", "--types", "tracefs,debugfs"], check=False)
+subprocess.run(["mount", "-t", "tmpfs", "none", sys.argv[2]], check=True)
+own = Path("/proc/self/ns/mnt").readlink()
+if sys.argv[1] == "tracer":
+    process = subprocess.Popen(launch.command("sleep", "60"))
+else:
+    stage = Stage(["host"])
+    process = stage._process
+mounts = Path(f"/proc/{process.pid}/mountinfo")
+wait_until(lambda: mounts.with_name("ns").joinpath("mnt").readlink() != own, "a namespace")
+wait_until(lambda: " master:" in mounts.read_text(), "a slave")
+before = sys.argv[2] in mounts.read_text()
+subprocess.run(["umount", sys.argv[2]], check=True)
+print(before, sys.argv[2] in mounts.read_text())
+process.kill()
+"""
+
+
+@pytest.mark.parametrize("who", ["tracer", "stage"])
+def test_what_is_unmounted_meanwhile_is_not_kept_in_use(who: str, tmp_path: Path) -> None:
+    done = subprocess.run(
+        ["unshare", "--mount", "--propagation", "shared", sys.executable, "-c", UNMOUNTED, who, tmp_path],
+        env=os.environ | {"PYTHONPATH": f"{ROOT / 'python'}:{ROOT / 'tests'}"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, "True False\n"), done.stderr
 
 
 def test_tracefs_is_mounted_for_bpftrace_alone() -> None:

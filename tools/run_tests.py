@@ -26,7 +26,8 @@ RESULTS = ROOT / "target" / "tests"
 SLOWEST = 10
 CHECKS = ("lint", "clippy")
 """The stages without which nothing else runs."""
-ISOLATED = ("unshare", "--mount")
+ISOLATED = ("unshare", "--mount", "--propagation")
+"""Begins a command that has mounts of its own: the end of a mount waits for each copy of it."""
 FULL = "OSCOPE_TEST_FULL"
 """Set to 1 for the tests: nothing is shortened."""
 BYTECODE = {"PYTHONDONTWRITEBYTECODE": ""}
@@ -74,9 +75,8 @@ def checks() -> tuple[Stage, Stage]:
 def rust(group: str) -> tuple[str, ...]:
     """Return the command that runs the Rust tests of a group."""
     command = (sys.executable, "tools/rust_tests.py", f"--{group}")
-    # The end of a mount waits for each copy of it: in a mount namespace of their own, the mounts of these
-    # tests are not copied into those that the Python tests make.
-    return (*ISOLATED, *command) if os.geteuid() == 0 else command
+    # The mounts of these tests are not copied into the namespaces that the Python tests make.
+    return (*ISOLATED, "private", *command) if os.geteuid() == 0 else command
 
 
 def alone_modules() -> tuple[str, ...]:
@@ -93,7 +93,9 @@ def python(name: str, marks: str, workers: int, full: bool) -> tuple[str, ...]:
     # To collect all modules takes 10 s of CPU.
     modules = alone_modules() if marks == "alone" else ()
     command = (sys.executable, "-m", "pytest", "-m", chosen, *distribution, *modules)
-    return (*command, f"--junitxml={RESULTS / name}.xml")
+    command = (*command, f"--junitxml={RESULTS / name}.xml")
+    # Shared: what one test unmounts goes from the namespaces too that others have made meanwhile.
+    return (*ISOLATED, "shared", *command) if os.geteuid() == 0 else command
 
 
 def stages(full: bool) -> tuple[tuple[Stage, ...], ...]:

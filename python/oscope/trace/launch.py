@@ -14,7 +14,7 @@ from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _CLONE_NEWNS = 0x20000  # linux/sched.h
-_MS_REC, _MS_PRIVATE = 0x4000, 1 << 18  # linux/mount.h
+_MS_REC, _MS_SLAVE = 0x4000, 1 << 19  # linux/mount.h
 EVENTS = ("/sys/kernel/tracing/events", "/sys/kernel/debug/tracing/events")
 _MOUNT_POINT = b"/sys/kernel/tracing"
 EXIT_REFUSED = 71
@@ -39,7 +39,8 @@ def _see_tracefs() -> None:
     if any(Path(events).is_dir() for events in EVENTS):
         return
     _check("unshare of the mount namespace", _libc.unshare(_CLONE_NEWNS))
-    _check("making mounts private", _libc.mount(None, b"/", None, _MS_REC | _MS_PRIVATE, None))
+    # What others unmount goes here as well: a copy of it would be kept in use as long as the tracer runs.
+    _check("keeping mounts here", _libc.mount(None, b"/", None, _MS_REC | _MS_SLAVE, None))
     _check("mount of tracefs", _libc.mount(b"tracefs", _MOUNT_POINT, b"tracefs", 0, None))
 
 

@@ -75,7 +75,9 @@ class Stage(Child):
         super().__init__(
             [
                 *("setpriv", "--pdeathsig", "KILL", "--"),
-                *("unshare", "--mount", "--pid", "--mount-proc", "--fork", "--kill-child", "--"),
+                # What others unmount goes here as well: a copy would be kept in use as long as the lab plays.
+                *("unshare", "--mount", "--propagation", "slave"),
+                *("--pid", "--mount-proc", "--fork", "--kill-child", "--"),
                 # Not from the working folder, which may hold modules of the same names.
                 *(sys.executable, "-P", "-m", "oscope.tools.dhcp.lab.namespace_host", *names),
             ],
