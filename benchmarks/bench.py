@@ -40,6 +40,7 @@ MODULES = (
     "null_changes",
     "null_precision",
     "odd_fleets",
+    "fleet_overhead",
     "kernel",
     "transfer",
     "fs",

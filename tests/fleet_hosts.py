@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cli_driver import Answer, CommandLine
-from ssh_server import SSHD, privilege_separation
+from ssh_server import CHEAP, SSHD, privilege_separation
 
 LIMIT_S = 60.0
 _GUARD = ("setpriv", "--pdeathsig", "KILL", "--")
@@ -155,7 +155,7 @@ def fleet(folder: Path, names: Sequence[str]) -> Iterator[Fleet]:
                 f"Port 22\nListenAddress {host.address}\nHostKey {folder / 'host'}\nPidFile none\nUsePAM no\n"
                 f"AuthorizedKeysFile {folder / 'user.pub'}\nStrictModes no\n"
                 "PermitRootLogin prohibit-password\nPasswordAuthentication no\n"
-                "KbdInteractiveAuthentication no\nMaxStartups 100\n"
+                f"KbdInteractiveAuthentication no\nMaxStartups 100\n{CHEAP}"
             )
             stack.callback(host.stop)
             hosts.append(host)

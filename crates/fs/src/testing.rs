@@ -60,7 +60,7 @@ impl Server {
         let config = format!(
             "{lines}\n{sftp}Port {port}\nListenAddress 127.0.0.1\nHostKey {}\nAuthorizedKeysFile {}\nPidFile none\nUsePAM no\n\
              StrictModes no\nPasswordAuthentication no\nKbdInteractiveAuthentication no\nPermitRootLogin yes\n\
-             MaxStartups 100\nPrintMotd no\n",
+             MaxStartups 100\nPrintMotd no\nKexAlgorithms curve25519-sha256\n",
             at("host"),
             at("user.pub"),
         );

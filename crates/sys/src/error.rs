@@ -164,6 +164,17 @@ impl Failure {
     }
 }
 
+impl From<std::io::Error> for Failure {
+    /// What the kernel answered, alone: [`Failure::context`] says to what.
+    fn from(error: std::io::Error) -> Self {
+        Self::Failed {
+            message: error.words(),
+            errno: Cause::errno(&error),
+            remedy: None,
+        }
+    }
+}
+
 /// What a call failed with.
 pub trait Cause: Display {
     /// The kernel's number for it, if it has one.
@@ -234,6 +245,9 @@ mod tests {
             Failure::system("fork", Errno::EAGAIN).errno(),
             Some(Errno::EAGAIN)
         );
+        let bare = Failure::from(io::Error::from_raw_os_error(libc::EIO)).context("a disk");
+        assert_eq!(bare.errno(), Some(Errno::EIO));
+        assert_eq!(bare.to_string(), format!("a disk: {}", Errno::EIO.desc()));
         let short = io::Error::from(io::ErrorKind::UnexpectedEof);
         assert_eq!(Failure::system("reading", short).errno(), None);
         assert_eq!(Failure::failed("madvise: out of memory").errno(), None);

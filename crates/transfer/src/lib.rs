@@ -167,7 +167,6 @@ fn report_stop(link: &mut Link, stop: Stop) -> Failure {
 /// `sendfile` and `splice` know no `MSG_NOSIGNAL`: a vanished peer must be an error and no signal.
 fn ignore_pipe_signal() -> Result<(), Failure> {
     oscope_sys::cancel::handle(Signal::SIGPIPE, SigHandler::SigIgn)
-        .map_err(|failure| Failure::failed(failure.to_string()))
 }
 
 /// Connect to a receiver within a limit.

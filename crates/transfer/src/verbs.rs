@@ -118,7 +118,7 @@ pub fn run_receive(arguments: &ReceiveArguments) -> ExitCode {
 }
 
 fn prepare() -> Result<(), Failure> {
-    cancel::install().map_err(|failure| Failure::failed(failure.to_string()))
+    cancel::install()
 }
 
 fn ended(result: Result<(), Failure>) -> ExitCode {

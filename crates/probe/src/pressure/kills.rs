@@ -56,9 +56,8 @@ impl Kills {
     /// # Errors
     /// `Failure::Failed` if the kernel does not report it.
     pub fn count(&self) -> Result<u64, Failure> {
-        let text = fs::read_to_string(&self.0).map_err(|error| {
-            Failure::failed(format!("{}: {}", self.0.display(), errno_message(&error)))
-        })?;
+        let text = fs::read_to_string(&self.0)
+            .map_err(|error| Failure::system(&self.0.display().to_string(), &error))?;
         parse(&text).ok_or_else(|| Failure::failed(format!("{} has no oom_kill", self.0.display())))
     }
 }

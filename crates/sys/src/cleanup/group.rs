@@ -42,7 +42,7 @@ pub fn remove(path: &Path, patience: Duration) -> Result<(), Failure> {
 fn empty(path: &Path) -> Result<(), Failure> {
     let members = match fs::read_to_string(path.join("cgroup.procs")) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-        other => other.map_err(|error| Failure::failed(errno_message(&error)))?,
+        other => other.map_err(Failure::from)?,
     };
     let own = std::process::id() as i32;
     // A process of another PID namespace is listed as 0, and kill(0) would hit this process's own group.

@@ -187,7 +187,7 @@ fn name_begins(path: &Path, prefix: &str) -> bool {
 fn remove_file(path: &Path) -> Result<Outcome, Failure> {
     let metadata = match fs::symlink_metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Outcome::Gone),
-        other => other.map_err(|error| Failure::failed(errno_message(&error)))?,
+        other => other.map_err(Failure::from)?,
     };
     let owned = metadata.uid() == nix::unistd::geteuid().as_raw();
     if !name_begins(path, FILE_PREFIX)
@@ -198,7 +198,7 @@ fn remove_file(path: &Path) -> Result<Outcome, Failure> {
         return Err(strange(path, "is not the file that was made"));
     }
     // The kernel refuses to remove one that is used as swap (EPERM, unlink(2)).
-    fs::remove_file(path).map_err(|error| Failure::failed(errno_message(&error)))?;
+    fs::remove_file(path).map_err(Failure::from)?;
     Ok(Outcome::Undone)
 }
 
@@ -206,7 +206,7 @@ fn remove_file(path: &Path) -> Result<Outcome, Failure> {
 fn remove_folder(path: &Path) -> Result<Outcome, Failure> {
     let metadata = match fs::symlink_metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Outcome::Gone),
-        other => other.map_err(|error| Failure::failed(errno_message(&error)))?,
+        other => other.map_err(Failure::from)?,
     };
     let owned = metadata.uid() == nix::unistd::geteuid().as_raw();
     if !name_begins(path, FOLDER_PREFIX)
@@ -217,7 +217,7 @@ fn remove_folder(path: &Path) -> Result<Outcome, Failure> {
     {
         return Err(strange(path, "is not the folder that was made"));
     }
-    fs::remove_dir_all(path).map_err(|error| Failure::failed(errno_message(&error)))?;
+    fs::remove_dir_all(path).map_err(Failure::from)?;
     Ok(Outcome::Undone)
 }
 
@@ -225,7 +225,7 @@ fn switch_off(path: &Path, uuid: &str) -> Result<Outcome, Failure> {
     let Some(used_kib) = swap_area::used_kib(path)? else {
         return Ok(Outcome::Gone);
     };
-    if !swap_area::has_uuid(path, uuid).map_err(|error| Failure::failed(errno_message(&error)))? {
+    if !swap_area::has_uuid(path, uuid).map_err(Failure::from)? {
         return Err(strange(path, "is other swap than was made"));
     }
     let room = memory::machine_room().map_err(Failure::failed)?;

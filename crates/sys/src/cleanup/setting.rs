@@ -80,7 +80,7 @@ pub fn put_back(path: &Path, before: &str, set: &str) -> Result<Outcome, Failure
                 "mount /proc and /sys, and run oscope-probe restore",
             ));
         }
-        other => other.map_err(|error| Failure::failed(errno_message(&error)))?,
+        other => other.map_err(Failure::from)?,
     };
     // Somebody has set it since, and will have meant it.
     if !same(path, now.trim(), set) {

@@ -12,7 +12,7 @@ use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg, PosixFadviseAdvice, posix_fadvise};
 
 use oscope_sys::cancel;
-use oscope_sys::error::{Failure, errno_message};
+use oscope_sys::error::Failure;
 use oscope_sys::machine::memory::meminfo_field;
 
 /// Writing to it drops what the page cache and the slabs of dentries and inodes can do without (`Documentation/admin-guide/sysctl/vm.rst`).
@@ -186,10 +186,10 @@ fn fill(file: &File, length: u64) -> Result<(), Failure> {
             Ok(read) => offset += read as u64,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => {
-                return Err(Failure::failed(format!(
-                    "reading at byte {offset}: {}",
-                    errno_message(&error)
-                )));
+                return Err(Failure::system(
+                    &format!("reading at byte {offset}"),
+                    &error,
+                ));
             }
         }
     }

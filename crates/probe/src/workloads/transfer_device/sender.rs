@@ -10,7 +10,7 @@ use super::Parameters;
 use crate::workloads::transfer::files::One;
 use crate::workloads::transfer::folder::Folder;
 use oscope_sys::cancel;
-use oscope_sys::error::{Failure, errno_message};
+use oscope_sys::error::Failure;
 use oscope_sys::serialized_error::SerializedError;
 use oscope_transfer::device::header::Header;
 use oscope_transfer::device::node::{self, Device};
@@ -127,7 +127,7 @@ impl Sender {
 
     /// Read the file to where it is sent from: the buffer, or the area itself.
     fn send_file(&self, one: One, path: &PathBuf, out: &mut Outgoing) -> Result<(), Failure> {
-        let failed = |error: std::io::Error| Failure::failed(errno_message(&error));
+        let failed = Failure::from;
         let name = one.name();
         let header = Header {
             name: name.len(),
