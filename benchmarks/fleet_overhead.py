@@ -1,4 +1,4 @@
-"""What being measured over ssh costs a host: the same machine measured locally, in turns."""
+"""What being measured over ssh costs a host: the same machine measured locally, interleaved."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def programs(host: FleetHost) -> set[str]:
 
 
 def beside(bench: Bench) -> Iterator[Figure]:
-    """Measure a host over ssh and locally, in turns; look meanwhile who runs there."""
+    """Measure a host over ssh and locally, interleaved; look meanwhile who runs there."""
     with fleet(bench.folder, ["there"]) as network:
         (host,) = network.hosts
         host.start()
@@ -78,7 +78,7 @@ def beside(bench: Bench) -> Iterator[Figure]:
 
 PARTS = (
     Part(
-        "A host in a network of its own is measured over ssh and locally, in turns.",
+        "A host in a network of its own is measured over ssh and locally, interleaved.",
         (SAME, OTHERS),
         beside,
         short_s=40,
