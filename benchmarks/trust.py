@@ -117,7 +117,7 @@ PARTS = (
             f"one is slowed down by {EFFECT:.0%}.",
             (ALARMS[load], COVERAGE[load], OTHERS[load]),
             partial(errors, load),
-            short_s=140 if load == "none" else None,
+            short_s=80 if load == "none" else None,
             full_s=4200,
         )
         for load, where in LOADS.items()
