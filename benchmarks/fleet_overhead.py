@@ -81,8 +81,8 @@ PARTS = (
         "A host in a network of its own is measured over ssh and locally, interleaved.",
         (SAME, OTHERS),
         beside,
-        short_s=40,
-        full_s=150,
+        short_s=60,
+        full_s=170,
         root=True,
     ),
 )

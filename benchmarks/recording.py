@@ -103,7 +103,7 @@ PARTS = (
         "and the most memory of its two processes, added up.",
         (*(bar for kind in KINDS for bar in (SECONDS[kind], MEMORY[kind])), ALIKE),
         cleaning,
-        short_s=60,
+        short_s=30,
         full_s=70,
     ),
 )

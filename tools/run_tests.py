@@ -26,8 +26,6 @@ RESULTS = ROOT / "target" / "tests"
 SLOWEST = 10
 CHECKS = ("lint", "clippy")
 """The stages without which nothing else runs."""
-ISOLATED = ("unshare", "--mount", "--propagation")
-"""Begins a command that has mounts of its own: the end of a mount waits for each copy of it."""
 FULL = "OSCOPE_TEST_FULL"
 """Set to 1 for the tests: nothing is shortened."""
 BYTECODE = {"PYTHONDONTWRITEBYTECODE": ""}
@@ -72,11 +70,16 @@ def checks() -> tuple[Stage, Stage]:
     return lint, Stage("clippy", (clippy,))
 
 
+def isolated(propagation: str, *command: str) -> tuple[str, ...]:
+    """Return a command with mounts of its own where this is root: the end of a mount waits for its copies."""
+    own = ("unshare", "--mount", "--propagation", propagation) if os.geteuid() == 0 else ()
+    return (*own, *command)
+
+
 def rust(group: str) -> tuple[str, ...]:
     """Return the command that runs the Rust tests of a group."""
-    command = (sys.executable, "tools/rust_tests.py", f"--{group}")
     # The mounts of these tests are not copied into the namespaces that the Python tests make.
-    return (*ISOLATED, "private", *command) if os.geteuid() == 0 else command
+    return isolated("private", sys.executable, "tools/rust_tests.py", f"--{group}")
 
 
 def alone_modules() -> tuple[str, ...]:
@@ -93,9 +96,8 @@ def python(name: str, marks: str, workers: int, full: bool) -> tuple[str, ...]:
     # To collect all modules takes 10 s of CPU.
     modules = alone_modules() if marks == "alone" else ()
     command = (sys.executable, "-m", "pytest", "-m", chosen, *distribution, *modules)
-    command = (*command, f"--junitxml={RESULTS / name}.xml")
     # Shared: what one test unmounts goes from the namespaces too that others have made meanwhile.
-    return (*ISOLATED, "shared", *command) if os.geteuid() == 0 else command
+    return isolated("shared", *command, f"--junitxml={RESULTS / name}.xml")
 
 
 def stages(full: bool) -> tuple[tuple[Stage, ...], ...]:

@@ -79,16 +79,6 @@ fn system(doing: &str) -> impl Fn(io::Error) -> Failure {
     }
 }
 
-fn opened(path: &str) -> Result<Device, Failure> {
-    Device::open(path).map_err(|failure| match failure {
-        Failure::Unavailable {
-            message,
-            remedy: Some(remedy),
-        } => Failure::failed(message).with_remedy(remedy),
-        other => Failure::failed(other.to_string()),
-    })
-}
-
 /// Listen at `address`, and send the files to the receiver that comes.
 ///
 /// # Errors
@@ -99,7 +89,7 @@ pub fn send(
     options: &Options,
     report: &mut dyn FnMut(Event),
 ) -> Result<Done, Failure> {
-    let mut door = opened(node::SENDER)?;
+    let mut door = Device::open(node::SENDER)?;
     let doing = format!("listening on {address}");
     let address = door.listen(address).map_err(system(&doing))?;
     report(Event::Listening(address));
@@ -195,7 +185,7 @@ pub fn receive(
     options: &Options,
     report: &mut dyn FnMut(Event),
 ) -> Result<Option<Done>, Failure> {
-    let mut device = opened(node::RECEIVER)?;
+    let mut device = Device::open(node::RECEIVER)?;
     let doing = format!("connecting to {address}");
     loop {
         match device.connect(address, options.limit, options.stall) {
@@ -384,7 +374,7 @@ pub fn check(path: &str, options: &Options) -> Result<(), Failure> {
                 .with_remedy("add --device mmap"),
         );
     }
-    let device = opened(path)?;
+    let device = Device::open(path)?;
     match options.descriptors.then(|| device.describe(0)) {
         None | Some(Ok(_)) => Ok(()),
         Some(Err(error)) => {
