@@ -6,11 +6,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 import null_compare as null
 import synthetic
 from oscope.model.errors import UsageError
 from oscope.model.samples import Column, ExperimentResults, PointSamples
+from oscope.report.comparison import comparison_table, print_comparison
 from oscope.statistics import ComparedMetric, compare_points, compare_results, compare_within
 from oscope.statistics.sides import _median_weights
 
@@ -313,3 +315,16 @@ def test_separate_runs_are_told_what_interleaving_would_find() -> None:
     assert any(each.endswith(f"oscope kernel ab {a.experiment}") for each in compare_results(*guests).caveats)
     together = [replace(each, settings={**each.settings, "interleaved": ["run0", "run1"]}) for each in (a, b)]
     assert not any(each.startswith("two separate runs") for each in compare_results(*together).caveats)
+
+
+def test_a_figure_in_several_units_is_one_row_on_the_screen_and_each_unit_for_programs() -> None:
+    a, b = (replace(synthetic.cost(seed=seed), run_id=f"run{seed}") for seed in (1, 2))
+    both = compare_results(a, b)
+    assert {row.metric for row in both.rows} == {"time_ns", "cycles"}
+    out = Console(record=True, width=200)
+    print_comparison(a, both, out)
+    screen = out.export_text()
+    assert f"of {len(both.rows) // 2}" in screen
+    assert "in other units, with --format csv: cycles as time_ns" in screen
+    assert len(comparison_table(a, both).rows) == len(both.rows) // 2
+    assert len(comparison_table(a, both, each_unit=True).rows) == len(both.rows)

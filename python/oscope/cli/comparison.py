@@ -84,7 +84,7 @@ def compare(
         compared = _within(first, by or "", limit)
 
     if form != "text":
-        tables = [comparison_table(*each) for each in compared]
+        tables = [comparison_table(*each, each_unit=form != "md") for each in compared]
         print(encode(tables, form), end="")
     else:
         with paged(terminal.console()) as out:

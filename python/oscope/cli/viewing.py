@@ -11,7 +11,6 @@ import tempfile
 import threading
 import webbrowser
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from oscope.analysis.history import Line, Series
@@ -19,13 +18,10 @@ from oscope.cli.errors import DONE
 from oscope.cli.views.history import remarks, series_columns, series_name
 from oscope.labs import LABS
 from oscope.model.document import Table
-from oscope.model.samples import ExperimentResults
-from oscope.report.comparison import caveats, comparison_table, intervals, verdict
 from oscope.report.view import server
 from oscope.report.view.guard import ADDRESS
 from oscope.report.view.pages import Pages
 from oscope.report.view.wording import Wording
-from oscope.statistics import Comparison
 from oscope.storage.store import Store
 
 
@@ -76,11 +72,6 @@ def _leave_if_busy() -> None:
         os._exit(DONE)
 
 
-def _comparison(a: ExperimentResults, b: ExperimentResults, comparison: Comparison) -> Table:
-    """Return the table that `oscope compare` prints, with all of its columns."""
-    return replace(comparison_table(a, comparison, intervals(a, b, comparison)), title="", note="")
-
-
 def _series(line: Line, series: Series) -> Table:
     """Return the table that `oscope history` prints of a series, with all of its runs."""
     return _table(series_columns(line, series, len(line.runs)))
@@ -99,5 +90,5 @@ def _is_aligned(column: Sequence[str]) -> bool:
     return len({len(cell) for cell in column}) == 1 and any(cell != cell.strip() for cell in column)
 
 
-_WORDING = Wording(_comparison, verdict, caveats, series_name, _series, remarks)
+_WORDING = Wording(series_name, _series, remarks)
 """The words of the commands for what the browser shows as well."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from math import isfinite
 
 from rich.console import Console
@@ -18,6 +19,7 @@ from oscope.model.units import format_share
 from oscope.report.terminal import aligned, print_columns, print_prose, table_room, table_width
 from oscope.statistics import ComparedMetric, Comparison
 from oscope.statistics.interval import Interval
+from oscope.statistics.multiplicity import quantity
 from oscope.statistics.summary import summarise_point
 from oscope.statistics.wording import tail_sentence
 
@@ -34,10 +36,11 @@ LARGEST_RATIO = 100
 def print_comparison(
     experiment: ExperimentResults, comparison: Comparison, out: Console, sides: Sides | None = None
 ) -> None:
-    """Print a row for each metric and point, then the differences in words, the verdict, and caveats.
+    """Print a row for each quantity and point, then the differences in words, the verdict, and caveats.
 
     Of the slow tail there is a line for each quantile that differs, and nothing where none does.
     """
+    comparison, others = each_quantity_once(experiment, comparison)
     title = f": B ({comparison.label_b}) against A ({comparison.label_a})"
     out.print(Text.assemble((experiment.experiment, "bold"), title))
     rows = comparison.rows
@@ -52,9 +55,26 @@ def print_comparison(
             where = label(experiment, tail.factors, varied) or tail.metric
             print_prose(f"slow tail of {where}: {tail_sentence(tail)}", out)
     print_prose(verdict(comparison), out, style="bold")
-    for caveat in caveats(comparison):
+    for caveat in (*caveats(comparison), *others):
         print_prose(f"note: {caveat}", out)
     out.print()
+
+
+def each_quantity_once(
+    experiment: ExperimentResults, comparison: Comparison
+) -> tuple[Comparison, tuple[str, ...]]:
+    """Return the rows without those that repeat another one in another unit, and a note that names these."""
+    metrics = list(dict.fromkeys(row.metric for row in comparison.rows))
+    # The headline stands for its quantity; of another one, the metric that comes first.
+    shown = {quantity(name): name for name in metrics if name == experiment.headline}
+    for name in metrics:
+        shown.setdefault(quantity(name), name)
+    left_out = [name for name in metrics if name not in shown.values()]
+    if not left_out:
+        return comparison, ()
+    rows = tuple(row for row in comparison.rows if row.metric not in left_out)
+    instead = ", ".join(f"{name} as {shown[quantity(name)]}" for name in left_out)
+    return replace(comparison, rows=rows), (f"in other units, with --format csv: {instead}",)
 
 
 def _varied(rows: Sequence[ComparedMetric]) -> list[str]:
@@ -62,9 +82,16 @@ def _varied(rows: Sequence[ComparedMetric]) -> list[str]:
 
 
 def comparison_table(
-    experiment: ExperimentResults, comparison: Comparison, sides: Sides | None = None
+    experiment: ExperimentResults,
+    comparison: Comparison,
+    sides: Sides | None = None,
+    *,
+    each_unit: bool = False,
 ) -> Table:
-    """Return the whole comparison as a table, for other programs and documents."""
+    """Return the comparison as a table: for a document, or with `each_unit` of a quantity for a program."""
+    others: tuple[str, ...] = ()
+    if not each_unit:
+        comparison, others = each_quantity_once(experiment, comparison)
     columns, further = _columns(experiment, comparison.rows, sides)
     texts = [[cell.strip() for cell in column] for column in (*columns, *further)]
     named = len(_varied(comparison.rows)) + 1
@@ -74,7 +101,7 @@ def comparison_table(
         [heading for heading, *_ in texts],
         [list(row) for row in zip(*(cells for _, *cells in texts), strict=True)],
         frozenset(i for i, (heading, *_) in enumerate(texts) if i >= named and heading not in words),
-        note="\n".join([verdict(comparison), *caveats(comparison)]),
+        note="\n".join([verdict(comparison), *caveats(comparison), *others]),
     )
 
 

@@ -73,7 +73,9 @@ def print_findings(findings: FleetFindings, form: Form) -> None:
 def print_comparisons(compared: Sequence[tuple[ExperimentResults, Comparison]], form: Form) -> None:
     """Print each experiment of two sides as `oscope compare` does."""
     if form != "text":
-        print(forms.encode([comparison_table(*each) for each in compared], form), end="")
+        print(
+            forms.encode([comparison_table(*each, each_unit=form != "md") for each in compared], form), end=""
+        )
         return
     out = terminal.console()
     for experiment, comparison in compared:

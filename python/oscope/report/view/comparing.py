@@ -18,7 +18,7 @@ from oscope.model.factors import Level
 from oscope.model.samples import ExperimentResults
 from oscope.model.units import parse_share
 from oscope.report import theme
-from oscope.report.view.wording import Wording
+from oscope.report.comparison import caveats, comparison_table, each_quantity_once, intervals, verdict
 from oscope.statistics import Comparison, compare_results
 from oscope.statistics.machines import KERNEL, MACHINE
 from oscope.statistics.wording import tail_sentence
@@ -70,7 +70,7 @@ class Compared:
     """What is recorded of both environments and differs."""
 
 
-def compare_runs(store: Store, request: Request, wording: Wording) -> list[Compared]:
+def compare_runs(store: Store, request: Request) -> list[Compared]:
     """Return each experiment that both runs have, compared. Raises UsageError where they have none."""
     a, b = (store.results(run, columns="metrics") for run in (request.a, request.b))
     threshold = parse_share(request.threshold)
@@ -81,7 +81,7 @@ def compare_runs(store: Store, request: Request, wording: Wording) -> list[Compa
             f"A has {names[0]}, B has {names[1]}: nothing in common",
             remedy="choose runs of the same experiment",
         )
-    return [_compare(store, each, other, request, threshold, wording) for each, other in pairs]
+    return [_compare(store, each, other, request, threshold) for each, other in pairs]
 
 
 def _compare(
@@ -90,7 +90,6 @@ def _compare(
     b: ExperimentResults,
     request: Request,
     threshold: float,
-    wording: Wording,
 ) -> Compared:
     try:
         found = compare_results(
@@ -99,16 +98,17 @@ def _compare(
     except UsageError as error:
         is_allowable = "--allow" in (error.remedy or "")
         return Compared(a.experiment, str(error), is_allowable)
+    found, others = each_quantity_once(a, found)
     changed = environment_changes(a, b)
     rows = [[name, *pair] for name, pair in changed.items()]
     return Compared(
         name=a.experiment,
         title=f"B ({found.label_b}) against A ({found.label_a})",
-        verdict=wording.verdict(found),
+        verdict=verdict(found),
         sentences=list(_sentences(a, found)),
-        table=wording.comparison(a, b, found),
+        table=replace(comparison_table(a, found, intervals(a, b, found)), title="", note=""),
         figure=_figure(a, found),
-        caveats=tuple(wording.caveats(found)),
+        caveats=(*caveats(found), *others),
         environment=Table("What differs between the environments", ["", "A", "B"], rows) if rows else None,
     )
 

@@ -125,7 +125,7 @@ class Pages:
             compared: list[comparing.Compared] = []
             error = ""
             try:
-                compared = comparing.compare_runs(store, request, self._wording)
+                compared = comparing.compare_runs(store, request)
             except UsageError as refused:
                 error = str(refused)
         return self.render(

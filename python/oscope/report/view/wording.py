@@ -10,23 +10,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from oscope.model.document import Table
-from oscope.model.samples import ExperimentResults
 
 if TYPE_CHECKING:
     from oscope.analysis.history import Line, Series
-    from oscope.statistics import Comparison
 
 
 @dataclass(frozen=True)
 class Wording:
-    """Functions of the commands `compare` and `history`."""
+    """Functions of the command `history`."""
 
-    comparison: Callable[[ExperimentResults, ExperimentResults, Comparison], Table]
-    """The table of a comparison of A and B, with all of its columns."""
-    verdict: Callable[[Comparison], str]
-    """What all rows of a comparison say together."""
-    caveats: Callable[[Comparison], Iterable[str]]
-    """The notes under a comparison."""
     name: Callable[[Line, Series], str]
     """What distinguishes a series from the others of its line."""
     series: Callable[[Line, Series], Table]
