@@ -98,4 +98,5 @@ def assignment(
         inspections=chosen.inspections,
     )
     plan = replace(plan, again=True)
-    return assignment_pages.measure(chosen, plan, call.store, (*left_out, *placed.left_out), target, figures)
+    left_out += placed.left_out
+    return assignment_pages.measure(chosen, plan, call, left_out, target, figures)

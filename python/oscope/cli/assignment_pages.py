@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from oscope.assignments import markdown, sources
 from oscope.assignments.answers import as_lab
 from oscope.cli.errors import DONE
+from oscope.cli.options import Settings
 from oscope.cli.progress import display
 from oscope.cli.targets import Output
 from oscope.figures.analysed import Analysed
@@ -47,14 +48,15 @@ def from_store(document: Document, run: str, place: str | None, target: Output, 
 def measure(
     document: Document,
     plan: Plan,
-    place: str | None,
+    settings: Settings,
     left_out: Sequence[str],
     target: Output,
     figures: Path | None,
 ) -> int:
     """Measure what `document` asks for, write it, and return the exit code."""
-    with Store.open(place) as store:
-        shown = display()
+    with Store.open(settings.store) as store:
+        # The document has the notes on points.
+        shown = display(remarks=settings.verbose)
         for text in left_out:
             shown.note(text)
         try:

@@ -117,7 +117,7 @@ def ab(
         plans, notes = tuple(one.plan for one in sized), sized[0].notes
     else:
         notes = ()
-    sides = _measure(plans, paths, call.store, replace(chosen, notes=(*chosen.notes, *notes)))
+    sides = _measure(plans, paths, call, replace(chosen, notes=(*chosen.notes, *notes)))
     compared = _tell(sides, limit, targets)
     found = [name for experiment, comparison in compared for name in worse(experiment, comparison)]
     if threshold is not None and found:
@@ -133,11 +133,11 @@ def _known(way: str, detect: str | None, place: str | None) -> Mapping[str, Any]
 
 
 def _measure(
-    plans: Sequence[Plan], paths: Sequence[Path], place: str | None, chosen: Chosen
+    plans: Sequence[Plan], paths: Sequence[Path], settings: Settings, chosen: Chosen
 ) -> list[Results]:
     """Measure both sides, and return what they gave."""
-    with Store.open(place) as store:
-        with display() as shown:
+    with Store.open(settings.store) as store:
+        with display(remarks=settings.verbose) as shown:
             for text in chosen.notes:
                 shown.note(text)
             sides = [doubled(plan, chosen.duet) for plan in plans]

@@ -117,21 +117,21 @@ def ab(
     kernels = [side.kernel.id for side in sides]
     plans = make_plans(selection.experiments, kernels, where, amount, levels)
     call: Settings = context.obj
-    results, outcomes = _measure(plans, call.store)
+    results, outcomes = _measure(plans, call)
     verdicts, missed = _tell(sides, results, limit, targets)
     _fail(outcomes, verdicts, missed, threshold)
     return DONE
 
 
-def _measure(plans: Sequence[Plan], place: str | None) -> tuple[list[Results], tuple[Outcome, ...]]:
+def _measure(plans: Sequence[Plan], settings: Settings) -> tuple[list[Results], tuple[Outcome, ...]]:
     """Measure all sides, and return what they gave."""
-    with Store.open(place) as store:
-        outcomes = _carry_out(plans, store)
+    with Store.open(settings.store) as store:
+        outcomes = _carry_out(plans, store, verbose=settings.verbose)
         return [store.results(outcome.run_id) for outcome in outcomes], outcomes
 
 
-def _carry_out(plans: Sequence[Plan], store: Store) -> tuple[Outcome, ...]:
-    with display() as shown:
+def _carry_out(plans: Sequence[Plan], store: Store, *, verbose: bool) -> tuple[Outcome, ...]:
+    with display(remarks=verbose) as shown:
         outcomes = execute_interleaved(plans, store, shown)
     if any(outcome.status == "interrupted" for outcome in outcomes):
         runs = " and ".join(outcome.run_id for outcome in outcomes)
