@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -157,3 +159,46 @@ def test_a_receiver_in_the_background_outlives_who_started_it(oscope: CommandLin
     sent = oscope("transfer", "send", *TRUSTED, "a", address)
     assert sent.code == 0, sent
     assert (oscope.folder / "into" / "a").read_bytes() == b"contents"
+
+
+@pytest.mark.parametrize(
+    ("line", "becomes"),
+    [
+        ("oscope transfer send 'a b' h:1", "program:transfer:send:a b:h:1"),
+        ("oscope transfer", "program:transfer"),
+        ("./link transfer send", "program:transfer:send"),
+        ("oscope", "python"),
+        ("oscope run transfer", "python:run:transfer"),
+        ("oscope --verbose transfer", "python:--verbose:transfer"),
+        ("oscope transfer send --store=s", "python:transfer:send:--store=s"),
+        ("oscope transfer send <&-", "python:transfer:send"),
+        ("oscope transfer send 2>&-", "python:transfer:send"),
+        ("OSCOPE_PROBE=/nonexistent oscope transfer send", "python:transfer:send"),
+        ("OSCOPE_PROBE=./other oscope transfer send", "other:transfer:send"),
+    ],
+)
+def test_the_installed_script_starts_python_only_where_it_has_to(
+    line: str, becomes: str, tmp_path: Path
+) -> None:
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    shutil.copy(ROOT / "oscope.data/scripts/oscope", folder / "oscope")
+    for path, says in (
+        (folder / "oscope-probe", "program"),
+        (folder / "oscope-python", "python"),
+        (tmp_path / "other", "other"),
+    ):
+        path.write_text(f'#!/bin/sh\nIFS=:\nset -- {says} "$@"\necho "$*"\n')
+        path.chmod(0o755)
+    (tmp_path / "link").symlink_to("bin/oscope")
+    path = {"PATH": f"{folder}:{os.environ['PATH']}"}
+    done = subprocess.run(
+        ["sh", "-c", line],
+        cwd=tmp_path,
+        env=path,
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=LIMIT_S,
+        check=True,
+    )
+    assert done.stdout == f"{becomes}\n"
