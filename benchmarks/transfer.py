@@ -1,9 +1,10 @@
 """Transfers beside iperf3, socat, scp and tar, the cost of verification, and what is left after faults.
 
 The bars are for `oscope transfer` as people run it, into an ordinary memory file system with pages of 4 KiB.
-Every command is timed from its start until both its sides have ended, including two starts of Python. Also
-reported: the engine alone (oscope-probe); the times that both sides report, without the start of programs; a
-memory file system of huge pages; and how fast one process writes new pages there, which no receiver exceeds.
+Every command is timed from its start until both its sides have ended. Also reported: when a sender's first
+byte arrives; the engine alone (oscope-probe); the times that both sides report, without the start of
+programs; a memory file system of huge pages; and how fast one process writes new pages there, which no
+receiver exceeds.
 The last figure is the least time of any transfer on this machine: the CPU time that the network (iperf3
 without a copy at the sender), new pages and the hashes of both sides need, with all CPUs busy throughout. A
 bar beyond that cannot be met here.
@@ -18,9 +19,11 @@ import os
 import random
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -92,6 +95,7 @@ SMALL_FILES = {
     )
     for peer, least in zip(("scp -r", "tar | nc | tar"), wanted, strict=True)
 }
+START = Bar("oscope transfer send: from the command to its first byte", "ms", most=30)
 WRONG = Bar("transfers with a fault: wrong, hung or not completed", least=0, most=0)
 AGAIN = Bar("transfers with a fault: what was right is moved again", least=0, most=0)
 RECEIVE = ("receive", "--trusted-network", "--once", "--listen", "127.0.0.1:0")
@@ -156,7 +160,7 @@ class Ours:
         return took
 
     def command(self, digest: str = "blake3") -> float:
-        """Return the seconds of the two commands, two starts of Python among them."""
+        """Return the seconds of the two commands."""
         oscope = (BIN / "oscope", "transfer")
         less = ["--no-verify"] if digest == "none" else []
         verify = less or ["--digest", digest]
@@ -308,6 +312,23 @@ def _throughput(bar: Bar, ours: list[float], peer: list[float]) -> Figure:
     return ratio(bar, ours, peer, f"of {np.median(peer) / 2**30:.2f} GiB/s")
 
 
+def start(bench: Bench) -> Iterator[Figure]:
+    """Time a sender from its start until its first byte is there."""
+    took = []
+    with tempfile.NamedTemporaryFile() as file, socket.create_server(("127.0.0.1", 0)) as listener:
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+        command = [str(BIN / "oscope"), "transfer", "send", "--trusted-network", str(file.name), address]
+        for _ in range(bench.pick(2, 20, 50)):
+            begin = time.monotonic()
+            with subprocess.Popen(command, stderr=subprocess.DEVNULL) as sender:
+                connection, _ = listener.accept()
+                with connection:
+                    connection.recv(1)
+                    took.append((time.monotonic() - begin) * 1e3)
+                sender.wait()
+    yield median(START, took)
+
+
 def small(bench: Bench) -> Iterator[Figure]:
     """Move many small files; not to huge pages, of which each file would take a whole one."""
     places = bench.shared(made)
@@ -369,6 +390,13 @@ PARTS = (
         short_s=60,
         full_s=100,
         needs=("sshd", "scp"),
+    ),
+    Part(
+        "One start of the command after the other, to a receiver that only listens.",
+        (START,),
+        start,
+        short_s=2,
+        full_s=5,
     ),
     Part(
         "Transfers of which a side is killed, the wire fails or the destination is full, then run again "

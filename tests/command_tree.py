@@ -6,11 +6,14 @@ import contextlib
 import io
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import typer
 
+from cli_driver import CommandLine
 from oscope.cli import COMMANDS, application, main
+from oscope.probe import programs
 
 
 @dataclass(frozen=True)
@@ -69,7 +72,10 @@ def parameters() -> list[Parameter]:
 
 
 def carry_out(words: list[str]) -> Ended:
-    """Carry out a command line in this process."""
+    """Carry out a command line in this process; in one of its own where it becomes another program."""
+    if words[0] in programs.COMMANDS:
+        answer = CommandLine(Path.cwd())(*words)
+        return Ended(answer.code, answer.out, answer.err)
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:

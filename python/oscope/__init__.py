@@ -7,14 +7,11 @@
 Importing this is cheap: a function's module, with numpy and the like, is loaded when it is first named.
 """
 
-from __future__ import annotations
-
-import importlib
-from typing import TYPE_CHECKING, Any
-
 from oscope.model.errors import OscopeError, ProbeError, StoreError, UsageError
 from oscope.model.version import __version__
 
+TYPE_CHECKING = False
+"""As of typing, which takes longer than a command that becomes another program may."""
 if TYPE_CHECKING:
     from oscope.api import experiments, load, run, runs
     from oscope.bench_api import bench
@@ -48,8 +45,10 @@ _MODULES = {
 """Where each function is."""
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     """Load the module of a function when it is first named (PEP 562)."""
+    import importlib  # noqa: PLC0415 - start-up
+
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     function = getattr(importlib.import_module(_MODULES[name]), name)

@@ -32,6 +32,7 @@ mod workloads;
 mod xor;
 
 use std::error::Error;
+use std::ffi::OsString;
 use std::io::{self, Write};
 use std::os::fd::RawFd;
 use std::process::ExitCode;
@@ -44,7 +45,7 @@ use clock::{Clock, ClockKind, Wanted};
 use harness::Instrument;
 use input::Wait;
 use oscope_sys::error::Failure;
-use oscope_transfer::verbs::{ReceiveArguments, SendArguments};
+use oscope_transfer::verbs::{ReceiveVerb, SendVerb};
 use protocol::{Probe, SCHEMA};
 use workloads::ipc_throughput;
 
@@ -71,9 +72,16 @@ enum Verb {
     /// Find what may be DHCP in the packet capture at standard input; prints one JSON object a line, one for each packet.
     Dhcp,
     /// Send files to a receiver, each verified; progress is one JSON object a line.
-    Send(SendArguments),
+    Send(SendVerb),
     /// Receive files into a folder, each verified before it gets its name; progress is one JSON object a line.
-    Receive(ReceiveArguments),
+    Receive(ReceiveVerb),
+    /// Send or receive as `oscope transfer` does, for a person at a terminal.
+    #[command(disable_help_flag = true)]
+    Transfer {
+        /// Its words.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        words: Vec<OsString>,
+    },
     /// Hold settings of this machine until standard input ends, then restore them; without any, list what there is.
     Tune {
         /// Settings, as NAME=VALUE.
@@ -108,6 +116,7 @@ fn main() -> ExitCode {
     let verb = match Cli::parse().verb {
         Verb::Send(arguments) => return oscope_transfer::verbs::run_send(&arguments),
         Verb::Receive(arguments) => return oscope_transfer::verbs::run_receive(&arguments),
+        Verb::Transfer { words } => return oscope_transfer::command::run(words),
         Verb::Screen(arguments) => return oscope_transcript::run(&arguments),
         verb => verb,
     };
@@ -138,7 +147,7 @@ fn act(verb: Verb) -> Result<(), Box<dyn Error>> {
         Verb::Dhcp => Ok(oscope_capture::run()?),
         Verb::Inject(arguments) => Ok(inject::run(&arguments)?),
         Verb::Tune { settings } => tune::run(&settings),
-        Verb::Send(_) | Verb::Receive(_) | Verb::Screen(_) => {
+        Verb::Send(_) | Verb::Receive(_) | Verb::Transfer { .. } | Verb::Screen(_) => {
             unreachable!("they end with their own status")
         }
     }

@@ -47,6 +47,33 @@ pub fn install() -> Result<(), Failure> {
     Ok(())
 }
 
+/// Take SIGTERM, SIGINT and SIGHUP from now on as a command at a terminal does. The first one asks it to stop, a second one ends it at once;
+/// a SIGHUP that is ignored stays so, and the parent's end means nothing.
+///
+/// # Errors
+/// `Failure::Failed` if the kernel refuses a handler.
+pub fn install_for_command() -> Result<(), Failure> {
+    for signal in SIGNALS {
+        let action = SigAction::new(
+            SigHandler::Handler(note),
+            SaFlags::SA_RESETHAND,
+            SigSet::empty(),
+        );
+        let take = |action: &SigAction| {
+            // SAFETY: `note` stores to an atomic, which is async-signal-safe; what is set again is what was there.
+            unsafe { sigaction(signal, action) }
+        };
+        take(&action)
+            .and_then(|former| match former.handler() {
+                SigHandler::SigIgn if signal == Signal::SIGHUP => take(&former),
+                _ => Ok(former),
+            })
+            .and_then(|_| SigSet::from(signal).thread_unblock())
+            .map_err(|error| Failure::system(&format!("taking {signal}"), error))?;
+    }
+    Ok(())
+}
+
 /// Have `signal` handled so, whatever was inherited: neither ignored nor blocked. Blocking calls are not restarted after it.
 ///
 /// # Errors

@@ -12,6 +12,7 @@ use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
 use nix::sys::stat::{Mode, mkdirat};
 
 use super::names;
+use super::partial::Granted;
 use oscope_sys::error::Failure;
 
 /// A destination folder, held open.
@@ -49,6 +50,10 @@ impl Folder {
 pub struct DirCache<'a> {
     root: &'a Folder,
     open: Option<(Vec<u8>, OwnedFd)>,
+    /// Of the folder that was asked for last.
+    granted: Granted,
+    /// Of the destination.
+    root_granted: Granted,
     fresh: HashSet<Vec<u8>>,
     /// System calls made.
     pub calls: u64,
@@ -60,6 +65,8 @@ impl<'a> DirCache<'a> {
         Self {
             root,
             open: None,
+            granted: Granted::default(),
+            root_granted: Granted::default(),
             fresh: HashSet::new(),
             calls: 0,
         }
@@ -80,8 +87,16 @@ impl<'a> DirCache<'a> {
     /// # Errors
     /// In one line, why it cannot be had.
     pub fn folder(&mut self, folder: &[u8]) -> Result<BorrowedFd<'_>, String> {
+        self.place(folder).map(|(handle, _)| handle)
+    }
+
+    /// As [`Self::folder`], with what is known of the modes that files get there.
+    ///
+    /// # Errors
+    /// In one line, why it cannot be had.
+    pub fn place(&mut self, folder: &[u8]) -> Result<(BorrowedFd<'_>, &Granted), String> {
         if folder.is_empty() {
-            return Ok(self.root.handle.as_fd());
+            return Ok((self.root.handle.as_fd(), &self.root_granted));
         }
         if self.open.as_ref().is_none_or(|(open, _)| open != folder) {
             let handle = match self.enter(folder) {
@@ -93,11 +108,11 @@ impl<'a> DirCache<'a> {
             };
             let handle = handle.map_err(|error| why(folder, error))?;
             self.open = Some((folder.to_owned(), handle));
+            self.granted.set(0);
         }
-        Ok(self
-            .open
-            .as_ref()
-            .map_or(self.root.handle.as_fd(), |(_, handle)| handle.as_fd()))
+        let open = self.open.as_ref();
+        let handle = open.map_or(self.root.handle.as_fd(), |(_, handle)| handle.as_fd());
+        Ok((handle, &self.granted))
     }
 
     /// Open a folder without leaving the destination, by `..` or by a symbolic link.

@@ -6,6 +6,8 @@
 
 mod addresses;
 mod admission;
+mod arguments;
+pub mod command;
 pub mod device;
 mod digest;
 mod entrance;
@@ -13,17 +15,16 @@ mod folder;
 mod handshake;
 mod holes;
 mod key;
-mod key_options;
 mod link;
 mod linked;
 mod meter;
 mod names;
+mod observer;
 mod options;
 mod outcome;
 mod partial;
 mod receive_methods;
 mod receiver;
-mod report;
 mod ring;
 mod send_methods;
 mod sender;

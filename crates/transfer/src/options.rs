@@ -5,6 +5,9 @@ use std::time::Duration;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
+use super::arguments::quoted;
+use oscope_sys::error::Failure;
+
 /// By which system calls the sender moves a file's contents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
@@ -53,6 +56,7 @@ pub enum DigestKind {
     /// SHA-512, 64 bytes.
     Sha512,
     /// Nothing is checked.
+    #[value(hide = true)]
     None,
     /// XXH3 of 128 bits: against accidents, at a fraction of the cost.
     Xxh3,
@@ -152,12 +156,70 @@ impl ReceiveMethod {
     }
 }
 
-/// Seconds on the command line, with or without an `s`.
-pub fn seconds(text: &str) -> Result<Duration, String> {
-    let digits = text.strip_suffix('s').unwrap_or(text);
-    match digits.parse().map(Duration::try_from_secs_f64) {
-        Ok(Ok(time)) if time >= Duration::from_millis(1) => Ok(time),
-        _ => Err("a number of seconds, 0.001 or more".into()),
+/// Units of a duration, in nanoseconds.
+const UNITS: [(&str, f64); 10] = [
+    ("", 1e9),
+    ("ns", 1.0),
+    ("us", 1e3),
+    ("µs", 1e3),
+    ("ms", 1e6),
+    ("s", 1e9),
+    ("m", 60e9),
+    ("min", 60e9),
+    ("h", 3600e9),
+    ("d", 86_400e9),
+];
+
+/// Digits that a number may have.
+const MOST_DIGITS: usize = 100;
+
+/// About 30 years.
+const MOST_SECONDS: f64 = 1e9;
+
+/// What an option takes that is a limit: a duration as everywhere in Oscope, of a millisecond or more.
+///
+/// # Errors
+/// It is none, or out of range; the message names the option.
+pub fn limit(option: &str, text: &str) -> Result<Duration, Failure> {
+    let wrong = |message: String, remedy: &str| {
+        Failure::usage(format!("{option}: {message}")).with_remedy(remedy)
+    };
+    let trimmed = text.trim();
+    let end = trimmed
+        .find(|each: char| !matches!(each, '0'..='9' | '.' | '-'))
+        .unwrap_or(trimmed.len());
+    let (number, unit) = (&trimmed[..end], trimmed[end..].trim_start());
+    let example = "write it like 500ms, 10s, 2m or 1h";
+    let value: f64 = match number.parse() {
+        Ok(value) if !unit.contains(char::is_whitespace) => value,
+        _ => {
+            return Err(wrong(
+                format!("{} is not a duration", quoted(text)),
+                example,
+            ));
+        }
+    };
+    if number.len() > MOST_DIGITS {
+        let message = format!("a duration of {} digits is out of range", number.len());
+        return Err(wrong(message, example));
+    }
+    let Some((_, factor)) = UNITS.iter().find(|(name, _)| *name == unit) else {
+        let message = format!("{} has an unknown unit {}", quoted(text), quoted(unit));
+        return Err(wrong(message, "use ns, us, ms, s, m, h or d"));
+    };
+    let seconds = value * factor / 1e9;
+    if value < 0.0 {
+        let message = format!("{} is less than no time", quoted(text));
+        return Err(wrong(message, "give a duration like 10s"));
+    }
+    if seconds > MOST_SECONDS {
+        let message = format!("{} is out of range", quoted(text));
+        return Err(wrong(message, "give 1000000000s or less"));
+    }
+    match Duration::from_secs_f64(seconds) {
+        time if time >= Duration::from_millis(1) => Ok(time),
+        _ => Err(Failure::usage(format!("{option} {text} leaves no time"))
+            .with_remedy("give a duration such as 30s")),
     }
 }
 

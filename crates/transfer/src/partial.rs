@@ -1,5 +1,6 @@
 //! A file while it is not whole: under another name, locked, and given its own name at the end.
 
+use std::cell::Cell;
 use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io;
@@ -17,6 +18,9 @@ use nix::unistd::{UnlinkatFlags, geteuid, unlinkat};
 use super::linked::link;
 use super::names;
 use super::wire::{Entry, SEGMENT};
+
+/// Bits of a mode beside the file's type.
+const MODE: u32 = 0o7777;
 
 /// Bits of a mode that are kept: setuid and setgid are not.
 const KEPT: u32 = 0o1777;
@@ -210,25 +214,39 @@ impl Partial {
     }
 }
 
+/// Bits of a mode that a file in this folder has if it is made with them: what the umask and the folder's default ACL leave, as far as known.
+pub type Granted = Cell<u32>;
+
 /// Put a file there whole, which had no name until then, where nothing has its name: whether that could be done. Otherwise nothing was.
 ///
 /// # Errors
 /// The disk is full, or cannot be written.
 pub fn put_whole(
     parent: BorrowedFd,
+    granted: &Granted,
     entry: &Entry,
     bytes: &[u8],
     calls: &mut u64,
 ) -> io::Result<bool> {
     let flags = OFlag::O_WRONLY | OFlag::O_TMPFILE | OFlag::O_CLOEXEC;
+    let mode = entry.mode & KEPT;
     *calls += 1;
-    let Ok(handle) = openat(parent, c".", flags, FIRST_MODE) else {
+    // Without a name, nobody else can open it.
+    let Ok(handle) = openat(parent, c".", flags, Mode::from_bits_truncate(mode)) else {
         return Ok(false);
     };
     let file = File::from(handle);
-    *calls += 5;
+    *calls += 4;
     file.write_all_at(bytes, 0)?;
-    if dress(&file, entry).is_err() {
+    if mode & !granted.get() != 0 {
+        *calls += 2;
+        match fstat(file.as_fd()) {
+            Ok(status) if status.st_mode & MODE == mode => granted.set(granted.get() | mode),
+            _ if set_mode(&file, entry).is_err() => return Ok(false),
+            _ => {}
+        }
+    }
+    if set_time(&file, entry).is_err() {
         return Ok(false);
     }
     let (_, base) = names::split(entry.name);
@@ -275,8 +293,16 @@ fn make_accessible(parent: BorrowedFd, name: &CStr) -> Result<(), Errno> {
 
 /// Give a file its mode and its time. The mode cannot be given when the file is made: the folder's default ACL or the umask may take bits.
 fn dress(file: &File, entry: &Entry) -> Result<(), String> {
+    set_mode(file, entry)?;
+    set_time(file, entry)
+}
+
+fn set_mode(file: &File, entry: &Entry) -> Result<(), String> {
     fchmod(file.as_fd(), Mode::from_bits_truncate(entry.mode & KEPT))
-        .map_err(|error| format!("setting its mode: {}", error.desc()))?;
+        .map_err(|error| format!("setting its mode: {}", error.desc()))
+}
+
+fn set_time(file: &File, entry: &Entry) -> Result<(), String> {
     futimens(file.as_fd(), &TimeSpec::UTIME_OMIT, &time(entry))
         .map_err(|error| format!("setting its time: {}", error.desc()))
 }

@@ -3,9 +3,11 @@
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fs::{self, DirEntry, Metadata};
+use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::thread::{self, ScopedJoinHandle};
 
 use clap::ValueEnum;
 
@@ -13,6 +15,9 @@ use super::holes;
 use super::names;
 use super::wire::{FOLDER, HARD, KIND, LINK};
 use oscope_sys::error::Failure;
+
+/// Entries of a folder from which on a second thread pays.
+const MANY: usize = 1024;
 
 /// Something to send: a regular file, an empty folder, or a link.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -120,7 +125,7 @@ impl Source {
     }
 
     /// A symbolic link.
-    fn link(path: PathBuf, name: Vec<u8>, meta: &Metadata) -> std::io::Result<Self> {
+    fn link(path: PathBuf, name: Vec<u8>, meta: &Metadata) -> io::Result<Self> {
         let target = fs::read_link(&path)?.into_os_string().into_vec();
         Ok(Self {
             size: target.len() as u64,
@@ -193,7 +198,7 @@ impl Walk<'_> {
     fn below(&mut self, folder: &Path, name: Vec<u8>, meta: &Metadata) {
         let mut waiting: Vec<Waiting> = vec![(folder.to_owned(), name, meta.clone(), Vec::new())];
         while let Some((folder, name, meta, mut above)) = waiting.pop() {
-            let entries: std::io::Result<Vec<DirEntry>> =
+            let entries: io::Result<Vec<DirEntry>> =
                 fs::read_dir(&folder).and_then(Iterator::collect);
             let mut entries = match entries {
                 Ok(entries) => entries,
@@ -208,15 +213,16 @@ impl Walk<'_> {
             }
             above.push((meta.dev(), meta.ino()));
             entries.sort_by_cached_key(DirEntry::file_name);
+            let statuses = self.statuses(&entries);
             let mut folders = Vec::new();
-            for entry in entries {
+            for (entry, status) in entries.iter().zip(statuses) {
                 let mut below = name.clone();
                 below.push(b'/');
                 below.extend_from_slice(entry.file_name().as_bytes());
                 if self.is_skipped(&below) {
                     continue;
                 }
-                if let Some((path, meta)) = self.entry(&entry, &below, &above) {
+                if let Some((path, meta)) = self.entry(entry, status, &below, &above) {
                     folders.push((path, below, meta, above.clone()));
                 }
             }
@@ -224,20 +230,42 @@ impl Walk<'_> {
         }
     }
 
+    /// The status of each entry. Where there are many, a second thread asks for half of them: nothing else goes on yet.
+    fn statuses(&self, entries: &[DirEntry]) -> Vec<io::Result<Metadata>> {
+        let links = self.links;
+        let ask = |entry: &DirEntry| {
+            let meta = entry.metadata()?;
+            match meta.is_symlink() && links == Links::Follow {
+                true => fs::metadata(entry.path()),
+                false => Ok(meta),
+            }
+        };
+        if entries.len() < MANY {
+            return entries.iter().map(ask).collect();
+        }
+        let (own, others) = entries.split_at(entries.len() / 2);
+        thread::scope(|scope| {
+            let work = || others.iter().map(ask).collect::<Vec<_>>();
+            let helper = thread::Builder::new().spawn_scoped(scope, work);
+            let mut found: Vec<_> = own.iter().map(ask).collect();
+            match helper.map(ScopedJoinHandle::join) {
+                Ok(Ok(rest)) => found.extend(rest),
+                // No thread is to be had.
+                _ => found.extend(others.iter().map(ask)),
+            }
+            found
+        })
+    }
+
     /// Add one entry of a folder; if it is a folder itself, what is to be read later.
     fn entry(
         &mut self,
         entry: &DirEntry,
+        status: io::Result<Metadata>,
         name: &[u8],
         above: &[(u64, u64)],
     ) -> Option<(PathBuf, Metadata)> {
         let path = entry.path();
-        let status = entry.metadata().and_then(|meta| {
-            match meta.is_symlink() && self.links == Links::Follow {
-                true => fs::metadata(&path),
-                false => Ok(meta),
-            }
-        });
         let meta = match status {
             Ok(meta) => meta,
             Err(error) => {

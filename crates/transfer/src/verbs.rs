@@ -1,29 +1,27 @@
 //! The verbs `send` and `receive`: the engine behind `oscope transfer`, one JSON object a line on standard output.
 
-use std::ffi::OsString;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::thread;
 use std::time::Duration;
 
 use clap::Args;
-use serde_json::json;
 
 use super::addresses::{connect_to_any, resolve, resolve_all};
-use super::key_options::{KeyArguments, ReceiverKey, check_method};
+use super::arguments::{ReceiveArguments, ReceiverKey, SendArguments};
 use super::names::shown;
-use super::options::{chunk, seconds};
-use super::report::{list, only_digest, report, report_error, report_progress, report_received};
+use super::observer::{Event, JsonLines, Observer};
+use super::options::{chunk, limit};
 use super::source::Links;
 use super::{
-    DEFAULT_CHUNK, DigestKind, Entrance, Folder, Key, ReceiveMethod, ReceiveOptions, SendMethod,
+    DEFAULT_CHUNK, DigestKind, Entrance, Folder, Key, Progress, ReceiveOptions, Received,
     SendOptions, Source, admit, listen, receive, receive_sealed, send, send_sealed,
 };
 use crate::device::Method;
 use crate::device::session::Options as DeviceOptions;
-use crate::device::verb::{DeviceArguments, Verb};
+use crate::device::verb::Verb as DeviceVerb;
 use oscope_sys::cancel;
 use oscope_sys::error::Failure;
 
@@ -32,37 +30,36 @@ const DEVICE_LIMIT: Duration = Duration::from_secs(600);
 /// How long a receiver with a device waits for the sender's host to answer.
 const DEVICE_CONNECT_LIMIT: Duration = Duration::from_secs(10);
 
-/// What `send` takes.
+/// What only the verbs take, not `oscope transfer`.
 #[derive(Args)]
-pub struct SendArguments {
-    /// By which system calls.
-    #[arg(long, value_enum, default_value_t = SendMethod::Auto)]
-    method: SendMethod,
-    /// What each file is verified with [default: blake3; with --device sha512, and none other].
-    #[arg(long, value_enum)]
-    digest: Option<DigestKind>,
+pub struct EngineArguments {
     /// Bytes moved by one call at most; four times as many where it needs no buffer.
     #[arg(long, default_value_t = DEFAULT_CHUNK, value_parser = chunk)]
     chunk: usize,
-    /// Seconds without progress that are an error; so is contents' falling ten times as long behind 1024 bytes a second.
-    #[arg(long, default_value = "30", value_parser = seconds)]
-    stall: Duration,
-    /// Seconds that connecting may take.
-    #[arg(long, default_value = "10", value_parser = seconds)]
-    connect_limit: Duration,
-    /// What to do with symbolic links in the folders.
-    #[arg(long, value_enum, default_value_t = Links::Keep)]
-    links: Links,
-    /// Leave out what has this name, or this path from a folder given on, and do not fail for it.
-    #[arg(long, value_name = "NAME")]
-    skip: Vec<OsString>,
     /// Report every file at the end.
     #[arg(long)]
     list: bool,
+}
+
+impl Default for EngineArguments {
+    fn default() -> Self {
+        Self {
+            chunk: DEFAULT_CHUNK,
+            list: false,
+        }
+    }
+}
+
+/// The verb `send`.
+#[derive(Args)]
+pub struct SendVerb {
     #[command(flatten)]
-    key: KeyArguments,
+    arguments: SendArguments,
     #[command(flatten)]
-    device: DeviceArguments,
+    engine: EngineArguments,
+    /// How long connecting may take.
+    #[arg(long, value_name = "T", default_value = "10s", value_parser = |text: &str| limit("--connect-limit", text))]
+    connect_limit: Duration,
     /// Where a receiver listens; with --device, where to listen for it.
     #[arg(value_name = "ADDR:PORT")]
     address: String,
@@ -71,306 +68,308 @@ pub struct SendArguments {
     files: Vec<PathBuf>,
 }
 
-/// What `receive` takes.
+/// The verb `receive`.
 #[derive(Args)]
-pub struct ReceiveArguments {
-    /// By which system calls.
-    #[arg(long, value_enum, default_value_t = ReceiveMethod::Auto)]
-    method: ReceiveMethod,
+pub struct ReceiveVerb {
     #[command(flatten)]
-    key: KeyArguments,
+    arguments: ReceiveArguments,
     #[command(flatten)]
-    device: DeviceArguments,
-    /// Where to listen; port 0 has one chosen. With --device, where the sender listens, or will.
-    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:7025")]
-    listen: String,
-    /// Serve one connection, and end.
-    #[arg(long)]
-    once: bool,
-    /// Take files without verifying them.
-    #[arg(long)]
-    no_verify: bool,
-    /// Bytes moved by one call at most; four times as many where it needs no buffer.
-    #[arg(long, default_value_t = DEFAULT_CHUNK, value_parser = chunk)]
-    chunk: usize,
-    /// Seconds without progress that are an error; so is contents' falling ten times as long behind 1024 bytes a second.
-    #[arg(long, default_value = "30", value_parser = seconds)]
-    stall: Duration,
-    /// Report every file at the end.
-    #[arg(long)]
-    list: bool,
+    engine: EngineArguments,
     /// The folder that the files go to.
     #[arg(long, value_name = "DIR")]
     into: PathBuf,
 }
 
+/// One sending: what, where to, and how.
+pub struct Sending<'a> {
+    /// Files and folders.
+    pub files: &'a [PathBuf],
+    /// Where a receiver listens.
+    pub address: &'a str,
+    /// How.
+    pub arguments: &'a SendArguments,
+    /// How, in the engine.
+    pub engine: &'a EngineArguments,
+    /// How long connecting may take.
+    pub connect_limit: Duration,
+    /// Hears what happens.
+    pub observer: &'a dyn Observer,
+}
+
+/// The receiving of one transfer, or of all that come.
+pub struct Receiving<'a> {
+    /// The folder, which is there.
+    pub into: &'a Path,
+    /// How.
+    pub arguments: &'a ReceiveArguments,
+    /// How, in the engine.
+    pub engine: &'a EngineArguments,
+    /// Hears what happens.
+    pub observer: &'a dyn Observer,
+}
+
 /// Run the verb `send`.
-pub fn run_send(arguments: &SendArguments) -> ExitCode {
-    match prepare().and_then(|()| sending(arguments)) {
-        Ok(false) => ExitCode::FAILURE,
-        result => ended(result.map(|_| ())),
-    }
+pub fn run_send(verb: &SendVerb) -> ExitCode {
+    let sending = Sending {
+        files: &verb.files,
+        address: &verb.address,
+        arguments: &verb.arguments,
+        engine: &verb.engine,
+        connect_limit: verb.connect_limit,
+        observer: &JsonLines,
+    };
+    ended(cancel::install().and_then(|()| sending.run()))
 }
 
 /// Run the verb `receive`.
-pub fn run_receive(arguments: &ReceiveArguments) -> ExitCode {
-    ended(prepare().and_then(|()| receiving(arguments)))
+pub fn run_receive(verb: &ReceiveVerb) -> ExitCode {
+    let receiving = Receiving {
+        into: &verb.into,
+        arguments: &verb.arguments,
+        engine: &verb.engine,
+        observer: &JsonLines,
+    };
+    ended(cancel::install().and_then(|()| receiving.run().map(|()| true)))
 }
 
-fn prepare() -> Result<(), Failure> {
-    cancel::install()
-}
-
-fn ended(result: Result<(), Failure>) -> ExitCode {
+/// The exit status, by whether all is done.
+fn ended(result: Result<bool, Failure>) -> ExitCode {
     match result {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
         Err(error) => {
-            report_error(&error);
-            match error.is_request() {
-                true => ExitCode::from(2),
-                false => ExitCode::FAILURE,
-            }
+            JsonLines.hear(Event::Failed(&error));
+            ExitCode::from(if error.is_request() { 2 } else { 1 })
         }
     }
 }
 
-/// Send, and return whether nothing was left out.
-fn sending(arguments: &SendArguments) -> Result<bool, Failure> {
-    let addresses = resolve_all(&arguments.address)?;
-    let links = match arguments.device.device {
-        // A device moves regular files alone.
-        Some(_) => Links::Skip,
-        None => arguments.links,
-    };
-    let mut gathered = Source::gather(&arguments.files, links, &arguments.skip)?;
-    if arguments.device.device.is_none() {
-        gathered.join_names();
+impl Sending<'_> {
+    /// Send, and return whether nothing was left out.
+    ///
+    /// # Errors
+    /// The request is wrong, or the transfer failed.
+    pub fn run(&self) -> Result<bool, Failure> {
+        let (arguments, observer) = (self.arguments, self.observer);
+        arguments.check()?;
+        let addresses = resolve_all(self.address)?;
+        let device = arguments.common.device;
+        let links = match device {
+            // A device moves regular files alone.
+            Some(_) => Links::Skip,
+            None => arguments.links,
+        };
+        let mut gathered = Source::gather(self.files, links, &arguments.skip)?;
+        if device.is_none() {
+            gathered.join_names();
+        }
+        let complete = gathered.left_out.is_empty();
+        for text in &gathered.notes {
+            observer.note(text);
+        }
+        for (name, reason) in &gathered.left_out {
+            observer.hear(Event::Left(&shown(name), reason));
+        }
+        if let Some(method) = device {
+            gathered.files.retain(|file| !file.is_folder());
+            refuse_chunk(self.engine)?;
+            let verb = DeviceVerb {
+                options: DeviceOptions {
+                    method,
+                    verify: arguments.digest() != DigestKind::None,
+                    stall: arguments.common.stall,
+                    limit: DEVICE_LIMIT,
+                    descriptors: arguments.common.descriptors,
+                },
+                list: self.engine.list,
+                observer,
+            };
+            return verb.send(addresses[0], &gathered.files).map(|()| complete);
+        }
+        let options = SendOptions {
+            method: arguments.method,
+            digest: arguments.digest(),
+            chunk: self.engine.chunk,
+            stall: arguments.common.stall,
+            connect_limit: self.connect_limit,
+            ..SendOptions::default()
+        };
+        let key = arguments.key()?;
+        let (stream, address) = connect_to_any(&addresses, options.connect_limit)?;
+        observer.hear(Event::Peer(address));
+        let mut watch = |progress: Progress| observer.hear(Event::Progress(progress));
+        let sent = match &key {
+            Some(key) => send_sealed(stream, key, &gathered.files, &options, &mut watch)?,
+            None => send(stream, &gathered.files, &options, &mut watch)?,
+        };
+        observer.conclude(self.engine.list, &sent.files, &sent.here, Some(&sent.there));
+        Ok(complete)
     }
-    let complete = gathered.left_out.is_empty();
-    for text in &gathered.notes {
-        report(&json!({"event": "note", "text": text}));
+}
+
+impl Receiving<'_> {
+    /// Receive until what was asked for is done, or until asked to stop.
+    ///
+    /// # Errors
+    /// The request is wrong, nothing can be received, or the one transfer failed.
+    pub fn run(&self) -> Result<(), Failure> {
+        self.arguments.check()?;
+        let folder = Folder::open(self.into)?;
+        if let Some(method) = self.arguments.common.device {
+            return self.by_device(method, &folder);
+        }
+        let key = self.arguments.key()?;
+        let listener = listen(resolve(&self.arguments.listen)?)?;
+        let address = listener
+            .local_addr()
+            .map_err(|error| Failure::system("the address listened on", &error))?;
+        self.observer.hear(Event::Listening(address));
+        match &key {
+            ReceiverKey::None => self.plainly(&listener, address, &folder),
+            ReceiverKey::Fresh(key) => {
+                self.observer.hear(Event::Key(&key.text(), address));
+                self.sealed(&listener, key, &folder)
+            }
+            ReceiverKey::File(key, made) => {
+                if *made {
+                    self.observer.note(
+                        "a key file was made: copy it to the sender, by scp or another safe way",
+                    );
+                }
+                self.sealed(&listener, key, &folder)
+            }
+        }
     }
-    for (name, reason) in &gathered.left_out {
-        report(&json!({"event": "left", "name": shown(name), "reason": reason}));
+
+    /// Receive from those who have the key. With `--once` a transfer that fails is not the one: its sender may try again.
+    fn sealed(&self, listener: &TcpListener, key: &Key, folder: &Folder) -> Result<(), Failure> {
+        let options = self.options();
+        let mut entrance = Entrance::new(listener, key);
+        let refused = |text: &str| self.observer.note(text);
+        while let Some(arrived) = entrance.next(&refused) {
+            let received = arrived.and_then(|arrival| {
+                self.observer.hear(Event::Peer(arrival.peer));
+                receive_sealed(arrival, folder, &options, &mut self.watch())
+            });
+            match received {
+                Ok(received) => {
+                    self.conclude(&received);
+                    if self.arguments.once {
+                        return Ok(());
+                    }
+                }
+                Err(error) => self.observer.hear(Event::Failed(&error)),
+            }
+        }
+        self.stopped()
     }
-    if let Some(method) = arguments.device.device {
-        arguments.key.refuse_key("--device")?;
-        gathered.files.retain(|file| !file.is_folder());
-        let verify = arguments.digest != Some(DigestKind::None);
-        let digest = arguments.digest.unwrap_or(DigestKind::Sha512);
-        refuse_engine_options(&[
-            ("--method", arguments.method != SendMethod::Auto),
-            ("--chunk", arguments.chunk != DEFAULT_CHUNK),
-            ("--digest", verify && digest != DigestKind::Sha512),
-        ])?;
-        let verb = Verb {
+
+    /// Receive from whoever may send in a trusted network.
+    fn plainly(
+        &self,
+        listener: &TcpListener,
+        address: SocketAddr,
+        folder: &Folder,
+    ) -> Result<(), Failure> {
+        if !address.ip().to_canonical().is_loopback() {
+            self.observer.note(&format!(
+                "whoever reaches {address} from another machine may send; from this one only the same user, and root"
+            ));
+        }
+        while let Some(result) = self.serve(listener, folder) {
+            match result {
+                result if self.arguments.once => return result,
+                Ok(()) => {}
+                Err(error) => self.observer.hear(Event::Failed(&error)),
+            }
+        }
+        self.stopped()
+    }
+
+    /// As `run`; here the sender listens, and is waited for.
+    fn by_device(&self, method: Method, folder: &Folder) -> Result<(), Failure> {
+        refuse_chunk(self.engine)?;
+        let common = &self.arguments.common;
+        let verb = DeviceVerb {
             options: DeviceOptions {
                 method,
-                verify,
-                stall: arguments.stall,
-                limit: DEVICE_LIMIT,
-                descriptors: arguments.device.descriptors,
+                verify: !self.arguments.no_verify,
+                stall: common.stall,
+                limit: DEVICE_CONNECT_LIMIT,
+                descriptors: common.descriptors,
             },
-            list: arguments.list,
-            report: &report,
-            progress: &report_progress,
+            list: self.engine.list,
+            observer: self.observer,
         };
-        return verb.send(addresses[0], &gathered.files).map(|()| complete);
+        let address = resolve(&self.arguments.listen)?;
+        verb.receive(address, folder, self.arguments.once)
     }
-    let options = SendOptions {
-        method: arguments.method,
-        digest: arguments.digest.unwrap_or(DigestKind::Blake3),
-        chunk: arguments.chunk,
-        stall: arguments.stall,
-        connect_limit: arguments.connect_limit,
-        ..SendOptions::default()
-    };
-    let key = arguments.key.of_sender()?;
-    if key.is_some() {
-        check_method(arguments.method.name())?;
-    }
-    let (stream, address) = connect_to_any(&addresses, options.connect_limit)?;
-    report(&json!({"event": "peer", "address": address.to_string()}));
-    let sent = match &key {
-        Some(key) => send_sealed(stream, key, &gathered.files, &options, &mut report_progress)?,
-        None => send(stream, &gathered.files, &options, &mut report_progress)?,
-    };
-    if arguments.list {
-        list(&sent.files);
-    }
-    report(
-        &json!({"event": "done", "here": sent.here, "there": sent.there, "digest": only_digest(&sent.files)}),
-    );
-    Ok(complete)
-}
 
-fn receiving(arguments: &ReceiveArguments) -> Result<(), Failure> {
-    let folder = Folder::open(&arguments.into)?;
-    if let Some(method) = arguments.device.device {
-        return receiving_by_device(method, &folder, arguments);
-    }
-    let key = arguments.key.of_receiver()?;
-    if !matches!(key, ReceiverKey::None) {
-        check_method(arguments.method.name())?;
-    }
-    let listener = listen(resolve(&arguments.listen)?)?;
-    let address = listener
-        .local_addr()
-        .map_err(|error| Failure::system("the address listened on", &error))?;
-    report(&json!({"event": "listening", "address": address.to_string()}));
-    match &key {
-        ReceiverKey::None => receiving_plainly(&listener, address, &folder, arguments),
-        ReceiverKey::Fresh(key) => {
-            report(&json!({"event": "key", "text": key.text(), "address": address.to_string()}));
-            receiving_sealed(&listener, key, &folder, arguments)
-        }
-        ReceiverKey::File(key, made) => {
-            if *made {
-                let text = "a key file was made: copy it to the sender, by scp or another safe way";
-                report(&json!({"event": "note", "text": text}));
+    /// Wait for a sender and serve it; `None` if asked to stop instead.
+    fn serve(&self, listener: &TcpListener, folder: &Folder) -> Option<Result<(), Failure>> {
+        let options = self.options();
+        let (stream, peer) = loop {
+            if cancel::requested() {
+                return None;
             }
-            receiving_sealed(&listener, key, &folder, arguments)
-        }
-    }
-}
-
-/// Receive from those who have the key. With `--once` a transfer that fails is not the one: its sender may try again.
-fn receiving_sealed(
-    listener: &TcpListener,
-    key: &Key,
-    folder: &Folder,
-    arguments: &ReceiveArguments,
-) -> Result<(), Failure> {
-    let options = receive_options(arguments);
-    let mut entrance = Entrance::new(listener, key);
-    let refused = |text: &str| report(&json!({"event": "note", "text": text}));
-    while let Some(arrived) = entrance.next(&refused) {
-        let received = arrived.and_then(|arrival| {
-            report(&json!({"event": "peer", "address": arrival.peer.to_string()}));
-            receive_sealed(arrival, folder, &options, &mut report_progress)
-        });
-        match received {
-            Ok(received) => {
-                report_received(&received, arguments.list);
-                if arguments.once {
-                    return Ok(());
+            match listener.accept() {
+                Ok((stream, peer)) => match admit(stream, &options) {
+                    Ok(stream) => break (stream, peer),
+                    // It is no transfer: `--once` goes on waiting for one.
+                    Err(error) => self.observer.note(&error.to_string()),
+                },
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => await_sender(listener),
+                Err(error) if is_passing(&error) => {}
+                Err(error) => {
+                    // Such as no descriptors left: not an error of one connection, and no reason for a busy loop.
+                    thread::sleep(Duration::from_millis(100));
+                    return Some(Err(Failure::system("accepting a connection", &error)));
                 }
             }
-            Err(error) => report_error(&error),
-        }
-    }
-    match arguments.once {
-        true => Err(Failure::failed("interrupted")),
-        false => Ok(()),
-    }
-}
-
-/// Receive from whoever may send in a trusted network.
-fn receiving_plainly(
-    listener: &TcpListener,
-    address: SocketAddr,
-    folder: &Folder,
-    arguments: &ReceiveArguments,
-) -> Result<(), Failure> {
-    if !address.ip().to_canonical().is_loopback() {
-        let text = format!(
-            "whoever reaches {address} from another machine may send; from this one only the same user, and root"
-        );
-        report(&json!({"event": "note", "text": text}));
-    }
-    loop {
-        let Some(result) = serve(listener, folder, arguments) else {
-            return match arguments.once {
-                true => Err(Failure::failed("interrupted")),
-                false => Ok(()),
-            };
         };
-        match result {
-            result if arguments.once => return result,
-            Ok(()) => {}
-            Err(error) => report_error(&error),
+        self.observer.hear(Event::Peer(peer));
+        Some(
+            receive(stream, folder, &options, &mut self.watch())
+                .map(|received| self.conclude(&received)),
+        )
+    }
+
+    fn watch(&self) -> impl FnMut(Progress) {
+        |progress| self.observer.hear(Event::Progress(progress))
+    }
+
+    fn conclude(&self, received: &Received) {
+        self.observer
+            .conclude(self.engine.list, &received.files, &received.here, None);
+    }
+
+    /// What it is to have been asked to stop: for the one transfer that was waited for it is a failure.
+    fn stopped(&self) -> Result<(), Failure> {
+        match self.arguments.once {
+            true => Err(Failure::failed("interrupted")),
+            false => Ok(()),
         }
     }
-}
 
-/// As `receiving`; here the sender listens, and is waited for.
-fn receiving_by_device(
-    method: Method,
-    folder: &Folder,
-    arguments: &ReceiveArguments,
-) -> Result<(), Failure> {
-    arguments.key.refuse_key("--device")?;
-    refuse_engine_options(&[
-        ("--method", arguments.method != ReceiveMethod::Auto),
-        ("--chunk", arguments.chunk != DEFAULT_CHUNK),
-    ])?;
-    let address = resolve(&arguments.listen)?;
-    let verb = Verb {
-        options: DeviceOptions {
-            method,
-            verify: !arguments.no_verify,
-            stall: arguments.stall,
-            limit: DEVICE_CONNECT_LIMIT,
-            descriptors: arguments.device.descriptors,
-        },
-        list: arguments.list,
-        report: &report,
-        progress: &report_progress,
-    };
-    verb.receive(address, folder, arguments.once, &report_error)
+    fn options(&self) -> ReceiveOptions {
+        ReceiveOptions {
+            method: self.arguments.method,
+            verify: !self.arguments.no_verify,
+            chunk: self.engine.chunk,
+            stall: self.arguments.common.stall,
+            ..ReceiveOptions::default()
+        }
+    }
 }
 
 /// What only the engine can do is refused beside a device, not passed over.
-fn refuse_engine_options(options: &[(&str, bool)]) -> Result<(), Failure> {
-    match options.iter().find(|(_, given)| *given) {
-        Some((option, _)) => Err(Failure::usage(format!(
-            "{option} is not for a transfer by --device as it is given"
-        ))
-        .with_remedy("leave it out")),
-        None => Ok(()),
-    }
-}
-
-/// Wait for a sender and serve it; `None` if the probe is asked to stop instead.
-fn serve(
-    listener: &TcpListener,
-    folder: &Folder,
-    arguments: &ReceiveArguments,
-) -> Option<Result<(), Failure>> {
-    let options = receive_options(arguments);
-    let (stream, peer) = loop {
-        if cancel::requested() {
-            return None;
-        }
-        match listener.accept() {
-            Ok((stream, peer)) => match admit(stream, &options) {
-                Ok(stream) => break (stream, peer),
-                // It is no transfer: `--once` goes on waiting for one.
-                Err(error) => report(&json!({"event": "note", "text": error.to_string()})),
-            },
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => await_sender(listener),
-            Err(error) if is_passing(&error) => {}
-            Err(error) => {
-                // Such as no descriptors left: not an error of one connection, and no reason for a busy loop.
-                thread::sleep(Duration::from_millis(100));
-                return Some(Err(Failure::system("accepting a connection", &error)));
-            }
-        }
-    };
-    report(&json!({"event": "peer", "address": peer.to_string()}));
-    Some(
-        receive(stream, folder, &options, &mut report_progress)
-            .map(|received| report_received(&received, arguments.list)),
-    )
-}
-
-fn receive_options(arguments: &ReceiveArguments) -> ReceiveOptions {
-    ReceiveOptions {
-        method: arguments.method,
-        verify: !arguments.no_verify,
-        chunk: arguments.chunk,
-        stall: arguments.stall,
-        ..ReceiveOptions::default()
+fn refuse_chunk(engine: &EngineArguments) -> Result<(), Failure> {
+    match engine.chunk {
+        DEFAULT_CHUNK => Ok(()),
+        _ => Err(
+            Failure::usage("--chunk is not for a transfer by --device as it is given")
+                .with_remedy("leave it out"),
+        ),
     }
 }
 

@@ -21,7 +21,7 @@ from oscope.cli.errors import DONE, FAILED, flush_standard_output, note, tell
 from oscope.cli.options import EVERYWHERE, Settings, class_of, part
 from oscope.model import address_space, streams
 from oscope.model.errors import OscopeError, UsageError
-from oscope.probe import startup_signals
+from oscope.probe import programs, startup_signals
 from oscope.runner import recovery
 
 EPILOG = f"""\
@@ -202,6 +202,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(tell(error, verbose=False))
     address_space.guard()
     try:
+        programs.become(words)
         # The command's module is imported here, before signals are handled by what it has set up.
         app = application(words[:1] if words and words[0] in COMMANDS else ())
     except OscopeError as error:

@@ -1,7 +1,6 @@
 """The process's standard streams, where they are closed, full, or left by their reader.
 
-A closed descriptor 0, 1 or 2 is opened again, for the wrong direction: its use fails as before, but no other
-file, such as the store, becomes a standard stream (as `stdopen` of gnulib does). What standard output or
+A closed descriptor 0, 1 or 2 is opened again (`oscope.model.descriptors`). What standard output or
 standard error cannot take is lost without an exception: a command ends its work and writes its files. The
 first failure is kept for the command's end.
 """
@@ -15,7 +14,7 @@ import os
 import sys
 from typing import Any, TextIO
 
-_CONTRARY = ((0, os.O_WRONLY), (1, os.O_RDONLY), (2, os.O_RDONLY))
+from oscope.model import descriptors
 
 
 class _Lasting(io.FileIO):
@@ -35,12 +34,7 @@ class _Lasting(io.FileIO):
 
 def secure() -> None:
     """Make the standard streams usable, whatever they are; nothing is changed of those that tests replace."""
-    for descriptor, flags in _CONTRARY:
-        try:
-            os.fstat(descriptor)
-        except OSError:
-            # The lowest that is free is this one. Children inherit it.
-            os.set_inheritable(os.open(os.devnull, flags), True)
+    descriptors.open_closed()
     if sys.stdin is None:
         sys.stdin = open(0, closefd=False)  # noqa: SIM115 - it lives as long as the process.
     for name, descriptor in (("stdout", 1), ("stderr", 2)):

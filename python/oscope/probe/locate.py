@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
-from oscope.model.errors import OscopeError, ProbeError
+from oscope.model.errors import ProbeError
+from oscope.probe import programs
 
 _ANSWER_LIMIT_S = 20.0
 _REMEDY = "build it anew with `make setup`"
@@ -21,7 +19,7 @@ def find_probe() -> Path:
 
     Raises OscopeError with the remedy where there is none.
     """
-    return _find_program("oscope-probe", "OSCOPE_PROBE")
+    return Path(programs.find(*programs.PROBE))
 
 
 def find_filesystem() -> Path:
@@ -29,31 +27,12 @@ def find_filesystem() -> Path:
 
     Raises OscopeError with the remedy where there is none.
     """
-    return _find_program("oscope-fs", "OSCOPE_FS")
+    return Path(programs.find(*programs.FILESYSTEM))
 
 
-def _find_program(name: str, variable: str) -> Path:
-    named = os.environ.get(variable)
-    if named:
-        if not os.access(named, os.X_OK) or Path(named).is_dir():
-            raise OscopeError(
-                f"{variable}={named} is not a program", remedy=f"unset it, or name the built {name}"
-            )
-        return Path(named).absolute()
-    beside = Path(sys.executable).parent / name
-    if os.access(beside, os.X_OK):
-        return beside
-    found = shutil.which(name)
-    if found is None:
-        raise OscopeError(
-            f"{name} was found neither beside {sys.executable} nor on the PATH",
-            remedy=f"in a clone, run `make setup` or `pip install .`, or set {variable} to the built {name}",
-        )
-    return Path(found).absolute()
-
-
-def ask(path: Path, verb: str) -> dict[str, Any]:
-    """Return the JSON object that the probe prints for `describe` or `environment`. Raises ProbeError."""
+def ask(path: Path, *words: str) -> dict[str, Any]:
+    """Return the JSON object that the probe prints for a verb such as `describe`. Raises ProbeError."""
+    verb = " ".join(words)
     answer = call(path, verb, _ANSWER_LIMIT_S)
     if answer.returncode != 0:
         raise ProbeError(ending(path, verb, answer))
@@ -71,7 +50,7 @@ def call(path: Path, verb: str, limit_s: float) -> subprocess.CompletedProcess[b
     try:
         # In a session of its own, a Ctrl-C at the terminal reaches the laboratory only, which waits for it.
         return subprocess.run(
-            [path, verb], capture_output=True, timeout=limit_s, check=False, start_new_session=True
+            [path, *verb.split()], capture_output=True, timeout=limit_s, check=False, start_new_session=True
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise ProbeError(f"{path} {verb} failed ({error})", remedy=_REMEDY) from error

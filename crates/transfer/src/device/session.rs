@@ -15,6 +15,7 @@ use super::uapi::{AREA, Descriptor};
 use crate::folder::{DirCache, Folder};
 use crate::meter::Meter;
 use crate::names::{self, shown};
+use crate::observer::Event;
 use crate::partial::Partial;
 use crate::wire::Entry;
 use crate::{FileDone, Progress, Source, Tally};
@@ -50,16 +51,6 @@ pub struct Done {
     pub files: Vec<FileDone>,
     /// The descriptors of the area's pages that were used, while they were mapped; none unless asked for.
     pub pages: Vec<Descriptor>,
-}
-
-/// Which happens to which file.
-pub enum Event<'a> {
-    /// The sender listens there.
-    Listening(SocketAddr),
-    /// The connection stands.
-    Peer(SocketAddr),
-    /// As of the engine.
-    Progress(Progress<'a>),
 }
 
 fn system(doing: &str) -> impl Fn(io::Error) -> Failure {

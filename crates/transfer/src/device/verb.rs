@@ -4,31 +4,19 @@ use std::net::SocketAddr;
 use std::thread;
 use std::time::Duration;
 
-use clap::Args;
 use serde_json::{Value, json};
 
 use super::node;
-use super::session::{self, Done, Event, Options};
-use super::stream::Method;
+use super::session::{self, Done, Options};
 use super::uapi::{ALLOCATED, Descriptor, MAPPED, PTE};
+use crate::Source;
 use crate::folder::Folder;
-use crate::{Progress, Source};
+use crate::observer::{Event, Observer};
 use oscope_sys::cancel;
 use oscope_sys::error::Failure;
 
 /// Between a transfer that failed and the next try to meet a sender.
 const PAUSE: Duration = Duration::from_secs(1);
-
-/// What both verbs take for it.
-#[derive(Args, Clone, Copy)]
-pub struct DeviceArguments {
-    /// Go through the kernel modules' devices, by calls or by the mapped area: the sender listens, and the receiver connects to it.
-    #[arg(long, value_enum)]
-    pub device: Option<Method>,
-    /// Print the page descriptors of the mapped area.
-    #[arg(long, requires = "device")]
-    pub descriptors: bool,
-}
 
 /// What the verbs lend to it.
 pub struct Verb<'a> {
@@ -36,10 +24,8 @@ pub struct Verb<'a> {
     pub options: Options,
     /// Whether every file is reported at the end.
     pub list: bool,
-    /// Prints an event.
-    pub report: &'a dyn Fn(&Value),
-    /// Prints what the engine reports too.
-    pub progress: &'a dyn Fn(Progress),
+    /// Hears what happens.
+    pub observer: &'a dyn Observer,
 }
 
 impl Verb<'_> {
@@ -49,32 +35,26 @@ impl Verb<'_> {
     /// In one line.
     pub fn send(&self, address: SocketAddr, files: &[Source]) -> Result<(), Failure> {
         session::check(node::SENDER, &self.options)?;
-        let done = session::send(address, files, &self.options, &mut |event| self.hear(event))?;
+        let done = session::send(address, files, &self.options, &mut |event| {
+            self.observer.hear(event)
+        })?;
         self.conclude(&done);
         Ok(())
     }
 
-    /// Receive what one sender sends or, unless `once`, from further senders until asked to stop: then `failed` is reported for each
-    /// transfer that fails.
+    /// Receive what one sender sends or, unless `once`, from further senders until asked to stop: then each failure of one is reported.
     ///
     /// # Errors
     /// In one line: the device cannot be had, the first sender cannot be met, or the one transfer failed.
-    pub fn receive(
-        &self,
-        address: SocketAddr,
-        folder: &Folder,
-        once: bool,
-        failed: &dyn Fn(&Failure),
-    ) -> Result<(), Failure> {
+    pub fn receive(&self, address: SocketAddr, folder: &Folder, once: bool) -> Result<(), Failure> {
         session::check(node::RECEIVER, &self.options)?;
-        (self.report)(
-            &json!({"event": "note", "text": format!("waiting for a sender at {address}")}),
-        );
+        self.observer
+            .note(&format!("waiting for a sender at {address}"));
         let mut met = false;
         loop {
             let received = session::receive(address, folder, &self.options, &mut |event| {
                 met |= matches!(event, Event::Peer(_));
-                self.hear(event);
+                self.observer.hear(event);
             });
             match received {
                 Ok(Some(done)) => {
@@ -87,54 +67,35 @@ impl Verb<'_> {
                 Ok(None) => return Ok(()),
                 Err(error) if once || !met || cancel::requested() => return Err(error),
                 Err(error) => {
-                    failed(&error);
+                    self.observer.hear(Event::Failed(&error));
                     thread::sleep(PAUSE);
                 }
             }
         }
     }
 
-    fn hear(&self, event: Event) {
-        match event {
-            Event::Listening(address) => {
-                (self.report)(&json!({"event": "listening", "address": address.to_string()}));
-            }
-            Event::Peer(address) => {
-                (self.report)(&json!({"event": "peer", "address": address.to_string()}))
-            }
-            Event::Progress(progress) => (self.progress)(progress),
-        }
-    }
-
     fn conclude(&self, done: &Done) {
-        done.pages
-            .iter()
-            .for_each(|page| (self.report)(&shown(page)));
-        if self.list {
-            for file in &done.files {
-                (self.report)(&json!({
-                    "event": "file", "name": file.name, "bytes": file.bytes, "digest": file.digest, "skipped": file.skipped,
-                }));
-            }
+        for page in &done.pages {
+            self.observer.hear(Event::Page(&fields(page)));
         }
-        let digest = match done.files.as_slice() {
-            [one] => one.digest.as_deref(),
-            _ => None,
-        };
-        (self.report)(
-            &json!({"event": "done", "here": done.here, "there": Value::Null, "digest": digest}),
-        );
+        self.observer
+            .conclude(self.list, &done.files, &done.here, None);
     }
 }
 
 /// A page's descriptor; bits in hexadecimal, the entry and flags as the kernel has them.
-fn shown(page: &Descriptor) -> Value {
-    let hex = |number: u64| format!("{number:#x}");
-    json!({
-        "event": "descriptor", "offset": page.offset, "address": hex(page.address), "pfn": hex(page.pfn),
-        "pte": (page.flags & PTE != 0).then(|| hex(page.pte)), "page_flags": hex(page.page_flags),
-        "refcount": page.refcount, "mapcount": page.mapcount,
-    })
+fn fields(page: &Descriptor) -> [(&'static str, Value); 7] {
+    let hex = |number: u64| json!(format!("{number:#x}"));
+    let pte = (page.flags & PTE != 0).then(|| hex(page.pte));
+    [
+        ("offset", json!(page.offset)),
+        ("address", hex(page.address)),
+        ("pfn", hex(page.pfn)),
+        ("pte", pte.unwrap_or_default()),
+        ("page_flags", hex(page.page_flags)),
+        ("refcount", json!(page.refcount)),
+        ("mapcount", json!(page.mapcount)),
+    ]
 }
 
 impl Descriptor {

@@ -181,10 +181,10 @@ fn put(shelf: &mut DirCache, item: &Item, bytes: &[u8]) -> Result<(), Stop> {
     let refused = |reason: String| item.refused(reason);
     let entry = item.entry();
     let (folder, _) = names::split(&item.name);
-    let parent = shelf.folder(folder).map_err(refused)?;
+    let (parent, granted) = shelf.place(folder).map_err(refused)?;
     let mut calls = 0;
     if item.clear
-        && partial::put_whole(parent, &entry, bytes, &mut calls)
+        && partial::put_whole(parent, granted, &entry, bytes, &mut calls)
             .map_err(|error| unwritten(&item.name, &error))?
     {
         shelf.calls += calls;
