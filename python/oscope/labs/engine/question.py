@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 from oscope.figures.analysed import Analysed
 from oscope.labs.engine.run import Point, Run, narrowing
 from oscope.labs.engine.table import TableOf
-from oscope.labs.engine.words import cautions, reasons
+from oscope.labs.engine.words import cautions, joined, reasons
 from oscope.model.document import Figure, Section, Table
 from oscope.model.factors import Level
 
@@ -30,11 +30,11 @@ class Question(Generic[Row]):
     """Of several, the first that was run is asked; the others are at `Run.beside`."""
     rows: Callable[[Run], Sequence[Row]]
     """What is asked: the rows of the answer. Where there are none, only what is missing is shown."""
-    headline: str | Callable[[Run, Sequence[Row]], str]
-    """One sentence with at most two figures.
+    headline: str | tuple[str, str] | Callable[[Run, Sequence[Row]], str]
+    """One sentence with at most two figures; a second text is left out where there is but one point.
 
-    A text may name `{least}` and `{most}`, the points with the least and the greatest median, with their
-    `.name` and `.value`, and `{count}`, how many there are.
+    Texts may name `{least}` and `{most}`, the points with the least and the greatest median, with their
+    `.name`, `.value` and `[FACTOR]`, and `{count}`, how many there are.
     """
     text: Said[Row] | tuple[Said[Row], ...] = ()
     """Details; of these, of tables and of figures there may be one or several."""
@@ -42,7 +42,8 @@ class Question(Generic[Row]):
     figures: Drawing[Row] | tuple[Drawing[Row], ...] = ()
     factors: tuple[str, ...] | None = None
     """Factors that the answer names; it says which level is shown of any other. None: it shows all."""
-    missing: Callable[[Run], str] = lambda run: reasons(run.experiment)
+    missing: Callable[[Run], str] | None = None
+    """Why something is missing; by default the reasons of points that have no values."""
     asked: Callable[[Run], bool] = lambda _: True
     """Whether the experiment was run in a way that has something to say of this at all."""
     timed: bool = False
@@ -60,7 +61,7 @@ class Question(Generic[Row]):
         if not self.asked(run):
             return None
         title = self.title if isinstance(self.title, str) else self.title(run)
-        missing, rows = self.missing(run), self.rows(run)
+        missing, rows = self._why(run), self.rows(run)
         if not rows:
             return self._missing(title, missing)
         return Section(
@@ -84,8 +85,16 @@ class Question(Generic[Row]):
         return self._headline(run, rows) if run is not None and rows else ""
 
     def _run(self, results: Analysed) -> Run | None:
-        names = (self.experiment,) if isinstance(self.experiment, str) else self.experiment
-        return Run.of(results, *names)
+        return Run.of(results, *self._names)
+
+    @property
+    def _names(self) -> tuple[str, ...]:
+        return (self.experiment,) if isinstance(self.experiment, str) else self.experiment
+
+    def _why(self, run: Run) -> str:
+        if self.missing is not None:
+            return self.missing(run)
+        return joined(*(reasons(each.experiment) for each in run.all(*self._names)))
 
     def _missing(self, title: str, why: str) -> Section | None:
         return Section(title, "", [*_each(self.about or None)], [], [], why) if why else None
@@ -103,10 +112,12 @@ class Question(Generic[Row]):
             yield from _each(draw(run, rows))
 
     def _headline(self, run: Run, rows: Sequence[Row]) -> str:
-        if not isinstance(self.headline, str):
+        if callable(self.headline):
             return self.headline(run, rows)
+        one, more = (self.headline, "") if isinstance(self.headline, str) else self.headline
         points = sorted((row for row in rows if isinstance(row, Point)), key=lambda row: row.summary.median)
-        return self.headline.format(least=points[0], most=points[-1], count=len(points))
+        text = one + more if len(points) > 1 else one
+        return f"{text.format(least=points[0], most=points[-1], count=len(points))}."
 
 
 Part = TypeVar("Part", str, Table, Figure)

@@ -109,7 +109,7 @@ def cited_table(
         here = [each.text(point.run.experiment, point.samples) for each in quantities]
         rows.append([*labels, "here", *here, *(of(point) or MISSING for of in derived.values())])
         if any(each.key in known for each in quantities):
-            theirs = [known[q.key].text(q.unit) if q.key in known else MISSING for q in quantities]
+            theirs = [known[one.key].text(one.unit) if one.key in known else MISSING for one in quantities]
             rows.append([*labels, "original report", *theirs, *(MISSING for _ in derived)])
     columns = [*heads, "measured", *(each.name for each in quantities), *derived]
     return Table(title, columns, rows, frozenset(), note)

@@ -11,7 +11,7 @@ from oscope.figures.tables import shared_scale, uncertainty, unmeasured
 from oscope.figures.words import excludes_zero, median
 from oscope.labs.engine.contrast import beside
 from oscope.labs.engine.drawing import bars, dots, strips
-from oscope.labs.engine.question import Question, points
+from oscope.labs.engine.question import Question, extremes, points
 from oscope.labs.engine.run import Point, Run
 from oscope.labs.engine.table import TableOf, count, in_unit, level, number, ratio, stat, text
 from oscope.labs.engine.words import value
@@ -71,29 +71,25 @@ def _cheapest(_: Run, calls: Sequence[Call]) -> str:
     return ""
 
 
-def _crossing(run: Run, _: Sequence[Call]) -> list[str]:
+def _crossing(run: Run, _: Sequence[Call]) -> str | None:
     """Say what a call into the kernel costs over one that the vDSO answers."""
     bare, outside = (run.experiment.point(call=call, style="loop") for call in (BARE, OUTSIDE))
     if bare is None or outside is None:
-        return []
+        return None
     source = run.experiment.environment.get("clocksource")
     if source not in VDSO_CLOCK_SOURCES:
-        return [
-            (
-                "What a call costs over the vDSO is not measured: the kernel's clock source is "
-                f"{source or 'not known'}, which the vDSO cannot be relied on to read."
-            )
-        ]
+        return (
+            "What a call costs over the vDSO is not measured: the kernel's clock source is "
+            f"{source or 'not known'}, which the vDSO cannot be relied on to read."
+        )
     difference, base = _difference(run, outside, bare), run.summary(outside, METRIC)
     if difference is None or base is None:
-        return []
-    return [
-        (
-            f"{BARE} enters the kernel to read a number, and takes {median(difference, 'ns')} more (paired "
-            f"by block) than {OUTSIDE}, which the vDSO answers in {median(base, 'ns')}: entering costs more "
-            f"than that, since {OUTSIDE} also computes."
-        )
-    ]
+        return None
+    return (
+        f"{BARE} enters the kernel to read a number, and takes {median(difference, 'ns')} more (paired "
+        f"by block) than {OUTSIDE}, which the vDSO answers in {median(base, 'ns')}: entering costs more "
+        f"than that, since {OUTSIDE} also computes."
+    )
 
 
 def _differs(call: Call) -> str | None:
@@ -138,7 +134,7 @@ ENTRY = Question(
     title="Entering the kernel",
     experiment="syscall.entry",
     rows=points("time_ns"),
-    headline="{least.name} costs {least.value}; {most.name}, the most expensive of {count}, {most.value}.",
+    headline="{least.name} costs {least.value}; {most.name}, the most expensive of {count}, {most.value}",
     text=(
         "No kernel has call 1023: its cost is that of entering and leaving. Call 24 (x86-64) is sched_yield."
     ),
@@ -159,25 +155,14 @@ ENTRY = Question(
 UNIT = "calls/s"
 
 
-def _call(point: Point) -> str:
-    return point.level("call")
-
-
 def _cited(point: Point) -> float | None:
-    return reference.CALLS_PER_SECOND.get(_call(point))
-
-
-def _most_calls(_: Run, found: Sequence[Point]) -> str:
-    slow, fast = (end(found, key=lambda each: each.summary.median) for end in (min, max))
-    text = f"{_call(fast)} reaches {value(fast.summary, UNIT)}"
-    slower = f"{_call(slow)}, the slowest of {len(found)} calls, {value(slow.summary, UNIT)}"
-    return f"{text}." if slow is fast else f"{text}; {slower}."
+    return reference.CALLS_PER_SECOND.get(point["call"])
 
 
 def _predicted(point: Point) -> tuple[float, float] | None:
     """Return the reciprocal of the cost of one call in a loop, with what decides its digits."""
     cost = Run.of(point.run.results, "syscall.cost")
-    found = cost.at("time_ns", call=_call(point), style="loop") if cost else None
+    found = cost.at("time_ns", call=point["call"], style="loop") if cost else None
     if found is None or found.median <= 0:
         return None
     rate = 1e9 / found.median
@@ -191,7 +176,7 @@ def _throughput_figure(_: Run, found: Sequence[Point]) -> Figure:
         "original": [_cited(each) for each in found],
     }
     title = "Calls a second, here and in the original report"
-    names = [_call(each) for each in found]
+    names = [each["call"] for each in found]
     return bars(title, plots.axis(scale.unit), names, series, factor=scale.factor, cited=["original"])
 
 
@@ -199,7 +184,11 @@ THROUGHPUT = Question(
     title="How many calls fit into a second",
     experiment="syscall.throughput",
     rows=points("calls_per_s"),
-    headline=_most_calls,
+    headline=extremes(
+        lambda fast: f"{fast['call']} reaches {value(fast.summary, UNIT)}",
+        lambda slow: f"; {slow['call']}, the slowest, {value(slow.summary, UNIT)}",
+        by=lambda each: -each.summary.median,
+    ),
     text="The original report counts each call as one byte moved; so does bytes_per_s here.",
     tables=TableOf(
         "Calls a second",

@@ -88,19 +88,15 @@ def _slope(points: tuple[PointSamples, ...]) -> Summary | None:
 
 def _slowed(_: Run, lines: Sequence[Line]) -> str:
     judged = [line for line in lines if line.slope.ci95 is not None]
-    rising = [line for line in judged if excludes_zero(line.slope) and line.slope.median > 0]
-    rising.sort(key=lambda line: (line.how != "fork", -line.slope.median))
-    flat = _named([line for line in judged if not excludes_zero(line.slope)], lines)
-    none = f"; {listed(flat)} {'does' if len(flat) == 1 else 'do'} not" if flat else ""
-    if rising:
-        others = [line.how for line in rising[1:] if line.pages == rising[0].pages]
-        too = f"; so {'does' if len(others) == 1 else 'do'} {listed(others)}" if others else ""
-        return (
-            f"{rising[0].name} slows down by {value(rising[0].slope, 'ns')} for each MiB resident{too}{none}."
-        )
-    if flat:
-        return f"No cost of resident memory was found for {listed(flat)}."
-    return "One block is too few to say what resident memory costs."
+    if not judged:
+        return "One block is too few to say what resident memory costs."
+    rising = [line for line in judged if _verdict(line) == "slower"]
+    flat = listed(list(dict.fromkeys(line.how for line in judged if not excludes_zero(line.slope))))
+    if not rising:
+        return f"No cost of resident memory was found for {flat}."
+    most = min(rising, key=lambda line: (line.how != "fork", -line.slope.median))
+    none = f"; none was found for {flat}" if flat else ""
+    return f"{most.name} slows down by {value(most.slope, 'ns')} for each MiB resident{none}."
 
 
 def _verdict(line: Line) -> str:
@@ -110,15 +106,6 @@ def _verdict(line: Line) -> str:
     if not excludes_zero(line.slope):
         return "no cost found"
     return "slower" if line.slope.median > 0 else "faster, which page tables cannot explain"
-
-
-def _named(some: list[Line], lines: Sequence[Line]) -> list[str]:
-    """Name lines, by the way alone where those of all page sizes are among them."""
-    names = []
-    for line in some:
-        whole = sum(each.how == line.how for each in some) == sum(each.how == line.how for each in lines)
-        names.append(line.how if whole else line.name)
-    return list(dict.fromkeys(names))
 
 
 TABLE: TableOf[tuple[Run, Line]] = TableOf(

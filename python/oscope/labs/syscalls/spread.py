@@ -34,13 +34,11 @@ def judged_points(results: Analysed) -> list[tuple[str, Point]]:
     if cost is not None:
         found += [(point.label(("call", "style")), point) for point in cost.points("time_ns")]
     if create is not None:
-        names = create.experiment.varied() or ("how",)
+        names, order = create.experiment.varied() or ("how",), list(map(id, create.experiment.points))
         sides = {who: create.points(f"{who}_ns", how="fork") for who in ("child", "parent")}
-        for each in create.experiment.points:
-            for who, points in sides.items():
-                here = [point for point in points if point.samples is each]
-                found += [(f"{point.label(names)}, {who}", point) for point in here]
-    return [(name, point) for name, point in found if len(measured(point.samples, point.metric)[0])]
+        fork = [(f"{each.label(names)}, {who}", each) for who, points in sides.items() for each in points]
+        found += sorted(fork, key=lambda row: order.index(id(row[1].samples)))
+    return found
 
 
 # ---- percentiles, modes, tail
@@ -80,17 +78,15 @@ def _heaviest(_: Run, every: Series) -> str:
     return f"{several} of {counted(len(judged), 'distribution')} have more than one mode."
 
 
-def _step(_: Run, series: Series) -> list[str]:
+def _step(_: Run, series: Series) -> str | None:
     """Say how large the clock's step is where single calls show it."""
     step = max(point.summary.resolution for _, point in series)
     if not any(point.summary.resolution > 0.01 * point.summary.median for _, point in series):
-        return []
-    return [
-        (
-            f"The clock advances in steps of {format_value(step, step / 10, 'ns')} here, so single calls "
-            "fall on few values; peaks no more than two steps apart are not counted as modes."
-        )
-    ]
+        return None
+    return (
+        f"The clock advances in steps of {format_value(step, step / 10, 'ns')} here, so single calls fall on "
+        "few values; peaks no more than two steps apart are not counted as modes."
+    )
 
 
 def _figure(what: str, series: Series) -> Figure:
@@ -234,26 +230,18 @@ def _unsynchronised(results: Analysed) -> str:
 def _covariate(results: Analysed, attributions: Mapping[str, Attribution], names: tuple[str, ...]) -> str:
     """Say how much of the variance is associated with the first of `names` that was recorded."""
     points = [point for name in EXPERIMENTS if (own := results.get(name)) for point in own.points]
-    recorded = [
-        name
-        for name in names
-        if any(np.isfinite(point.covariates.get(name, np.zeros(0))).any() for point in points)
-    ][:1]
-    if not recorded:
+    known = {name for point in points for name, found in point.covariates.items() if np.isfinite(found).any()}
+    recorded = next((name for name in names if name in known), None)
+    if recorded is None:
         return f"Not measured, because {_why(_any(results), names)}."
     judged = {where: found for where, found in attributions.items() if found.enough}
     if not judged:
         return "Not decided: no point has enough samples."
-    hits = [
-        (cause, where)
-        for where, found in judged.items()
-        for cause in found.causes
-        if set(cause.names) & set(recorded)
-    ]
+    hits = [(cause, at) for at, found in judged.items() for cause in found.causes if recorded in cause.names]
     if not hits:
         return (
-            f"No: {recorded[0]} was recorded with each sample; at none of {len(judged)} points is it "
-            "associated with the time beyond chance and beyond what other covariates explain."
+            f"No: {recorded} was recorded with each sample; at none of {len(judged)} points is it associated "
+            "with the time beyond chance and beyond what other covariates explain."
         )
     strongest, where = max(hits, key=lambda hit: hit[0].share)
     at = len({place for _, place in hits})
@@ -279,13 +267,7 @@ def _pipelining(results: Analysed) -> str:
     base = results.summary(cost, loop, "time_ns") if cost and loop else None
     if difference is None or base is None or difference.ci95 is None:
         return "Not measured, because getppid was not run both in a loop and by itself."
-    kind = (cost.environment.get("clock") or {}).get("kind") if cost else None
-    serialised = (
-        "The readings are serialised (lfence), so that no call overlaps its own timing. "
-        if kind == "tsc"
-        else ""
-    )
-    opening = f"{serialised}Calls in a loop may overlap and single ones may not"
+    opening = "Calls in a loop may overlap and single ones, between serialised readings, may not"
     if not excludes_zero(difference):
         step = difference.resolution
         least = f" beyond half the clock's step of {format_value(step, step / 10, 'ns')}" if step else ""
@@ -334,20 +316,17 @@ def _thin(_: Run, every: Sequence[Attributed]) -> list[str]:
     return [f"Too few samples to judge ({FEWEST_SAMPLES} are needed): {which}."] if few else []
 
 
-def _extreme(_: Run, every: Sequence[Attributed]) -> list[str]:
+def _extreme(_: Run, every: Sequence[Attributed]) -> str | None:
     """Name the points whose shares leave out much of the variance, that of the few most extreme samples."""
     much = [each for each in every if each.found.extreme >= LEAST_EXTREME]
     if not much:
-        return []
+        return None
     most = max(much, key=lambda each: each.found.extreme)
-    return [
-        (
-            f"At {counted(len(much), 'point')} of {len(every)} winsorizing took off "
-            f"{format_share(LEAST_EXTREME)} of the variance or more, most at “{most.name}” "
-            f"({format_share(most.found.extreme)}): there the shares are of what is left, and the tail is "
-            "explained by itself."
-        )
-    ]
+    return (
+        f"At {counted(len(much), 'point')} of {len(every)} winsorizing cut {format_share(LEAST_EXTREME)} off "
+        f"the variance or more, most at “{most.name}” ({format_share(most.found.extreme)}): there the "
+        "shares are of what is left, and the tail is explained by itself."
+    )
 
 
 def _cause_tables(run: Run, every: Sequence[Attributed]) -> list[Table]:

@@ -12,22 +12,20 @@ import scipy
 
 from oscope.figures.analysed import measured
 from oscope.figures.words import counted, listed
-from oscope.labs.engine.contrast import Contrast, compared
-from oscope.labs.engine.curves import over_sizes
+from oscope.labs.engine.contrast import Contrast, contrasts
+from oscope.labs.engine.curves import several
 from oscope.labs.engine.drawing import dots
 from oscope.labs.engine.question import Question, points
 from oscope.labs.engine.run import Point, Run, known
-from oscope.labs.engine.table import Column, TableOf, count, level, number, ratio, text
-from oscope.labs.engine.words import cautions, joined, judged, reasons, times
+from oscope.labs.engine.table import Column, TableOf, count, level, number, ratio, text, value
+from oscope.labs.engine.words import cautions, judged, times
 from oscope.labs.transfer import CONTENTS, SIZES, reference
 from oscope.labs.transfer import points as moved
 from oscope.labs.transfer.points import CALLS, CONTENT, COPIED, DEVICE, MAPPED, METHOD, Sides, way
 from oscope.model.document import Figure, Table
-from oscope.model.formatting import bounded_text, format_count, format_value
+from oscope.model.formatting import bounded_text, format_count
 from oscope.model.units import format_bytes
-from oscope.statistics import ComparedMetric, summarise
-
-WORDS = {"zeros": "zeros", "random": "random bytes"}
+from oscope.statistics import summarise
 
 # ---- by size, also of what goes through the devices
 
@@ -43,35 +41,31 @@ def headline(rows: Sequence[Contrast], names: tuple[str, str]) -> str:
     here = [each for each in equal(rows) if each.ends[1] == names[1]]
     if not here:
         return f"{listed(names)} were not both measured, so that mmap is not compared."
-    contents = [each.level("content") for each in here]
-    content = "random" if "random" in contents else contents[-1]
+    content = max((each.level("content") for each in here), key="random".__eq__)
+    what = "random bytes" if content == "random" else content
     own = {each.size: each.row for each in here if each.level("content") == content}
     faster = {size: row.different == "yes" and row.ratio < 1 for size, row in own.items()}
-    start, some = moved.lasting(list(own), faster.__getitem__), [size for size in own if faster[size]]
-    where = f"only at {listed([format_bytes(size) for size in some])}" if some else "at no size"
-    found = (
-        f"is faster than {names[0]} from {format_bytes(start)} on"
-        if start is not None
-        else f"is found faster than {names[0]} {where}"
-    )
+    start = moved.lasting(list(own), faster.__getitem__)
+    some = listed([format_bytes(size) for size, is_faster in faster.items() if is_faster])
+    found = f"is found faster than {names[0]} {f'only at {some}' if some else 'at no size'}"
+    if start is not None:
+        found = f"is faster than {names[0]} from {format_bytes(start)} on"
     last = own[max(own)]
     time = f"{times(last)} its time" if last.different == "yes" else judged(last, "its time")
-    words = WORDS.get(content, "content")
-    return f"With {words}, {names[1]} {found}; at {format_bytes(max(own))} it takes {time}."
+    return f"With {what}, {names[1]} {found}; at {format_bytes(max(own))} it takes {time}."
 
 
 def firsts(run: Run, metric: str) -> str:
     """Return a note of how the first execution of each process compares with those after it."""
-    ratios, blocks = [], []
-    for point in known(run.experiment, metric):
+    ratios = {}
+    for place, point in enumerate(known(run.experiment, metric)):
         values, kept = measured(point, metric)
         for block in np.unique(point.block[kept]):
-            here = np.flatnonzero(point.block[kept] == block)
-            if len(here) > 1:
-                ratios.append(float(values[here[0]] / np.median(values[here[1:]])))
-                blocks.append(int(block))
-    found = summarise(ratios, blocks, seed=run.experiment.seed) if ratios else None
-    if found is None or found.ci95 is None:
+            first, *rest = values[point.block[kept] == block]
+            if rest:
+                ratios[place, int(block)] = float(first / np.median(rest))
+    found = summarise(list(ratios.values()), [block for _, block in ratios], seed=run.experiment.seed)
+    if not ratios or found.ci95 is None:
         return ""
     ratio = bounded_text(found.median, *found.ci95)
     return f" The first of a process takes {ratio} times those after it (of {format_count(found.n)}, 95 %)."
@@ -88,16 +82,11 @@ def table_of_times(run: Run, sides: Sides, title: str, note: str = "") -> Table:
             METHOD,
             count("n", lambda each: each.summary.n),
             *moved.times_of(sides, "{side}, {part}", *moved.SPREAD),
-            text("throughput", _throughput),
+            value("throughput", moved.RATE, "B/s"),
         ),
         f"The average and standard deviation of all executions, and the median with its interval.{note}",
     )
     return table.of(sorted(found, key=lambda each: each.size))
-
-
-def _throughput(point: Point) -> str | None:
-    found = point.of(moved.RATE)
-    return None if found is None else format_value(found.median, found.std, "B/s")
 
 
 def verdicts(rows: Sequence[Contrast], base: str, title: str) -> Table:
@@ -107,14 +96,18 @@ def verdicts(rows: Sequence[Contrast], base: str, title: str) -> Table:
 
 def figures(run: Run, metric: str, title: str) -> list[Figure]:
     """Draw time over size for each content that was measured at several sizes."""
-    several = any("sizes" in point.factors for point in run.experiment.points)
+    levels = {"sizes": "equal"} if run.levels("sizes") else {}
     unit = run.experiment.metrics[metric].unit
-    drawn = []
-    for content in run.levels("content"):
-        found = moved.curves(run, metric, content=content, **({"sizes": "equal"} if several else {}))
-        if found and max(len(each) for each in found.values()) > 1:
-            drawn.append(over_sizes(f"{title}, {content}", found, unit, name="size of the file"))
-    return drawn
+    return [
+        figure
+        for content in run.levels("content")
+        for figure in several(
+            f"{title}, {content}",
+            moved.curves(run, metric, content=content, **levels),
+            unit,
+            "size of the file",
+        )
+    ]
 
 
 Cited = tuple[str, str, str, Sequence[float]]
@@ -169,19 +162,19 @@ LARGE = Question(
 
 # ---- zeros against random bytes: the original report saw a difference, and guessed the CPU
 
-TITLE = "Zeros against random bytes"
 METRICS = (COPIED.sender, COPIED.receiver, "cpu_s_per_gib", "receiver_cpu_s_per_gib")
 
 
-def _most_apart(_: Run, rows: Sequence[ComparedMetric]) -> str:
-    here = [row for row in rows if row.metric == COPIED.receiver] or rows
-    apart = [row for row in here if row.different == "yes"]
+def _most_apart(_: Run, rows: Sequence[Contrast]) -> str:
+    here = [each for each in rows if each.row.metric == COPIED.receiver] or rows
+    apart = [each for each in here if each.row.different == "yes"]
     if not apart:
         return f"The content makes no difference that was found at {counted(len(here), 'point')}."
-    most = max(apart, key=lambda row: abs(row.ratio - 1))
-    place = f"{way(most.factors)}, {format_bytes(int(most.factors['size']))}"
-    where = f"at {len(apart)} of {counted(len(here), 'point')}"
-    return f"Random bytes take another time than zeros {where}, most at {place}: {times(most)}."
+    most = max(apart, key=lambda each: abs(each.row.ratio - 1))
+    return (
+        f"Random bytes take another time than zeros at {len(apart)} of {counted(len(here), 'point')}, most "
+        f"at {way(most.row.factors)}, {most.level('size')}: {times(most.row)}."
+    )
 
 
 def _received(method: str) -> tuple[Sequence[float], Sequence[float]]:
@@ -201,11 +194,6 @@ def by_group(method: str) -> float:
     return (random - zeros) * (middle(late) - middle(early))
 
 
-def _apart(method: str) -> float:
-    zeros, random = map(mean, _received(method))
-    return random - zeros
-
-
 def _within(method: str) -> str:
     """Return the difference within each group that both contents have, with its p."""
     zeros, random = (reference.groups(values) for values in _received(method))
@@ -220,29 +208,30 @@ ZEROS_ORIGINAL: TableOf[str] = TableOf(
         text("method", lambda method: method),
         text("zeros: groups [ms] (n)", lambda method: reference.groups_text(_received(method)[0])),
         text("random: groups [ms] (n)", lambda method: reference.groups_text(_received(method)[1])),
-        number("averages apart [ms]", _apart, ".0f"),
+        number(
+            "averages apart [ms]", lambda method: float(np.diff([*map(mean, _received(method))])[0]), ".0f"
+        ),
         number("by more in the late group [ms]", by_group, ".0f"),
         text("within a group [ms]", _within),
     ),
     "Within a group: random less zeros, p of the rank sum test, exact, uncorrected. The report guessed the "
     "CPU.",
 )
-ZEROS: Question[ComparedMetric] = Question(
-    title=TITLE,
+ZEROS: Question[Contrast] = Question(
+    title="Zeros against random bytes",
     experiment="transfer.large",
     rows=lambda run: sorted(
-        compared(run.experiment, METRICS, "content", (CONTENTS[0], CONTENTS[1])),
-        key=lambda row: int(row.factors["size"]),
+        contrasts(run, METRICS, "content", (CONTENTS[0], CONTENTS[1])), key=lambda each: each.size
     ),
     headline=_most_apart,
     tables=(
         TableOf(
-            TITLE,
+            "Zeros against random bytes",
             (
-                text("size", lambda row: format_bytes(int(row.factors["size"]))),
-                text("method", lambda row: way(row.factors)),
-                text("metric", lambda row: row.metric),
-                ratio("random / zeros", lambda row: row, "different", "matters"),
+                level("size"),
+                text("method", lambda each: way(each.row.factors)),
+                text("metric", lambda each: each.row.metric),
+                ratio("random / zeros", lambda each: each.row, "different", "matters"),
             ),
             "Paired by block, p corrected (Holm) for all rows.",
         ),
@@ -270,8 +259,9 @@ APART = "A guest has its own clock and its own kernel: its figures are not compa
 Shown = tuple[Through, Run, Sequence[Point]]
 
 
-def _runs(run: Run) -> list[tuple[Through, Run]]:
-    return [(kind, found) for kind in KINDS if (found := run.beside(kind.experiment)) is not None]
+def _shown(run: Run) -> list[Shown]:
+    runs = ((kind, found) for kind in KINDS if (found := run.beside(kind.experiment)) is not None)
+    return [(kind, each, rows) for kind, each in runs if (rows := each.points(kind.sides.receiver))]
 
 
 def _against(shown: Shown) -> list[Contrast]:
@@ -284,8 +274,8 @@ def _five(_: Run, shown: Sequence[Shown]) -> str:
     if not pairs:
         return "The original report's two methods were not both measured."
     kind, found = max(pairs, key=lambda pair: pair[1].level("content") == "random")
-    what, row = f"the time of {kind.methods[0]} through {kind.name}", found.row
-    ratio_of = f"{times(row)} {what}" if row.different == "yes" else judged(row, what)
+    what = f"the time of {kind.methods[0]} through {kind.name}"
+    ratio_of = f"{times(found.row)} {what}" if found.row.different == "yes" else judged(found.row, what)
     return f"Five large inputs take by {kind.methods[1]} {ratio_of}."
 
 
@@ -301,21 +291,20 @@ def _cited(side: reference.Inputs) -> Callable[[Point], float | None]:
 
 def _times(shown: Shown) -> Table:
     """Return averages and medians of both sides, beside the original report's averages."""
-    kind, _, points = shown
     table: TableOf[Point] = TableOf(
-        f"Five large inputs through {kind.name}",
+        f"Five large inputs through {shown[0].name}",
         (
             CONTENT,
             METHOD,
             count("bytes", "bytes"),
             count("n", lambda each: each.summary.n),
-            *moved.times_of(kind.sides, "{side}, {part}", *moved.SPREAD),
+            *moved.times_of(shown[0].sides, "{side}, {part}", *moved.SPREAD),
             number("original report's sender, mean [ms]", _cited(reference.SENDER), ".1f"),
             number("its receiver, mean [ms]", _cited(reference.RECEIVER), ".1f"),
         ),
         f"The average of all executions, and the median with its interval. {reference.WHERE}",
     )
-    return table.of(points)
+    return table.of(shown[2])
 
 
 def _against_table(shown: Shown) -> Table:
@@ -325,8 +314,7 @@ def _against_table(shown: Shown) -> Table:
 
 
 def _five_figure(shown: Shown) -> Figure:
-    """Draw the receiver's time of each content, a colour for each way."""
-    rows = moved.way_dots(shown[2], lambda each: f"{each.level('content')}, {way(each.factors)}")
+    rows = moved.way_dots(shown[2], lambda each: f"{each['content']}, {way(each.factors)}")
     title = f"Time of the receiver, five large inputs through {shown[0].name}"
     return dots(title, "receiver's time", rows, "ns")
 
@@ -334,9 +322,7 @@ def _five_figure(shown: Shown) -> Figure:
 FIVE = Question(
     title="Five large inputs in one execution",
     experiment=tuple(kind.experiment for kind in KINDS),
-    rows=lambda run: [
-        (kind, each, found) for kind, each in _runs(run) if (found := each.points(kind.sides.receiver))
-    ],
+    rows=_shown,
     headline=_five,
     about=(
         f"1 KiB, 5 KiB, 1 MiB, 10 MiB and 100 MiB, {format_count(sum(SIZES))} bytes, over one connection: "
@@ -349,5 +335,4 @@ FIVE = Question(
     ),
     tables=(lambda _, shown: map(_times, shown), lambda _, shown: map(_against_table, shown)),
     figures=lambda _, shown: map(_five_figure, shown),
-    missing=lambda run: joined(*(reasons(each.experiment) for _, each in _runs(run))),
 )

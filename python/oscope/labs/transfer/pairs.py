@@ -11,10 +11,10 @@ from oscope.labs.engine.contrast import Contrast, contrasts
 from oscope.labs.engine.curves import At, best, several
 from oscope.labs.engine.question import Question
 from oscope.labs.engine.run import Point, Run
-from oscope.labs.engine.table import TableOf, count, level, ratio, text
+from oscope.labs.engine.table import Column, TableOf, count, level, ratio, text
 from oscope.labs.engine.words import value
 from oscope.labs.transfer import DIGESTS, LAB, PLAIN, RECEIVERS, SENDERS, pair
-from oscope.labs.transfer.points import PLAIN_WAY, RATE, compared_ways, curves, named, sizes, way
+from oscope.labs.transfer.points import ARROW, PLAIN_WAY, RATE, compared_ways, curves, named, way
 from oscope.model.document import Figure, Table
 from oscope.model.factors import Level
 from oscope.model.formatting import MISSING
@@ -23,7 +23,6 @@ from oscope.model.units import format_bytes
 
 # ---- pairs
 
-DEFAULT, NONE = DIGESTS[0], DIGESTS[-1]
 OWN = ("sender", "receiver", "size", "digest", "tracer")
 """Factors that the PAIRS names; of any other the first level is shown."""
 
@@ -35,13 +34,12 @@ def _narrow(run: Run) -> Run:
 def _found(run: Run) -> dict[str, list[At]]:
     """Return the throughput of each pair over the size, with one digest."""
     own = _narrow(run)
-    return curves(own, RATE, digest=_digest(own.experiment))
+    return curves(own, RATE, digest=_digest(own))
 
 
-def _digest(experiment: ExperimentResults) -> str:
+def _digest(run: Run) -> str:
     """Return the digest that the pairs are compared with: the default, or the first measured."""
-    names = list(dict.fromkeys(str(point.factors.get("digest", DEFAULT)) for point in experiment.points))
-    return DEFAULT if DEFAULT in names else names[0]
+    return run.levels("digest", DIGESTS)[0]
 
 
 def _fastest(run: Run, _: Sequence[Point]) -> str:
@@ -58,14 +56,14 @@ def _fastest(run: Run, _: Sequence[Point]) -> str:
 def _digests(run: Run) -> list[Contrast]:
     """Return for each digest and size the throughput over that without, at the plain pair."""
     own = _narrow(run).only(sender=PLAIN[0], receiver=PLAIN[1])
-    found = [each for name in DIGESTS[:-1] for each in contrasts(own, RATE, "digest", (NONE, name))]
+    found = [each for name in DIGESTS[:-1] for each in contrasts(own, RATE, "digest", (DIGESTS[-1], name))]
     return sorted(found, key=lambda each: (DIGESTS.index(str(each.ends[1])), each.size))
 
 
 def _matrices(run: Run, found: Sequence[Point]) -> list[Table]:
     own = _narrow(run)
-    levels: dict[str, Level] = {"digest": _digest(own.experiment)}
-    return [_matrix(own, size, levels) for size in reversed(sizes([each.samples for each in found]))]
+    sizes = sorted({each.size for each in found}, reverse=True)
+    return [_matrix(own, size, {"digest": _digest(own)}) for size in sizes]
 
 
 def _matrix(run: Run, size: int, levels: dict[str, Level]) -> Table:
@@ -75,24 +73,24 @@ def _matrix(run: Run, size: int, levels: dict[str, Level]) -> Table:
     receivers = [name for name in ("auto", *RECEIVERS) if any(name == each for _, each in by_pair)]
     scale = shared_scale([each.summary for each in by_pair.values()], "B/s")
     ratios = {each.ends[1]: each.row for each in compared_ways(run, RATE, PLAIN_WAY, size=size, **levels)}
-    rows = []
-    for sender in senders:
-        line = [sender]
-        for receiver in receivers:
-            one, row = by_pair.get((sender, receiver)), ratios.get(named((sender, receiver)))
-            beside = "" if row is None else f" · {row.ratio:.2f}×{'' if row.different == 'yes' else '?'}"
-            line.append(
-                MISSING
-                if one is None
-                else f"{row_scale(scale, one.summary).text(one.summary.median)}{beside}"
-            )
-        rows.append(line)
+
+    def cell(sender: str, receiver: str) -> str | None:
+        one, row = by_pair.get((sender, receiver)), ratios.get(named((sender, receiver)))
+        if one is None:
+            return None
+        beside = "" if row is None else f" · {row.ratio:.2f}×{'' if row.different == 'yes' else '?'}"
+        return f"{row_scale(scale, one.summary).text(one.summary.median)}{beside}"
+
+    def column(receiver: str) -> Column[str]:
+        return text(f"→ {receiver}", lambda sender: cell(sender, receiver))
+
     note = (
         f"Rows: sender. Columns: receiver. ×: over {PLAIN_WAY}, paired by block; ?: not found different. "
         f"{MISSING}: not measured."
     )
     title = f"Throughput of every pair at {format_bytes(size)} [{scale.unit}]"
-    return Table(title, ["sender", *(f"→ {name}" for name in receivers)], rows, frozenset(), note)
+    table: TableOf[str] = TableOf(title, (text("sender", str), *map(column, receivers)), note)
+    return table.of(senders)
 
 
 DIGEST_COSTS: TableOf[Contrast] = TableOf(
@@ -111,7 +109,7 @@ def _figures(run: Run, _: Sequence[Point]) -> list[Figure]:
     ends = (("Ways to send", 1), ("Ways to receive", 0))
     drawn = []
     for title, side in ends:
-        rows = {name: row for name, row in found.items() if pair(row[0].point.factors)[side] == PLAIN[side]}
+        rows = {name: row for name, row in found.items() if (name.split(ARROW) * 2)[side] == PLAIN[side]}
         drawn += several(f"{title}, throughput", rows, "B/s", "size of the file")
     return drawn
 
@@ -136,8 +134,7 @@ NAMES = tuple(each.name for each in LAB.experiments)
 
 def _checked(run: Run) -> list[ExperimentResults]:
     """Return every experiment of the lab that was run."""
-    found = [each.experiment for name in NAMES if (each := run.beside(name)) is not None]
-    return [each for each in found if _transfers(each)]
+    return [each.experiment for each in run.all(*NAMES) if _transfers(each.experiment)]
 
 
 def _transfers(experiment: ExperimentResults) -> int:
@@ -160,11 +157,10 @@ def _files(experiment: ExperimentResults) -> int:
 def _arrived(_: Run, rows: Sequence[ExperimentResults]) -> str:
     files, transfers = sum(map(_files, rows)), sum(map(_transfers, rows))
     failed = sum(_failed(row).total() for row in rows)
-    text = f"{counted(files, 'file')} of {counted(transfers - failed, 'transfer')} arrived equal to their "
-    text += "sources"
+    what = f"{counted(files, 'file')} of {counted(transfers - failed, 'transfer')} arrived equal to their"
     if not failed:
-        return f"All {text}."
-    return f"{text}; {counted(failed, 'transfer')} failed, and no time of theirs is used."
+        return f"All {what} sources."
+    return f"{what} sources; {counted(failed, 'transfer')} failed, and no time of theirs is used."
 
 
 def _why(experiment: ExperimentResults) -> str:

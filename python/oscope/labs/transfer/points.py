@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from oscope.labs.engine.contrast import Contrast, contrasts
-from oscope.labs.engine.curves import At
+from oscope.labs.engine.curves import At, curves_by
 from oscope.labs.engine.run import Point, Run, known, untraced
 from oscope.labs.engine.table import Column, TableOf, level, ratio, stat, text
 from oscope.labs.transfer import PLAIN, pair
@@ -39,46 +39,15 @@ DEVICE = Sides(SENDER_TIME, TIME)
 
 def way(factors: Mapping[str, Level]) -> str:
     """Return how a point moves files: the device's method, or those of sender and receiver."""
-    if "method" in factors:
-        return str(factors["method"])
-    return named(pair(factors))
+    return str(factors.get(WAY) or factors.get("method") or named(pair(factors)))
 
 
 def named(methods: tuple[str, str]) -> str:
     """Return `mmap` where both sides have the method, else `sendfile → readwrite`."""
-    sender, receiver = methods
-    return sender if sender == receiver else f"{sender}{ARROW}{receiver}"
+    return ARROW.join(dict.fromkeys(methods))
 
 
 PLAIN_WAY = named(PLAIN)
-
-
-def ways(points: Sequence[PointSamples]) -> list[str]:
-    """Return the ways of these points, in the order of the experiment."""
-    return list(dict.fromkeys(way(point.factors) for point in points))
-
-
-def sizes(points: Sequence[PointSamples]) -> list[int]:
-    """Return the sizes of these points, rising."""
-    return sorted({int(point.factors["size"]) for point in points if "size" in point.factors})
-
-
-def curves(run: Run, metric: str, **levels: Level) -> dict[str, list[At]]:
-    """Return for each way its points by rising size; of several at one size, the first."""
-    found: dict[str, dict[int, At]] = {}
-    for point in run.points(metric, **levels):
-        factors = point.samples.factors
-        if "size" in factors:
-            size = int(factors["size"])
-            found.setdefault(way(factors), {}).setdefault(size, At(size, point.samples, point.summary))
-    return {name: [each[size] for size in sorted(each)] for name, each in found.items()}
-
-
-def way_dots(points: Sequence[Point], row: Callable[[Point], str]) -> list[tuple[str, str, Summary]]:
-    """Return what a figure draws of these points: a colour for each way, rows named by `row`."""
-    names = ways([each.samples for each in points])
-    ordered = sorted(points, key=lambda each: names.index(way(each.samples.factors)))
-    return [(way(each.samples.factors), row(each), each.summary) for each in ordered]
 
 
 def by_way(run: Run) -> Run:
@@ -93,14 +62,31 @@ def by_way(run: Run) -> Run:
     return run.once(WAY, lambda: Run(run.results, replace(run.experiment, points=points)))
 
 
+def curves(run: Run, metric: str, **levels: Level) -> dict[str, list[At]]:
+    """Return for each way its points by rising size."""
+    return curves_by(by_way(run), metric, WAY, (), **levels)
+
+
 def compared_ways(run: Run, metric: str | Sequence[str], base: str, **levels: Level) -> list[Contrast]:
     """Return how each other way compares with `base`, p corrected (Holm) for the rows of a way."""
     first = metric if isinstance(metric, str) else metric[0]
-    others = [name for name in ways(known(run.experiment, first)) if name != base]
-    return [each for name in others for each in contrasts(by_way(run), metric, WAY, (base, name), **levels)]
+    others = dict.fromkeys(way(point.factors) for point in known(run.experiment, first))
+    return [
+        each
+        for name in others
+        if name != base
+        for each in contrasts(by_way(run), metric, WAY, (base, name), **levels)
+    ]
 
 
-METHOD: Column[Point] = text("method", lambda point: way(point.samples.factors))
+def way_dots(points: Sequence[Point], row: Callable[[Point], str]) -> list[tuple[str, str, Summary]]:
+    """Return what a figure draws of these points: a colour for each way, rows named by `row`."""
+    order = list(dict.fromkeys(way(each.factors) for each in points))
+    rows = [(way(each.factors), row(each), each.summary) for each in points]
+    return sorted(rows, key=lambda each: order.index(each[0]))
+
+
+METHOD: Column[Point] = text("method", lambda point: way(point.factors))
 CONTENT = level("content")
 SPREAD = ("mean", "std. dev.", "median", "95 %")
 
@@ -124,9 +110,5 @@ def verdict_table(title: str, base: str, rows: Sequence[Contrast], *places: Colu
 
 def lasting(sizes: Sequence[int], holds: Callable[[int], bool]) -> int | None:
     """Return the size from which on `holds` is true of every size; None where it is not of the largest."""
-    start = None
-    for size in sorted(sizes, reverse=True):
-        if not holds(size):
-            break
-        start = size
-    return start
+    fails = [size for size in sizes if not holds(size)]
+    return min((size for size in sizes if size > max(fails, default=-1)), default=None)

@@ -14,7 +14,7 @@ from oscope.labs.engine.question import Question, points
 from oscope.labs.engine.run import Point, Run
 from oscope.labs.engine.table import Column, TableOf, count, level, number, text, written
 from oscope.labs.engine.table import value as value_of
-from oscope.labs.engine.words import NOT_RUN, reasons, value
+from oscope.labs.engine.words import NOT_RUN, reasons
 from oscope.labs.transfer import LAB, SMALL, TARGET, large, reference
 from oscope.labs.transfer import points as moved
 from oscope.labs.transfer.points import CALLS, CONTENT, COPIED, DEVICE, MAPPED, METHOD, Sides, way
@@ -44,10 +44,9 @@ def _singles(run: Run, metric: str) -> list[Point]:
 def _headline(run: Run, sides: Sides, names: tuple[str, str]) -> str:
     """Give the time of the most files by each method."""
     several = _executions(run, sides.receiver) or _singles(run, sides.receiver)
-    most = max((_files(each) for each in several), default=1)
-    unit = run.experiment.metrics[sides.receiver].unit
+    most = max(map(_files, several), default=1)
     by_way = {way(each.factors): each for each in reversed(several) if _files(each) == most}
-    parts = [f"{value(by_way[name].summary, unit)} by {name}" for name in names if name in by_way]
+    parts = [f"{by_way[name].value} by {name}" for name in names if name in by_way]
     what = counted(most, "small file")
     return f"For {what} an execution the receiver takes {listed(parts)}." if parts else ""
 
@@ -55,13 +54,12 @@ def _headline(run: Run, sides: Sides, names: tuple[str, str]) -> str:
 def _file_more(run: Run, metric: str, point: Point) -> str | None:
     """Return what each file beyond the fewest adds by this method; None where that is not found to cost."""
     own = [each for each in _executions(run, metric) if way(each.factors) == way(point.factors)]
-    here = {_files(each): each.samples for each in own}
-    span = _files(point) - min(here)
-    found = paired_difference(run.experiment, here[min(here)], point.samples, metric) if span else None
+    span = _files(point) - _files(own[0])
+    found = paired_difference(run.experiment, own[0].samples, point.samples, metric) if span else None
     if found is None or found.ci95 is None or found.ci95[0] <= 0:
         return None
     half = (found.ci95[1] - found.ci95[0]) / 2 / span
-    return format_value(found.median / span, half, run.experiment.metrics[metric].unit)
+    return format_value(found.median / span, half, point.unit)
 
 
 def _tables(run: Run, sides: Sides, base: str) -> list[Table]:
@@ -94,12 +92,11 @@ def _tables(run: Run, sides: Sides, base: str) -> list[Table]:
         "The original report prints 2275 bytes for five files, which are its last five, and 3018 for ten, "
         f"whose sizes sum to {format_count(sum(SMALL))}. {reference.WHERE}",
     )
-    found = (
+    return [
         single.of(_singles(run, sides.receiver)),
         several.of(_executions(run, sides.receiver)),
         _verdicts(run, sides.receiver, base),
-    )
-    return [each for each in found if each.rows]
+    ]
 
 
 def _own_name(point: Point) -> str:
@@ -111,17 +108,15 @@ def _cited(point: Point) -> float | None:
     if point.size == TARGET:
         return reference.TARGET_FILE.get(_own_name(point))
     values = reference.SMALL_FILES.get(_own_name(point))
-    return None if values is None else values[SMALL.index(point.size)]
+    return values[SMALL.index(point.size)] if values else None
 
 
 def _cited_median(point: Point) -> float | None:
-    """Return the median of the original report's times of so many files."""
     theirs = reference.EXECUTION.get(_files(point), {}).get(_own_name(point))
-    return None if theirs is None else middle(theirs)
+    return middle(theirs) if theirs else None
 
 
 def _cited_average(point: Point) -> float | None:
-    """Return the average that it prints."""
     return reference.AVERAGE.get(_files(point), {}).get(_own_name(point))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from oscope.figures import plots
 from oscope.figures.analysed import measured
 from oscope.figures.traced import Traced, traced
+from oscope.figures.words import listed
 from oscope.labs.engine.contrast import Contrast, judge
 from oscope.labs.engine.drawing import bars
 from oscope.labs.engine.quantity import Quantity, metric
@@ -86,12 +88,7 @@ class Row(NamedTuple):
 
 def _rows(run: Run) -> list[Row]:
     """Return both sides of the points at the largest size with random content and the default digest."""
-    levels = {"content": CONTENT, "digest": "blake3"}
-    points = [
-        each
-        for each in run.narrowed(*OWN).points("bytes")
-        if all(each.factors.get(name, level) == level for name, level in levels.items())
-    ]
+    points = run.narrowed(*OWN).only(content=CONTENT, digest="blake3").points("bytes")
     most = max((each.size for each in points), default=0)
     rows = [Row(side, each) for each in points if each.size == most for side in SIDES]
     return rows if any(row.of("cpu") for row in rows) else []
@@ -101,14 +98,13 @@ def _fewest(_: Run, rows: Sequence[Row]) -> str:
     """Give the fewest and the most calls of the sender; where they are not known, the least CPU time."""
     sending = [(each.median, row) for row in rows if row.side == SENDER and (each := row.of("calls"))]
     if not sending:
-        spent = [(each.median, row) for row in rows if (each := row.of("cpu"))]
-        cpu, row = min(spent, key=lambda pair: pair[0])
+        cpu, row = min(((each.median, row) for row in rows if (each := row.of("cpu"))), key=itemgetter(0))
         return f"Least CPU time has {row.way()} at the {row.side}: {format_value(cpu, None, 's')} a GiB."
-    (few, least), (many, most) = (end(sending, key=lambda pair: pair[0]) for end in (min, max))
-    size = format_bytes(least.point.size)
-    found = f"At {size} the sender makes {format_value(few, None, '')} system calls a MiB by {least.way()}"
-    more = "" if least is most else f" and {format_value(many, None, '')} by {most.way()}"
-    return f"{found}{more}."
+    ends = [end(sending, key=itemgetter(0)) for end in (min, max)]
+    said = [
+        f"{format_value(calls, None, '')} calls a MiB by {row.way()}" for calls, row in dict.fromkeys(ends)
+    ]
+    return f"At {rows[0].point['size']} the sender makes {listed(said)}."
 
 
 def _plain(found: float) -> str:
