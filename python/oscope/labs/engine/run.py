@@ -108,7 +108,7 @@ class Point:
     @property
     def value(self) -> str:
         """The median with its interval, for a headline."""
-        return words.value(self.summary, self.unit)
+        return words.bracketed(self.summary, self.unit)
 
     def __getitem__(self, name: str) -> str:
         """Return the level of a factor: `{least[kind]}` in a headline."""

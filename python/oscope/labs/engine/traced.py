@@ -14,10 +14,10 @@ from oscope.model.document import Figure
 from oscope.model.samples import ExperimentResults
 from oscope.trace.tracer import Losses
 
-Row = TypeVar("Row")
+_Row = TypeVar("_Row")
 
 
-def effect_column(of: Callable[[Row], Traced | None]) -> Column[Row]:
+def effect_column(of: Callable[[_Row], Traced | None]) -> Column[_Row]:
     """Return the column of probe effects."""
     return text("probe effect (95 %)", lambda row: None if (found := of(row)) is None else found.effect_text)
 

@@ -77,25 +77,22 @@ FORK_WALL = Experiment.of(
 
 def _reclaim(patterns: tuple[str, ...]) -> Design:
     """Return a walk over memory that does not fit, with a competitor whose turns make its counts repeat."""
-    return Design(
-        factors={
-            "policy": POLICIES,
-            "mapping": MAPPINGS,
-            "pattern": patterns,
-            "pressure": ("compete",),
-            "initialise": ("memset",),
-            "sets": (512,),
-            "size": (8 * MEBIBYTE,),
-            "limit": (12 * MEBIBYTE,),
-            "steps": (16,),
-            # In memory: no device of the host has a say in what is counted.
-            "swap": ("zram",),
-            "swap_size": (64 * MEBIBYTE,),
-            # Of the guest: a file system on a RAM disk.
-            "directory": ("/tmp",),  # noqa: S108
-        },
-        reps=5,
-        blocks=5,
+    return Design.of(
+        5,
+        5,
+        policy=POLICIES,
+        mapping=MAPPINGS,
+        pattern=patterns,
+        pressure="compete",
+        initialise="memset",
+        sets=512,
+        size=8 * MEBIBYTE,
+        limit=12 * MEBIBYTE,
+        steps=16,
+        # Swap in memory, and a RAM disk of the guest: no device of the host has a say in what is counted.
+        swap="zram",
+        swap_size=64 * MEBIBYTE,
+        directory="/tmp",  # noqa: S108
     )
 
 
