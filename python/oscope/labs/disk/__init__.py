@@ -151,10 +151,7 @@ PEERS = Experiment.of(
 LAB = Lab(
     name="disk",
     title="Disk",
-    document=(
-        "a laboratory report that read files with every block size from 128 B to 4 MiB, cold and warm, "
-        "beside dd, and took the XOR of their words"
-    ),
+    document="a report that read files by blocks of 128 B to 4 MiB, beside dd, and took their words' XOR",
     experiments=(
         READ,
         PEERS,

@@ -141,10 +141,7 @@ section = q.Question(
         if (freed := _freed(run.experiment, point, kind)) is not None
     ],
     headline=_headline,
-    text=(
-        "The caches are filled first; the whole machine's are counted, with what others hold in them. "
-        "What is in use stays, so what 3 frees is the measure of what can be freed."
-    ),
+    text="The caches are filled first; the whole machine's are counted. What 3 frees is what can be freed.",
     tables=_table,
     figures=_figure,
 )

@@ -62,8 +62,7 @@ def _tool_table(run: q.Run, sizes: Sequence[int]) -> q.Table:
             *(q.ratio(f"{OURS} / {tool}", rows.get, "different") for tool, rows in over.items()),
             *_originals({"original": reference.COLD, "original dd": reference.DD}),
         ),
-        "Medians. A ratio is paired by block, with its 95 % interval; above 1 oscope is the faster one. "
-        f"{q.MISSING}: not measured.",
+        f"Medians. A ratio is paired by block; above 1 oscope is the faster one. {q.MISSING}: not measured.",
     )
     return table.of(sizes)
 
@@ -86,10 +85,7 @@ SWEEP = q.Question(
     experiment=(PEERS, "disk.read"),
     rows=lambda run: q.sizes_of(_by_tool(run)),
     headline=_both_ends,
-    text=(
-        "All three read the same file, interleaved, each after the caches were dropped and found empty. "
-        "The time is each tool's own account; in dd's is a write to /dev/null after each read."
-    ),
+    text="All three read the same file, interleaved, after the caches were dropped; each times itself.",
     tables=_tool_table,
     figures=_tool_figures,
     factors=("tool", *READ_FACTORS),
@@ -154,8 +150,7 @@ def _cache_table(run: q.Run, sizes: Sequence[int]) -> q.Table:
             *_originals({"original cold": reference.COLD, "original warm": reference.WARM}),
             q.number("original warm / cold", _cited_ratio, ".1f"),
         ),
-        "Medians; the factor is paired by block. The original's figures are of another "
-        f"machine.{_proof(run)}",
+        f"Medians; the factor is paired by block. The original is of another machine.{_proof(run)}",
     )
     return table.of(sizes)
 
@@ -230,10 +225,7 @@ ENGINES = q.Question(
     experiment="disk.read",
     rows=_ways,
     headline=_fastest,
-    text=(
-        "`mmap` looks at one byte of each page and copies nothing. `direct` (O_DIRECT) and `uring` (the "
-        "same, many blocks in flight) go past the page cache: no copy, but no read-ahead either."
-    ),
+    text="`mmap` reads a byte of each page; `direct` and `uring` go past the page cache and its read-ahead.",
     tables=lambda _, rows: (
         WAYS.of((row for row in rows if row.cache == cache), cache=cache) for cache in CACHES
     ),
@@ -251,14 +243,8 @@ WRITE, READ = "disk.write", "disk.read"
 SYNCS = ("none", "fdatasync", "direct")
 LEAST_S, MOST_S = 5.0, 15.0
 """The time in which the original report wants its file to be read."""
-SYNC = (
-    "`none` returns when the data are in the page cache; `fdatasync` waits once at the end until the device "
-    "has them; `direct` writes past the page cache."
-)
-PREDICTED = (
-    "A cache below the kernel may make a large file slower or faster than predicted; `oscope disk "
-    "size` reads."
-)
+SYNC = "`none` leaves data in the page cache; `fdatasync` waits for the device; `direct` goes past the cache."
+PREDICTED = "A cache below the kernel may make a large file slower or faster; `oscope disk size` reads."
 
 
 def _written(run: q.Run) -> q.Curves:

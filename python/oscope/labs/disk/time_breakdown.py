@@ -129,10 +129,7 @@ def _stack(cache: str, found: Sequence[Parts]) -> q.Figure:
             percent = [None if value is None else 100 * value for value in values]
             series.append(q.plots.Bars(name, percent, colour=colour))
     title = f"Where the time of a MiB goes, {cache}"
-    note = (
-        "In brackets: the measured time of a MiB. Diamond: that time with its 95 % interval, as 100 %. What "
-        "is left of zero is what the primitives take too much; an interval may run out of the axis."
-    )
+    note = "In brackets: the measured time of a MiB. Diamond: its 95 % interval. Below zero: taken too much."
     figure = q.plots.bars(title, _share_axis(shares), categories, series, note)
     ends = [each.measured.ci95 for each in found]
     intervals = [
@@ -196,10 +193,7 @@ section = q.Question(
     experiment="disk.read",
     rows=_found,
     headline=_dominating,
-    text=(
-        "Nothing is fitted to the reads: c, f and m come from other experiments. The interval of "
-        "predicted / measured takes the ends of the intervals together, wider than 95 % needs."
-    ),
+    text="Nothing is fitted: c, f and m come from other experiments. A ratio's interval takes both ends.",
     tables=(
         lambda _, found: (TABLE.of(each, cache=cache) for cache, each in found),
         lambda run, _: PRIMITIVES.of(_primitives(run)),

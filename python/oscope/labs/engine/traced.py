@@ -82,7 +82,5 @@ def missing_traces(experiment: ExperimentResults | None, name: str, found: Seque
     why = reasons(experiment)
     if found or why:
         return why
-    return (
-        f"{name} has no traces: `oscope run {name} --trace syscalls,sched,faults` takes them, as root "
-        "and with bpftrace."
-    )
+    how = f"oscope run {name} --trace syscalls,sched,faults"
+    return f"{name} has no traces: `{how}` takes them, as root and with bpftrace."

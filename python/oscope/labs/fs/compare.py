@@ -289,10 +289,7 @@ TIMES = q.Question(
     rows=lambda run: Shown.of(run).systems,
     headline=_slowed_most,
     text=(
-        (
-            "Client and server are two network namespaces of one machine, joined by a virtual Ethernet whose "
-            "packets are late by the delay in each direction; the local file system has no line."
-        ),
+        "Client and server are two network namespaces; packets are late by the delay in each direction.",
         notes,
     ),
     tables=(_times_table, _delayed, _operations, mounted),
@@ -361,10 +358,7 @@ def _question(name: str, *, own: bool) -> q.Question[q.ComparedMetric]:
         rows=lambda run: _over(run, LOCAL),
         headline=_nearest,
         text=(
-            (
-                "Client, server and ssh share this machine's processors. With FUSE passthrough (Linux 6.9) "
-                "reads and writes of an open file go past oscope-fs; the notes say whether the kernel has it."
-            ),
+            "Client, server and ssh share the processors; notes say whether there is FUSE passthrough.",
             notes,
         ),
         tables=(_local_table, lambda run, _: mounted(run, _) if own else None),

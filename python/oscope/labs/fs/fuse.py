@@ -28,19 +28,10 @@ def section(results: q.Analysed) -> q.Section | None:
         return q.Section(TITLE, "", missing=f"{error}.")
     done = [each for each in operations if each["implemented"]]
     rows = [[each["name"], "yes" if each["implemented"] else "no", each["what"]] for each in operations]
-    left = q.counted(len(operations) - len(done), "other")
     return q.Section(
         title=TITLE,
-        answer=(
-            f"oscope-fs {version} implements {len(done)} of {len(operations)} calls; for the {left} the "
-            "kernel answers."
-        ),
-        text=[
-            (
-                "The table is the program's own (`oscope fs operations`), of the oscope-fs installed where "
-                "this was built."
-            )
-        ],
+        answer=f"oscope-fs {version} implements {len(done)} of {len(operations)} calls.",
+        text=["The table is that of `oscope fs operations`, of the oscope-fs where this report was built."],
         tables=[
             q.Table(
                 "The calls of FUSE", ["call", "implemented", "what it does, or what happens instead"], rows

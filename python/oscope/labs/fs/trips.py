@@ -243,14 +243,8 @@ section = q.Question(
     rows=_moved,
     headline=_headline,
     text=(
-        (
-            "Start is the time without delay, in which the bytes over the line's rate are; trips are the "
-            "round trips waited for one after another. Bytes and packets are the client's, headers included."
-        ),
-        (
-            "oscope-fs fetches a whole file when it is opened and sends a changed one back whole at close, "
-            "many requests at a time; sshfs and NFS move what is asked for. NFS (sec=sys) does not encrypt."
-        ),
+        "Start: the time without delay. Trips: round trips in sequence. Bytes and packets: the client's.",
+        "oscope-fs moves whole files at open and close; sshfs and NFS what is asked for, NFS unencrypted.",
         notes,
     ),
     tables=(

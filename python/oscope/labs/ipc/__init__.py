@@ -166,10 +166,7 @@ FAULT = Experiment.of(
 LAB = Lab(
     name="ipc",
     title="IPC and tracing",
-    document=(
-        "a laboratory on pipes and sockets within and between processes: buffer sizes, system calls and "
-        "context switches, traced, with the probe effect measured"
-    ),
+    document="a laboratory on pipes and sockets: buffers, calls and switches, traced, and the probe effect",
     experiments=(THROUGHPUT, LATENCY, TRACE, EFFECT, COST, FAULT),
     sections=late(
         "ipc",

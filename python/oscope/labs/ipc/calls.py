@@ -205,10 +205,7 @@ INSIDE = q.Question(
     rows=_shares,
     headline=_waiting,
     text=(
-        (
-            "A call that waits for the other side is in the call all the while; CPU time, untraced, holds no "
-            "waiting, and most kernels sample the kernel's part of it at ticks only."
-        ),
+        "A call that waits is in the call all the while; CPU time, untraced, holds no waiting.",
         lambda run, _: q.losses(ipc.traces(run, "calls")),
     ),
     tables=q.TableOf(

@@ -209,8 +209,7 @@ section = q.Question(
     ),
     text=(
         "`bpf-count` counts calls, `bpf-histogram` times them in the kernel, `bpf-full` sends an event a "
-        "call; `perf-trace` and `strace` print each, `strace-count` sums; strace stops the process twice "
-        "a call."
+        "call; `perf-trace` and `strace` print each, `strace-count` sums."
     ),
     tables=(
         q.TableOf(
@@ -224,8 +223,7 @@ section = q.Question(
                 q.count("calls", lambda each: each.calls),
                 q.text("calls by", lambda each: each.counted or None),
             ),
-            "Slow-down: time traced over untraced, paired by block. Added to a call: the difference of the "
-            "times over the calls within.",
+            "Slow-down: time traced over untraced, paired by block. Added: their difference over the calls.",
         ),
         lambda run, _: CHANGES.of(_changes(run)),
     ),

@@ -172,10 +172,7 @@ TRACED = q.Question(
     rows=_found,
     headline=_headline,
     text=(
-        (
-            "Each fault is timed from the exception's tracepoint to the end of its handling. One on "
-            "behalf of a call that copies is by the kernel."
-        ),
+        "Timed from the exception's tracepoint to the end; a fault for a call that copies is by the kernel.",
         lambda _, found: q.losses(found),
     ),
     tables=(

@@ -105,10 +105,7 @@ LATENCY = q.Question(
         lambda slow: f"; by {_trip(slow)}, the slowest, {slow.value}",
         of=lambda found: [each for each in found if each.size == min(one.size for one in found)],
     ),
-    text=(
-        "The round trip holds two messages and the switches that wait for them; CPU time is both sides', "
-        "so that spinning is seen."
-    ),
+    text="The round trip holds two messages and the switches that wait for them; CPU time is both sides'.",
     tables=q.TableOf(
         "Round-trip times",
         (
@@ -156,10 +153,7 @@ SOCKET_BUFFER = q.Question(
         ),
         lambda points, _: f"With -s no difference was found at {points}.",
     ),
-    text=(
-        "`sockbuf=buffer` is the original report's `-s`: SO_SNDBUF and SO_RCVBUF are set to the buffer "
-        "size, which the kernel doubles and bounds (socket(7))."
-    ),
+    text="`sockbuf=buffer` is the original report's `-s`: SO_SNDBUF and SO_RCVBUF are set (socket(7)).",
     tables=q.TableOf(
         "Throughput with and without -s",
         (
@@ -303,10 +297,7 @@ SWITCHING = q.Question(
     rows=_switched,
     headline=_switches_said,
     text=(
-        (
-            "Counted by getrusage(2). A switch is voluntary where a thread waits; the wake-up latency is "
-            "from being woken to running."
-        ),
+        "Counted by getrusage(2). Voluntary: a thread waits. Wake-up latency: from being woken to running.",
         lambda run, _: q.losses(ipc.traces(run, "switches")),
     ),
     tables=(

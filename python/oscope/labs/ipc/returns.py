@@ -105,10 +105,7 @@ TRACED = q.Question(
     rows=_transfers,
     headline=_most_short,
     text=(
-        (
-            "A call is short when it returns fewer bytes than it was asked for; who reads gets what is "
-            "there. The capacity is what the channel takes before a writer blocks, measured."
-        ),
+        "Short: fewer bytes than asked. Capacity: what the channel takes before a writer blocks, measured.",
         lambda run, _: q.losses(ipc.traces(run, "calls")),
     ),
     tables=q.TableOf(

@@ -122,10 +122,7 @@ RECLAIM_WALL = Experiment.of(
 LAB = Lab(
     name="kernel",
     title="The kernel",
-    document=(
-        "two laboratory reports: one added a system call to the kernel and timed it, the other had the "
-        "kernel reclaim pages that it would have kept"
-    ),
+    document="two reports: one added a system call and timed it, the other changed which pages are reclaimed",
     experiments=(PRECIOUS, FORK, RECLAIM, PRECIOUS_WALL, FORK_WALL, RECLAIM_WALL),
     sections=late("kernel", "calls:PRECIOUS", "calls:FORK_BESIDE", "calls:TABLE_ONE", "reclaim"),
     notebook="notebooks/kernel.ipynb",

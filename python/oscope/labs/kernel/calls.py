@@ -200,8 +200,7 @@ def _fork_table(_: q.Run, measured: Sequence[Sides]) -> q.Table:
     table: q.TableOf[str] = q.TableOf(
         "fork without resident memory",
         (q.text("", ENDS.__getitem__), *map(both, measured), *cited(ORIGINAL.get)),
-        "Medians; intervals over the boots. The original report's figures are of 10 forks on another "
-        "machine, for their shape.",
+        "Medians; intervals over the boots. The original report's figures are of 10 forks elsewhere.",
     )
     return table.of(ENDS)
 
@@ -225,10 +224,7 @@ FORK_BESIDE = q.Question(
     headline=_child_and_parent,
     text=(
         _which_first,
-        (
-            "Under the instructions clock there is one CPU: whoever runs first delays the other. A guest "
-            "under the wall clock has two."
-        ),
+        "Under the instructions clock one CPU runs both, and the first delays the other; else there are two.",
         lambda _, measured: clocked.conditions(sides[0].experiment for sides in measured),
     ),
     tables=_fork_table,
@@ -241,14 +237,8 @@ FORK_BESIDE = q.Question(
 CLOCKS = (("kernel.precious-wall", "kernel.fork-wall"), ("kernel.precious", "kernel.fork"))
 """The experiments of each clock, which count or time the call and fork in guests of one kernel."""
 TABLE_ONE_CALLS = (("my_precious_logged", reference.MY_PRECIOUS), ("my_precious", None))
-NOTE = (
-    "The original report's figures are of 10 iterations each, one call each, on another machine. The "
-    "interval is that of the median."
-)
-LOOPS = (
-    "The standard deviation of means of many calls is smaller than that of single calls: `oscope run {name} "
-    "--set style=single` times each call by itself, as the original report did."
-)
+NOTE = "The original report's figures are of 10 single calls on another machine. The interval: the median's."
+LOOPS = "Means of many calls spread less than single ones: `oscope run {name} --set style=single` has those."
 
 
 class Row(NamedTuple):

@@ -10,10 +10,7 @@ from oscope.labs import engine as q
 from oscope.probe.instructions import translate_names
 
 Row = TypeVar("Row")
-APART = (
-    "The two clocks do not count the same, and are not compared: one counts executed instructions and "
-    "repeats, the other measures time, here that of a guest."
-)
+APART = "The clocks are not compared: one counts instructions and repeats, the other measures a guest's time."
 
 
 @dataclass(frozen=True)

@@ -41,10 +41,7 @@ COVERED = (
     "Faults are those of the walk; other counts are the whole machine's. The boots differ in the order of "
     "the points, which is drawn from the run's seed: intervals and verdicts say nothing of another walk."
 )
-SHARED = (
-    "A dirty page of a file is unmapped, not written, where a group's reclaim comes across it: on the shared "
-    "mapping a policy that reclaims more adds faults on pages that stayed."
-)
+SHARED = "Reclaim unmaps a shared file's dirty pages without writing them: more reclaim, more such faults."
 
 
 class View(NamedTuple):

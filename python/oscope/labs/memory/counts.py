@@ -129,10 +129,7 @@ COUNTS = q.Question(
     experiment=EXPERIMENTS,
     rows=_walked,
     headline=_loop,
-    text=(
-        "A counter sees all of the process between two readings. The original's more a set, 5 reads and 4 "
-        f"writes, fits a generator with {STATE_WORDS} words of state in memory and the flag of the pattern."
-    ),
+    text="A counter sees all of the process: 9 more a set fit a random generator with 4 words of state.",
     tables=(
         lambda _, found: ACCESSES.of(_different(found)),
         lambda *_: ORIGINAL.of(HARDWARE),
@@ -284,8 +281,7 @@ EVENTS_TABLE: q.TableOf[tuple[Where, Event]] = q.TableOf(
         q.text("simulated / hardware", lambda row: _off(*row)),
         q.text("original report (hardware)", lambda row: _cited(*row)),
     ),
-    f"{NOT_MEASURED}. {q.MISSING}: not counted here, or not in the original report. {{walked}} "
-    f"{reference.WHERE}",
+    f"{NOT_MEASURED}. {q.MISSING}: not counted, or not in the report. {{walked}} {reference.WHERE}",
 )
 
 
@@ -319,10 +315,7 @@ COUNTERS = q.Question(
     rows=_places,
     headline=_miss_rates,
     text=(
-        (
-            f"{NOT_MEASURED}: sets of true LRU, fed with the very addresses that the loop touches, without "
-            "prefetcher, other processes or kernel, which a real CPU has."
-        ),
+        f"{NOT_MEASURED}: sets of true LRU, without prefetcher, other processes or kernel.",
         _geometry,
     ),
     tables=_events_table,

@@ -85,9 +85,8 @@ def _mapped_table(run: q.Run, found: Sequence[q.Point]) -> q.Table:
         ("mapping",),
         [((point.label(FACTORS),), point, known(point)) for point in found],
         MAPPED,
-        f"Medians with their 95 % intervals. {INIT_FLUSHES} Pages mapped: those that the page table has "
-        f"after the function; a fault on a file maps some of its neighbours with it. {walked(found)} "
-        f"{reference.WHERE}",
+        f"Medians with their 95 % intervals. {INIT_FLUSHES} Pages mapped: those in the page table after the "
+        f"function; a fault on a file maps neighbours with it. {walked(found)} {reference.WHERE}",
         {"time over anonymous (95 %)": lambda point: q.ratio_text(over(point))},
     )
 
@@ -98,10 +97,7 @@ MAPPINGS = q.Question(
     rows=q.points("set_ns"),
     headline=_charged,
     text=(
-        (
-            "The kernel charges oublock, in blocks of 512 B, when a page of a file becomes dirty, not when "
-            "it is written back (`task_io_account_write`): a page that is dirty already costs nothing."
-        ),
+        "The kernel charges oublock when a file's page becomes dirty (`task_io_account_write`).",
         (
             f"The original's {reference.FIFTH.mean:g} blocks are a fifth of "
             f"{q.plain_number(reference.FUNCTION_OUBLOCK)}, 8 for each page: one of its five runs found the "
@@ -207,14 +203,8 @@ INITIALISATION = q.Question(
     rows=q.points(INIT_TIME.key),
     headline=_fewer_faults,
     text=(
-        (
-            "MAP_POPULATE makes all pages present while mapping, memset faults them in by writing, and "
-            "msync(MS_SYNC) writes dirty pages of a shared mapping to the file."
-        ),
-        (
-            "The original's blocks after memset and msync lack those that its function dirties in a shared "
-            "mapping: a run before had left these pages dirty, so they were not charged again."
-        ),
+        "MAP_POPULATE maps all pages, memset writes them, msync(MS_SYNC) brings dirty ones to the file.",
+        "The original's blocks after memset and msync lack its function's: a run before left them dirty.",
     ),
     tables=_prepared_tables,
     figures=_prepared_figure,

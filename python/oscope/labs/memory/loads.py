@@ -171,8 +171,7 @@ LEVELS: q.TableOf[Row] = q.TableOf(
         q.text("medians of its sizes [ns]", Row.spread),
         q.written("TSC cycles", Row.cycles, lambda found: f"{found:.3g}"),
     ),
-    "The time is that of the size in the middle. TSC cycles are of constant rate, not those of the "
-    "core.{unseparated}",
+    "The time is that of the size in the middle. TSC cycles are of constant rate.{unseparated}",
 )
 
 
@@ -188,8 +187,7 @@ def _page_tables(run: q.Run, chases: Sequence[Chase]) -> list[q.Table]:
                 q.value("huge pages", q.at(curves, "huge"), "ns"),
                 q.ratio("4 KiB / huge", _ratio_at(rows, stride), "different"),
             ),
-            "Medians with their 95 % intervals; the ratio is paired by block, p corrected "
-            f"(Holm).{_reach(rows, stride)}",
+            f"Medians with 95 % intervals; ratio paired by block, p corrected (Holm).{_reach(rows, stride)}",
         )
         found.append(table.of(q.sizes_of(curves)))
     return found
@@ -214,14 +212,8 @@ LATENCY = q.Question(
     rows=_chases,
     headline=_levels_said,
     text=(
-        (
-            "Each load's address is what the one before gave, in an order drawn at random that no prefetcher "
-            "follows. A stride of a page and a line shows TLBs."
-        ),
-        (
-            "Levels are the best fit of steps to the logarithm of the time; a step must be clearer than the "
-            "best that chance finds when sizes are permuted within each block (Bonferroni)."
-        ),
+        "Each load waits for the one before, in random order. A stride of a page and a line shows TLBs.",
+        "Levels are steps of the logarithm of time that are clearer than chance (permutations, Bonferroni).",
     ),
     tables=(
         lambda run, chases: LEVELS.of(_rows(run, chases), unseparated=_unseparated(chases)),
@@ -265,10 +257,7 @@ BANDWIDTH = q.Question(
     experiment="memory.bandwidth",
     rows=q.points(q.RATE),
     headline=_streamed,
-    text=(
-        "Bytes are counted once, though a copy reads and writes, and an ordinary store reads its line "
-        "first. A window is the buffer into which a copy goes again and again."
-    ),
+    text="Bytes are counted once, also of a copy. A window is the buffer that a copy fills again and again.",
     tables=q.TableOf(
         "Reading, writing and copying memory",
         (
@@ -353,10 +342,7 @@ FAULTS = q.Question(
     experiment="memory.fault",
     rows=_kinds,
     headline=_quickest,
-    text=(
-        "A touch is timed with the exception, its handling and the return; getrusage proves one fault a "
-        "page. Two threads fault in their own halves of one mapping."
-    ),
+    text="Timed with exception, handling and return. Two threads fault in their own halves of one mapping.",
     tables=q.TableOf(
         "Faults by kind",
         (

@@ -23,10 +23,7 @@ from oscope.labs.memory.access import (
 
 # ---- in sequence and at random
 
-ZEROS = (
-    "A page that is read first is given the page of zeros, and its first write faults again: random sets "
-    "enter a page mostly at a line that is read."
-)
+ZEROS = "A page that is read first maps the page of zeros, and faults again when it is written."
 FOOTPRINT_WORDS = {"first64th": "the first 1/64 of the buffer", "full": "the whole buffer"}
 PATTERN = q.Sides(
     "pattern", ("seq", "random"), ("sequential", "random"), (TIME, *RESOURCES, FAULTS_EACH_PAGE), 1
@@ -80,10 +77,7 @@ PATTERNS = q.Question(
     rows=q.points("set_ns"),
     headline=_pattern_said,
     text=(
-        (
-            "A working set is 512 lines of 64 B, walked 16 times, every 8th line written. A set's time holds "
-            "its share of first touches, which shrinks with more sets."
-        ),
+        "A set is 512 lines of 64 B, walked 16 times, every 8th written. First touches count in its time.",
         _zeros,
     ),
     tables=_pattern_tables,
@@ -152,10 +146,7 @@ FOOTPRINT_PAGES = q.Question(
     experiment="memory.access",
     rows=q.points(TOUCHED.key),
     headline=_touched,
-    text=(
-        "The original report's loop takes `p + base + i * 64`: base counts lines, but is added as bytes, "
-        "so that it ends near size / 64. The fix, `p + (base + i) * 64`, multiplies both."
-    ),
+    text="The loop's `p + base + i * 64` has base in lines: it ends near size / 64, which `full` fixes.",
     tables=(
         q.TableOf(
             "Pages touched, counted and by arithmetic",
@@ -205,10 +196,7 @@ MACHINE = (
     "With scope=machine the competitor touches as much memory as the machine has, at random. No group limits "
     "it: all processes are short of memory with it. Swap is made for the run."
 )
-PRESENT = (
-    "As in the original report, the mapping is present before the function begins (by memset). What of it is "
-    "pushed out, the function has to bring back: those are its major faults."
-)
+PRESENT = "Memory is present before the function begins (memset): what is pushed out costs major faults."
 THEIRS: Mapping[str, q.Level] = {"footprint": "first64th", "pattern": "random", "mapping": "anonymous"}
 """Levels at which the original report has figures of a competitor."""
 

@@ -57,10 +57,7 @@ ENTRY = Experiment.of(
 LAB = Lab(
     name="syscalls",
     title="System calls",
-    document=(
-        "two laboratory reports: one timed a new system call and fork() with the time-stamp counter, the "
-        "other made system calls for ten seconds"
-    ),
+    document="two reports: one timed a new system call and fork(), the other made calls for ten seconds",
     experiments=(COST, THROUGHPUT, CREATE, ENTRY),
     sections=late(
         "syscalls",

@@ -151,10 +151,7 @@ PAGE_TABLES = q.Question(
     experiment="process.create",
     rows=_lines,
     headline=_slowed,
-    text=(
-        "fork copies a page-table entry for each page that the parent has touched; a huge page has "
-        "one for 2 MiB instead of 512. vfork, posix_spawn and threads share the parent's tables."
-    ),
+    text="fork copies an entry for each page touched, huge or not; vfork and threads share page tables.",
     tables=lambda run, lines: TABLE.of((run, line) for line in lines),
     figures=_lines_figure,
     missing=lambda run: q.reasons(run.experiment) if _lines(run) else "",

@@ -151,10 +151,7 @@ ESTIMATOR: q.Question[tuple[str, q.Point]] = q.Question(
     experiment=EXPERIMENTS,
     rows=lambda run: [row for row in judged_points(run.results) if not row[1].factors.get("resident", 0)],
     headline=_represents,
-    text=(
-        "The mean is right for a total; it represents one call only where the distribution is nearly "
-        "symmetric and free of outliers. With several modes no one value represents all."
-    ),
+    text="The mean is right for a total; it represents one call only where the distribution is symmetric.",
     tables=q.TableOf(
         "The distributions, and what represents them",
         (
@@ -167,8 +164,7 @@ ESTIMATOR: q.Question[tuple[str, q.Point]] = q.Question(
             q.text("stands for the cost", lambda row: row[1].summary.representative),
             q.text("why", lambda row: row[1].summary.reason),
         ),
-        "Outliers: beyond Tukey's fences, each side scaled by its own half. Autocorrelation: lag 1, within a "
-        "process.",
+        "Outliers: beyond Tukey's fences, each side by its own half. Autocorrelation: lag 1, in a process.",
     ),
     missing=lambda _: "",
 )
@@ -333,15 +329,8 @@ CAUSES: q.Question[Attributed] = q.Question(
     rows=_attributed,
     headline=_largest,
     text=(
-        (
-            "Variance is shared out among the covariates recorded with every sample (mean gain in R² "
-            "over all orders of entry), processes and drift. Covariates that rise and fall together "
-            "count as one."
-        ),
-        (
-            "Each share comes from samples that did not select the covariate; the most extreme samples "
-            "are winsorized. An association need not be cause and effect."
-        ),
+        "Variance is shared among covariates (mean gain in R² over all orders), processes and drift.",
+        "Shares are of samples that did not select the covariate, winsorized; association need not be cause.",
         _thin,
         _extreme,
     ),

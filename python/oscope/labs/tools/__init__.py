@@ -54,10 +54,7 @@ DHCP = Inspection(
 LAB = Lab(
     name="tools",
     title="Tools",
-    document=(
-        "a graduate laboratory's report on its tools: a cleaned `script` recording, strace, open device "
-        "files, network interfaces, and the packets of DHCP"
-    ),
+    document="a graduate laboratory's report on tools: script, strace, device files, interfaces and DHCP",
     experiments=(),
     inspections=(SESSION, EXPLAIN, DEVICES, INTERFACES, DHCP),
     sections=late_inspected(

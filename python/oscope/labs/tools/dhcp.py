@@ -46,10 +46,7 @@ def section(title: str, result: Mapping[str, Any]) -> q.Section:
 def _told(freed: Mapping[str, Any], lease_s: float) -> str:
     waited = q.format_value(freed["waited_s"], 0.001, "s")
     if freed["release_received"]:
-        return (
-            f"An address that is given back goes to the next client that asks, {waited} after its first "
-            "question."
-        )
+        return f"An address that is given back goes to the next client, {waited} after its first question."
     after, lease = q.format_value(freed["after_lease_s"], 0.1, "s"), q.format_value(lease_s, 1.0, "s")
     return (
         f"Where the release is lost, the next client asks {q.format_count(freed['in_vain'])} times in vain, "
@@ -81,10 +78,7 @@ def _freed(freed: Mapping[str, Mapping[str, Any]]) -> q.Table:
         "address given [s]",
         "after it was leased [s]",
     ]
-    note = (
-        "A client without an address asks about once a second: no time is known better than that. In vain: "
-        "until the server offers the address."
-    )
+    note = "A client without an address asks once a second. In vain: until the server offers the address."
     return q.Table("When the address is free again", columns, rows, frozenset({1, 2, 4, 5, 6, 7}), note)
 
 

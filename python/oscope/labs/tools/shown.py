@@ -140,10 +140,7 @@ def _figure(devices: Sequence[Mapping[str, Any]]) -> q.Figure:
 # ---- interfaces
 
 _FAMILIES = (4, 6)
-_HIDDEN = (
-    "The last bytes of link-layer addresses are hidden, also in IPv6 addresses that are made of them; "
-    "`oscope interfaces` shows them."
-)
+_HIDDEN = "The last bytes of link-layer addresses are hidden, in IPv6 too; `oscope interfaces` shows them."
 
 
 def interfaces(title: str, result: Mapping[str, Any]) -> q.Section:

@@ -135,10 +135,7 @@ LARGE = q.Question(
     experiment="transfer.large",
     rows=q.points(COPIED.sender),
     headline=lambda run, _: headline(_verdicts(run), (CALLS, MAPPED)),
-    text=(
-        "The sender's clock runs from its connect until it has the receipt of a verified file, the "
-        "receiver's from accept until then; both ends are ready before, and no execution is left out."
-    ),
+    text="Timed from the sender's connect, and the receiver's accept, to the receipt of a verified file.",
     tables=lambda run, _: [
         table_of_times(run, COPIED, "Large inputs", firsts(run, COPIED.sender)),
         verdicts(_verdicts(run), CALLS, "Against read and write, the sender's time"),
@@ -201,8 +198,7 @@ ZEROS_ORIGINAL: q.TableOf[str] = q.TableOf(
         q.number("by more in the late group [ms]", by_group, ".0f"),
         q.text("within a group [ms]", _within),
     ),
-    "Within a group: random less zeros, p of the rank sum test, exact, uncorrected. The report guessed the "
-    "CPU.",
+    "Within a group: random less zeros, p of the exact rank sum test, uncorrected.",
 )
 ZEROS: q.Question[q.Contrast] = q.Question(
     title="Zeros against random bytes",
@@ -312,8 +308,7 @@ FIVE = q.Question(
     headline=_five,
     about=(
         f"1 KiB, 5 KiB, 1 MiB, 10 MiB and 100 MiB, {q.format_count(sum(SIZES))} bytes, over one connection: "
-        "ten executions in the original report, which left out a first one started by hand. Here every one "
-        "counts."
+        "ten executions in the original report, without a first one started by hand. Here all count."
     ),
     text=(
         lambda _, shown: APART if any(kind is DEVICES for kind, *_ in shown) else None,

@@ -168,10 +168,7 @@ section = q.Question(
     experiment="transfer.network",
     rows=_rows,
     headline=_headline,
-    text=(
-        "Two network namespaces joined by a veth. A connection begins with ten packets and needs some "
-        "round trips until it fills bandwidth × delay."
-    ),
+    text="Two namespaces joined by a veth; a connection needs round trips until it fills bandwidth × delay.",
     tables=_table,
     figures=_figures,
     timed=True,

@@ -70,10 +70,7 @@ def _matrix(run: q.Run, size: int, levels: dict[str, q.Level]) -> q.Table:
     def column(receiver: str) -> q.Column[str]:
         return q.text(f"→ {receiver}", lambda sender: cell(sender, receiver))
 
-    note = (
-        f"Rows: sender. Columns: receiver. ×: over {PLAIN_WAY}, paired by block; ?: not found different. "
-        f"{q.MISSING}: not measured."
-    )
+    note = f"×: over {PLAIN_WAY}, paired by block; ?: not found different. {q.MISSING}: not measured."
     title = f"Throughput of every pair at {q.format_bytes(size)} [{scale.unit}]"
     table: q.TableOf[str] = q.TableOf(title, (q.text("sender", str), *map(column, receivers)), note)
     return table.of(senders)
@@ -151,10 +148,7 @@ INTEGRITY = q.Question(
     experiment=NAMES,
     rows=lambda run: [each.experiment for each in run.all(*NAMES) if _transfers(each.experiment)],
     headline=_arrived,
-    text=(
-        "Each received file is read again after the clock has stopped. A transfer that fails this is a "
-        "failed sample and never a time."
-    ),
+    text="Received files are read again after the clock has stopped; one that differs is a failed sample.",
     tables=q.TableOf(
         "Files compared with their sources",
         (

@@ -190,19 +190,12 @@ section = q.Question(
     rows=_met,
     headline=_headline,
     text=(
-        (
-            "Who is refused sleeps and tries again: a receiver waits whole intervals from its first try, a "
-            "sender makes a late receiver wait for the rest of one."
-        ),
+        "Who is refused sleeps: a receiver whole intervals; for a sender a late receiver waits the rest.",
         (
             "The original's distance is the same by both methods, as a wait makes it. Which mechanism it was "
-            "cannot be decided from the report, which shows neither its programs' sleeps nor where their "
-            "clocks begin."
+            "the report cannot decide: it shows neither its sleeps nor where its clocks begin."
         ),
-        (
-            "Nagle's algorithm with delayed acknowledgements, up to 40 ms, is the other candidate: its step "
-            "grows with the number of files."
-        ),
+        "Nagle's algorithm with delayed acknowledgements (up to 40 ms) makes a step for each file.",
     ),
     tables=(TABLE, lambda *_: [ORIGINAL.of(CITED)]),
     figures=(_step_figure, _strips, _original_figure),

@@ -135,10 +135,7 @@ SMALL_FILES = q.Question(
     experiment="transfer.small",
     rows=q.points(COPIED.sender),
     headline=lambda run, _: _headline(run, COPIED, (CALLS, MAPPED)),
-    text=(
-        "All files of an execution follow each other over one connection. Here the sender connects; in "
-        "the original report it listens, and the receiver connects."
-    ),
+    text="Files share one connection. Here the sender connects, in the original report the receiver.",
     tables=lambda run, _: _tables(run, COPIED, CALLS),
     figures=lambda run, _: _figure(run, COPIED.sender, "Time of the sender"),
     timed=True,
@@ -180,8 +177,7 @@ SIDE_BY_SIDE: q.TableOf[Beside] = q.TableOf(
         q.text("method", lambda row: row[3]),
         q.value("receiver's time (95 %)", lambda row: row[0].summary, "ns"),
     ),
-    "{apart}: the figures stand side by side and are not compared. A digest is checked in the time of user "
-    "space.",
+    "{apart}: the figures are not compared. A digest is checked in the time of user space.",
 )
 
 

@@ -158,14 +158,8 @@ WORK = q.Question(
     headline=_fewest,
     text=(
         "Over loopback the receiving half of TCP is done in the sender's call and charged to the sender.",
-        (
-            "On no CPU: 1 - CPU time / time, the least share in which no thread of a side was on a CPU; "
-            "below 0 it shows nothing of waiting."
-        ),
-        (
-            "Read and write copy each byte at both ends; mmap pays with page faults for the calls it saves; "
-            "sendfile and splice hand pages on, but the digest reads them all the same."
-        ),
+        "On no CPU: 1 - CPU time / time, at least the share without any thread of a side on a CPU.",
+        "mmap pays with page faults for the calls it saves; the digest reads what sendfile hands on.",
     ),
     tables=(lambda _, rows: TABLE.of(rows, size=q.format_bytes(rows[0].point.size)), _verdicts),
     figures=_figure,
@@ -271,10 +265,7 @@ TRACED = q.Question(
     rows=_points,
     headline=_longest,
     text=(
-        (
-            "Traced are sender and receiver with all their threads. A call that waits is in the call all the "
-            "while, as threads that wait for one another (futex), such as the digest's."
-        ),
+        "All threads of both sides are traced. A call that waits is in the call all the while, as in futex.",
         lambda _, points: q.losses(points),
     ),
     tables=(lambda _, points: TRACED_CALLS.of(_calls(points)), _switches),

@@ -100,9 +100,8 @@ def by_subject(found: Sequence[Trial]) -> q.Table:
         *(f"found {q.format_share(effect)}" for effect in effects),
     ]
     note = (
-        "Would find: the smallest difference that Oscope says it would have found with 80 % power, the median"
-        " of the pairs. Truth held: the 95 % interval holds the known difference. Between sides in sequence a"
-        " common drift is allowed for."
+        "Would find: the smallest difference found with 80 % power, the median of the pairs. Truth held: the "
+        "95 % interval holds the known difference. Sides in sequence allow for a common drift."
     )
     return q.Table("Errors by subject", columns, rows, note=note)
 
