@@ -186,12 +186,12 @@ SMALL = 300
 def _slower(shown: Shown) -> dict[str, list[q.ComparedMetric]]:
     """Return how the longest delay compares with the shortest, on each file system but the local one."""
     delays = shown.delays
-    found = {}
-    for system in shown.far if len(delays) > 1 else ():
-        points = tuple(q.known(shown.experiment, shown.time, system=system))
-        own = replace(shown.experiment, points=points)
-        found[system] = q.compared(own, (shown.time,), "delay", (delays[0], delays[-1]))
-    return found
+    return {
+        system: q.compared(
+            shown.run.only(system=system).experiment, (shown.time,), "delay", (delays[0], delays[-1])
+        )
+        for system in (shown.far if len(delays) > 1 else ())
+    }
 
 
 def _slowed_most(run: q.Run, _: object) -> str:

@@ -55,8 +55,8 @@ Finding = tuple[str, str, str]
 def tracers(experiment: q.ExperimentResults) -> list[str]:
     """Return the tracers of an experiment but for none, in the order of the lab."""
     found = dict.fromkeys(str(point.factors.get("tracer", UNTRACED)) for point in experiment.points)
-    order = {name: index for index, name in enumerate(TRACERS)}
-    return sorted((name for name in found if name != UNTRACED), key=lambda name: order.get(name, len(order)))
+    known = [name for name in TRACERS if name in found]
+    return [name for name in dict.fromkeys((*known, *found)) if name != UNTRACED]
 
 
 def _slowdowns(run: q.Run, name: str) -> list[Slowdown]:

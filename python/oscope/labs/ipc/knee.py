@@ -130,9 +130,8 @@ TABLE: q.TableOf[Knee] = q.TableOf(
 
 
 def _table(_: q.Run, found: Sequence[Knee]) -> q.Table:
-    every = [at for each in found for at in (each.first, each.last)]
-    low, high = (end(every, key=lambda one: one.size).name for end in (min, max))
-    return TABLE.of(found, low=low, high=high)
+    every = sorted((at for each in found for at in (each.first, each.last)), key=lambda one: one.size)
+    return TABLE.of(found, low=every[0].name, high=every[-1].name)
 
 
 def _figure(_: q.Run, found: Sequence[Knee]) -> q.Figure:

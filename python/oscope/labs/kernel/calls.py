@@ -51,13 +51,10 @@ def printed(side: Side, a: str = SILENT, b: str = LOGGED) -> q.ComparedMetric | 
 
 def _silent_and_logged(_: q.Run, known: Sequence[Side]) -> str:
     side = known[0]
-    silent, logged = (side.summary(call=call) for call in (SILENT, LOGGED))
-    if silent is None or logged is None or printed(side) is None:
-        alone, name = (logged, LOGGED) if silent is None else (silent, SILENT)
-        return "" if alone is None else f"{name} takes {side.value(alone)}; its other form was not measured."
-    return (
-        f"The call takes {side.value(silent)} in silence and {side.value(logged)} with its line in the log."
-    )
+    words = {SILENT: "in silence", LOGGED: "with its line in the log"}
+    found = ((side.summary(call=call), how) for call, how in words.items())
+    said = [f"{side.value(each)} {how}" for each, how in found if each is not None]
+    return f"The call takes {q.listed(said)}." if said else ""
 
 
 def _original(_: q.Run, known: Sequence[Side]) -> str | None:
@@ -173,14 +170,15 @@ def _child_and_parent(_: q.Run, measured: Sequence[Sides]) -> str:
 
 
 def _which_first(_: q.Run, measured: Sequence[Sides]) -> list[str]:
-    said = []
-    for row in (later(sides[0], sides[1]) for sides in measured if len(sides) > 1):
-        if row is not None and row.different == "yes":
-            first = "parent returns" if row.ratio > 1 else "child runs"
-            said.append(f"The {first} first (child over parent {q.ratio_text(row)}).")
-        elif row is not None:
-            said.append("Which of the two comes first is not decided.")
-    return said
+    def said(row: q.ComparedMetric) -> str:
+        first = "parent returns" if row.ratio > 1 else "child runs"
+        return f"The {first} first (child over parent {q.ratio_text(row)})."
+
+    return [
+        said(row) if row.different == "yes" else "Which of the two comes first is not decided."
+        for sides in measured
+        if len(sides) > 1 and (row := later(sides[0], sides[1])) is not None
+    ]
 
 
 def _fork_table(_: q.Run, measured: Sequence[Sides]) -> q.Table:

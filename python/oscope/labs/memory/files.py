@@ -44,20 +44,18 @@ def _charged(run: q.Run, found: Sequence[q.Point]) -> str:
 def _written(found: Sequence[q.Point], mapping: str) -> str:
     """Say what a mapping writes, and whether it is 8 blocks for each page mapped."""
     own = [point for point in found if point.level("mapping") == mapping]
-    blocks = [each for point in own if (each := point.of(OUT)) is not None]
-    if not blocks:
-        return ""
-    if max(each.maximum for each in blocks) == 0:
-        return f"With {mapping} memory the function has no block to write."
-    medians = [each.median for each in blocks]
+    medians = [each.median for point in own if (each := point.of(OUT)) is not None]
+    if not any(medians):
+        return f"With {mapping} memory the function has no block to write." if medians else ""
     span = " to ".join(q.plain_number(end) for end in dict.fromkeys((min(medians), max(medians))))
     shares = [each.median for point in own if (each := point.of(BLOCKS_EACH_PAGE)) is not None]
-    text = f"With {mapping} memory the kernel counts {span} blocks that the function has to write"
-    if shares and all(abs(share - 1) <= NEAR for share in shares):
-        text += f", 8 for each page mapped (within {q.format_share(NEAR)})"
-    elif shares:
-        text += f", {min(shares):.2g} to {max(shares):.2g} times 8 for each page mapped"
-    return f"{text}."
+    times = (
+        ""
+        if all(abs(share - 1) <= NEAR for share in shares)
+        else f"{min(shares):.2g} to {max(shares):.2g} times "
+    )
+    page = f", {times}8 for each page mapped" if shares else ""
+    return f"With {mapping} memory the kernel counts {span} blocks that the function has to write{page}."
 
 
 def _over_anonymous(run: q.Run) -> Callable[[q.Point], q.ComparedMetric | None]:

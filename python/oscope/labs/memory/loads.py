@@ -228,17 +228,13 @@ LATENCY = q.Question(
 # ---- bandwidth, by one core and by all
 
 ONE, ALL = 1, 0
-CORES = {ONE: "one core", ALL: "all cores"}
+CORES: Mapping[q.Level, str] = {ONE: "one core", ALL: "all cores"}
 
 
 def _streamed(_: q.Run, found: Sequence[q.Point]) -> str:
-    first = found[0].level("operation")
-    own = [each for each in found if each.level("operation") == first and not each.factors.get("window")]
-    threads = [int(each.factors.get("threads", ONE)) for each in own]
-    parts = [
-        f"{q.bracketed(each.summary, q.RATE_UNIT)} by {CORES.get(number, f'{number} threads')}"
-        for each, number in zip(own[:2], threads, strict=False)
-    ]
+    first = found[0]["operation"]
+    own = [each for each in found if each["operation"] == first and not each.factors.get("window")]
+    parts = [f"{each.value} by {CORES.get(each.factors.get('threads', ONE), 'threads')}" for each in own[:2]]
     return f"Memory: {first} {', '.join(parts) or found[0].value}."
 
 
@@ -328,20 +324,15 @@ def _kinds(run: q.Run) -> list[Kind]:
     return [Kind(run, kind, q.row_of(rows, PER_SECOND, kind=kind)) for kind in kinds]
 
 
-def _quickest(run: q.Run, _: Sequence[Kind]) -> str:
-    own = _fewest(run)
-    quick, slow = own[0], own[-1]
-    threads = int(quick.factors.get("threads", 1))
-    who = "" if threads == 1 else f" by {threads} threads at once"
-    text = f"A page fault of kind {quick.level('kind')} takes {quick.value}{who}"
-    return f"{text}." if slow is quick else f"{text}; {slow.level('kind')}, the slowest, {slow.value}."
-
-
+QUICKEST: Callable[[q.Run, Sequence[q.Point]], str] = q.extremes(
+    lambda quick: f"A page fault of kind {quick['kind']} takes {quick.value}",
+    lambda slow: f"; {slow['kind']}, the slowest, {slow.value}",
+)
 FAULTS = q.Question(
     title="What a page fault costs by its kind",
     experiment="memory.fault",
     rows=_kinds,
-    headline=_quickest,
+    headline=lambda run, _: QUICKEST(run, _fewest(run)),
     text="Timed with exception, handling and return. Two threads fault in their own halves of one mapping.",
     tables=q.TableOf(
         "Faults by kind",

@@ -134,11 +134,8 @@ def _reach(point: q.Point) -> Reach:
 
 def _touched(_: q.Run, found: Sequence[q.Point]) -> str:
     point, whole = found[0], _reach(found[0]).whole
-    return (
-        f"{q.figure(point.summary, '')} of {q.format_count(whole)} pages are touched "
-        f"({q.format_share(point.summary.median / whole)}) with footprint={point.level('footprint')}, "
-        f"pattern={point.level('pattern')}."
-    )
+    share = f"{q.figure(point.summary, '')} of {q.format_count(whole)} pages"
+    return f"{share} are touched with footprint={point['footprint']}, pattern={point['pattern']}."
 
 
 FOOTPRINT_PAGES = q.Question(

@@ -224,17 +224,15 @@ def _my_precious(create: q.Run, unit: str) -> q.Point | None:
 
 
 def _missing(create: q.Run) -> str:
-    rows, unit = _rows(create), _unit(create)
-    if not rows:
+    if not (rows := _rows(create)):
         return ""
-    parts = [NO_CALL] if rows[0].point is None else []
-    if unit != "cycles":
-        clock = create.experiment.environment.get("clock") or {}
-        parts.append(f"Cycles: {clock.get('why') or 'no sample has them'}.")
-    none = [row.name.removeprefix("fork ") for row in rows[1:] if row.point is None]
-    if none:
-        parts.append(f"Figures of fork's {q.listed(none)}: no sample without resident memory has them.")
-    return " ".join(parts)
+    clock = create.experiment.environment.get("clock") or {}
+    none = q.listed([row.name.removeprefix("fork ") for row in rows[1:] if row.point is None])
+    return q.joined(
+        NO_CALL if rows[0].point is None else "",
+        f"Cycles: {clock.get('why') or 'no sample has them'}." if _unit(create) != "cycles" else "",
+        f"Figures of fork's {none}: no sample without resident memory has them." if none else "",
+    )
 
 
 def _first_instruction(run: q.Run, rows: Sequence[Row]) -> str:

@@ -93,8 +93,7 @@ def _rate_name(rate: float) -> str:
 
 
 def _headline(_: q.Run, found: Sequence[OnLine]) -> str:
-    plain = [each for each in found if not each.round_trip_s and not each.loss] or found
-    each = plain[0]
+    each = next((each for each in found if not each.round_trip_s and not each.loss), found[0])
     share = f", {q.format_share(each.summary.median / each.rate, 0.01)} of the rate" if each.rate else ""
     return f"Over a line with {each.name()} a transfer reaches {q.bracketed(each.summary, 'B/s')}{share}."
 

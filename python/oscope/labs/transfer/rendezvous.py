@@ -193,7 +193,7 @@ section = q.Question(
         "Who is refused sleeps: a receiver whole intervals; for a sender a late receiver waits the rest.",
         (
             "The original's distance is the same by both methods, as a wait makes it. Which mechanism it was "
-            "the report cannot decide: it shows neither its sleeps nor where its clocks begin."
+            "cannot be decided from the report: it shows neither sleeps nor where its clocks begin."
         ),
         "Nagle's algorithm with delayed acknowledgements (up to 40 ms) makes a step for each file.",
     ),
