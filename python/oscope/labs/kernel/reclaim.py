@@ -118,40 +118,34 @@ def _headline(_: q.Run, views: Sequence[View]) -> str:
 
 def _tables(view: View, pattern: str) -> list[q.Table]:
     policies = [policy for policy in POLICIES if view.point(policy, pattern) is not None]
-    values, verdicts = [], []
-    for quantity in view.quantities:
-        cells = [quantity.text(view.experiment, view.point(policy, pattern)) for policy in policies]
-        if all(cell == q.MISSING for cell in cells):
-            continue
-        values.append([quantity.name, *cells])
-        against = [_verdict(view, quantity, policy, pattern) for policy in policies if policy != OWN]
-        verdicts.append([quantity.name, *(cell for pair in against for cell in pair)])
+    cells = {
+        (quantity, policy): quantity.text(view.experiment, view.point(policy, pattern))
+        for quantity in view.quantities
+        for policy in policies
+    }
+    shown = dict.fromkeys(quantity for (quantity, _), cell in cells.items() if cell != q.MISSING)
+
+    def value(policy: str) -> q.Column[q.Quantity]:
+        return q.text(policy, lambda each: cells[each, policy])
+
+    def against(policy: str) -> q.Column[q.Quantity]:
+        return q.ratio(f"{policy} / {OWN}", lambda each: view.verdict(policy, each, pattern), "different")
+
     where = f"{view.mapping} mapping, {pattern}, by {view.clock}"
-    others = [policy for policy in policies if policy != OWN]
-    heads = [head for policy in others for head in (f"{policy} / {OWN} (95 %)", "different")]
     meaning = "; ".join(f"{policy}: {WORDS[policy]}" for policy in policies)
-    return [
-        q.Table(
-            f"Counts under each policy: {where}",
-            ["", *policies],
-            values,
-            frozenset(),
-            f"Medians with their 95 % intervals; what is the same in every boot stands alone. {meaning}.",
-        ),
-        q.Table(
-            f"Against the kernel's own policy: {where}",
-            ["", *heads],
-            verdicts,
-            frozenset(),
-            "Ratios paired by boot, p corrected (Holm) for all rows of a policy. Counts that are the same in "
-            "every boot are compared as they are.",
-        ),
-    ]
-
-
-def _verdict(view: View, quantity: q.Quantity, policy: str, pattern: str) -> list[str]:
-    found = view.verdict(policy, quantity, pattern)
-    return [q.MISSING, q.MISSING] if found is None else [found.ratio, found.different]
+    name: q.Column[q.Quantity] = q.text("", lambda each: each.name)
+    counts = q.TableOf(
+        f"Counts under each policy: {where}",
+        (name, *map(value, policies)),
+        f"Medians with their 95 % intervals; what is the same in every boot stands alone. {meaning}.",
+    )
+    ratios = q.TableOf(
+        f"Against the kernel's own policy: {where}",
+        (name, *(against(policy) for policy in policies if policy != OWN)),
+        "Ratios paired by boot, p corrected (Holm) for all rows of a policy. Counts that are the same in "
+        "every boot are compared as they are.",
+    )
+    return [counts.of(shown), ratios.of(shown)]
 
 
 def _figure(view: View) -> q.Figure:

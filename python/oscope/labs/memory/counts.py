@@ -19,8 +19,6 @@ EXPERIMENTS = ("memory.access", "memory.counters")
 FED = {"reads": "simulated_l1d_read_access", "writes": "simulated_l1d_write_access"}
 """Accesses as the model of the caches counted them."""
 HARDWARE = {"reads": "l1d_read_access", "writes": "l1d_write_access"}
-STATE_WORDS = 4
-"""Words of the random generator's state: each number drawn loads and stores all of them."""
 
 
 def formula(count: int) -> dict[str, int]:

@@ -49,12 +49,9 @@ def _written(found: Sequence[q.Point], mapping: str) -> str:
         return f"With {mapping} memory the function has no block to write." if medians else ""
     span = " to ".join(q.plain_number(end) for end in dict.fromkeys((min(medians), max(medians))))
     shares = [each.median for point in own if (each := point.of(BLOCKS_EACH_PAGE)) is not None]
-    times = (
-        ""
-        if all(abs(share - 1) <= NEAR for share in shares)
-        else f"{min(shares):.2g} to {max(shares):.2g} times "
-    )
-    page = f", {times}8 for each page mapped" if shares else ""
+    page = f", {min(shares):.2g} to {max(shares):.2g} times 8 for each page mapped" if shares else ""
+    if shares and all(abs(share - 1) <= NEAR for share in shares):
+        page = f", 8 for each page mapped (within {q.format_share(NEAR)})"
     return f"With {mapping} memory the kernel counts {span} blocks that the function has to write{page}."
 
 
