@@ -134,7 +134,7 @@ def _reach(point: q.Point) -> Reach:
 
 def _touched(_: q.Run, found: Sequence[q.Point]) -> str:
     point, whole = found[0], _reach(found[0]).whole
-    share = f"{q.figure(point.summary, '')} of {q.format_count(whole)} pages"
+    share = f"{q.format_share(point.summary.median / whole)} of {q.format_count(whole)} pages"
     return f"{share} are touched with footprint={point['footprint']}, pattern={point['pattern']}."
 
 
