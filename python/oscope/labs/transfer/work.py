@@ -86,10 +86,10 @@ def _fewest(_: q.Run, rows: Sequence[Row]) -> str:
         cpu, row = min(((each.median, row) for row in rows if (each := row.of("cpu"))), key=itemgetter(0))
         return f"Least CPU time has {row.way()} at the {row.side}: {q.format_value(cpu, None, 's')} a GiB."
     ends = [end(sending, key=itemgetter(0)) for end in (min, max)]
-    said = [
-        f"{q.format_value(calls, None, '')} calls a MiB by {row.way()}" for calls, row in dict.fromkeys(ends)
-    ]
-    return f"At {rows[0].point['size']} the sender makes {q.listed(said)}."
+    said = q.listed([f"{q.format_value(n, None, '')} by {row.way()}" for n, row in dict.fromkeys(ends)])
+    return f"At {rows[0].point['size']} the sender makes {said}.".replace(
+        " by ", " system calls a MiB by ", 1
+    )
 
 
 def _plain(found: float) -> str:
