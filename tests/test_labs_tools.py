@@ -13,8 +13,6 @@ from typing import Any
 import pytest
 
 from oscope import labs
-from oscope.labs.tools import own_command, play_dhcp
-from oscope.labs.tools.hiding import hide
 from oscope.model.document import Section
 from oscope.model.errors import OscopeError
 from oscope.model.samples import Inspected, Results
@@ -23,6 +21,8 @@ from oscope.report.build import answers, build
 from oscope.report.figures import draw
 from oscope.storage import record
 from oscope.tools.dhcp.answers import QUESTIONS
+from oscope.tools.inspections import own_command, play_dhcp
+from oscope.tools.inspections.hiding import hide
 from waiting import wait_until
 
 ROOT = Path(__file__).parent.parent

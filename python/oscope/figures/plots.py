@@ -9,7 +9,7 @@ name of a marker that is no circle. The mode of a `scatter` may be `text` too: w
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -35,8 +35,8 @@ class Dot:
 
     name: str
     value: float
-    interval: tuple[float, float] | None
-    samples: Floats
+    interval: tuple[float, float] | None = None
+    samples: Floats = field(default_factory=lambda: np.zeros(0))
     colour: int = 0
 
 

@@ -53,7 +53,7 @@ def figure(entries: Sequence[Entry]) -> Figure:
         for way, reach, style in curves:
             name = f"{entry.subject}, {way}"
             points = [
-                (float(seconds), plots.Dot(name, 100 * effect, None, np.array([]), colour))
+                (float(seconds), plots.Dot(name, 100 * effect, colour=colour))
                 for seconds in times
                 if (effect := reach(float(seconds))) <= _MOST
             ]
@@ -93,7 +93,7 @@ def worst_figure(entries: Sequence[Entry]) -> Figure:
     series = []
     for colour, (way, _, reach) in enumerate(_ways(entries)):
         points = [
-            (float(seconds), plots.Dot(way, 100 * effect, None, np.array([]), colour))
+            (float(seconds), plots.Dot(way, 100 * effect, colour=colour))
             for seconds in times
             if (effect := reach(float(seconds))) <= _MOST
         ]

@@ -49,30 +49,20 @@ class Labs:
             UsageError: there is none; the nearest name is given.
 
         """
-        for candidate in self.all:
-            if candidate.name == name:
-                return candidate
-        raise UsageError(f"there is no lab {name!r}", remedy=_nearest(name, [each.name for each in self.all]))
+        known = {each.name: each for each in self.all}
+        if name in known:
+            return known[name]
+        raise UsageError(f"there is no lab {name!r}", remedy=_nearest(name, known))
 
     def experiment(self, name: str) -> Experiment:
-        """Return the experiment called `name`.
-
-        Raises:
-            UsageError: there is none; the nearest name of an experiment, an inspection or a lab is given.
-
-        """
+        """Return the experiment called `name`. Raises UsageError as `named` does."""
         found = self.named(name)
         if isinstance(found, Inspection):
             raise UsageError(f"{name} is an inspection and has no samples", remedy=f"oscope run {name}")
         return found
 
     def inspection(self, name: str) -> Inspection:
-        """Return the inspection called `name`.
-
-        Raises:
-            UsageError: there is none; the nearest name of an experiment, an inspection or a lab is given.
-
-        """
+        """Return the inspection called `name`. Raises UsageError as `named` does."""
         found = self.named(name)
         if isinstance(found, Experiment):
             raise UsageError(f"{name} is an experiment and no inspection", remedy=f"oscope run {name}")

@@ -60,10 +60,10 @@ def late(lab: str, *modules: str) -> Late:
 
 
 def late_inspection(module: str, name: str) -> Callable[[Profile], Mapping[str, Any]]:
-    """Return what carries out an inspection: the function `name` of a module, as `tools.look`."""
+    """Return what carries out an inspection: the function `name` of a module of `oscope`."""
 
     def inspect(profile: Profile) -> Mapping[str, Any]:
-        found: Mapping[str, Any] = getattr(import_module(f"oscope.labs.{module}"), name)(profile)
+        found: Mapping[str, Any] = getattr(import_module(f"oscope.{module}"), name)(profile)
         return found
 
     return inspect

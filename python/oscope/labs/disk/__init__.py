@@ -63,16 +63,6 @@ READ = Experiment.of(
 )
 
 
-def _direct_in_parts(factors: Mapping[str, Level]) -> bool:
-    """Exclude writing past the cache by parts of pages."""
-    return factors.get("sync") == "direct" and int(factors.get("block_size", PAGE)) % PAGE != 0
-
-
-def _direct_page_by_page(factors: Mapping[str, Level]) -> bool:
-    """Leave out what waits for the device once a page."""
-    return factors["sync"] == "direct" and factors["block_size"] == PAGE
-
-
 WRITE = Experiment.of(
     "disk.write",
     "Writing a file, block by block",
@@ -81,13 +71,17 @@ WRITE = Experiment.of(
     quick=lambda full: full.replace(
         reps=5,
         blocks=5,
-        omit=_direct_page_by_page,
+        # Leave out what waits for the device once a page.
+        omit=lambda factors: factors["sync"] == "direct" and factors["block_size"] == PAGE,
         block_size=(128, PAGE, 128 * KIBIBYTE, 4 * MEBIBYTE),
         size=16 * MEBIBYTE,
     ),
     quick_share="about 3 s: 10 points, 16 MiB written 5 times each",
     metrics=("throughput", "time_s", "bytes", "calls", "cpu_s"),
-    exclude=_direct_in_parts,
+    # Exclude writing past the cache by parts of pages.
+    exclude=lambda factors: (
+        factors.get("sync") == "direct" and int(factors.get("block_size", PAGE)) % PAGE != 0
+    ),
 )
 
 XOR = Experiment.of(
@@ -126,11 +120,6 @@ DROP_CACHES = Experiment.of(
 )
 
 
-def _much_fio(factors: Mapping[str, Level]) -> bool:
-    """Leave out fio, which takes a second to start, but for one block size."""
-    return factors["tool"] == "fio" and factors["block_size"] != COMPARED[-1]
-
-
 PEERS = Experiment.of(
     "disk.peers",
     "Reading beside dd and fio",
@@ -147,7 +136,8 @@ PEERS = Experiment.of(
     quick=lambda full: full.replace(
         reps=5,
         blocks=5,
-        omit=_much_fio,
+        # Leave out fio, which takes a second to start, but for one block size.
+        omit=lambda factors: factors["tool"] == "fio" and factors["block_size"] != COMPARED[-1],
         block_size=FEW_POWERS,
         cache="cold",
         size=32 * MEBIBYTE,
@@ -161,10 +151,7 @@ PEERS = Experiment.of(
 LAB = Lab(
     name="disk",
     title="Disk",
-    document=(
-        "a laboratory report that read files with every block size from 128 B to 4 MiB, cold and warm, "
-        "beside dd, and took the XOR of their words"
-    ),
+    document="a report that read files by blocks of 128 B to 4 MiB, beside dd, and took their words' XOR",
     experiments=(
         READ,
         PEERS,

@@ -6,16 +6,9 @@ from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
-from oscope.figures.analysed import label, measured, words
-from oscope.figures.words import listed
+from oscope.figures.analysed import words
+from oscope.labs import engine as q
 from oscope.labs.disk import reference
-from oscope.labs.engine.curves import Curves, best, curves_by, several, size_columns, sizes_of
-from oscope.labs.engine.question import Question
-from oscope.labs.engine.run import Run
-from oscope.labs.engine.table import TableOf, number, text
-from oscope.model.document import Table
-from oscope.model.formatting import format_count
-from oscope.model.samples import ExperimentResults, PointSamples
 
 METRIC = "time_s"
 CACHES = ("cold", "warm")
@@ -24,29 +17,29 @@ SAME_DATA = ("file", "size", "directory")
 BOUNDED = ("count", "longest")
 
 
-def _curves(run: Run) -> Curves:
-    return run.once("curves", lambda: curves_by(run, METRIC, "cache", CACHES))
+def _curves(run: q.Run) -> q.Curves:
+    return run.once("curves", lambda: q.curves_by(run, METRIC, "cache", CACHES))
 
 
-def _xors(points: Iterable[PointSamples]) -> list[str]:
+def _xors(points: Iterable[q.PointSamples]) -> list[str]:
     return words(points, "xor")
 
 
-def _same(run: Run, _: object) -> str:
+def _same(run: q.Run, _: object) -> str:
     """Say whether all passes over the same bytes gave the same XOR; shout where they did not."""
     experiment = run.experiment
-    groups: dict[str, list[PointSamples]] = {}
+    groups: dict[str, list[q.PointSamples]] = {}
     for point in experiment.points:
-        if len(measured(point, "xor")[0]):
+        if len(q.measured(point, "xor")[0]):
             groups.setdefault(_data(experiment, point), []).append(point)
     wrong = [*_differing(groups, "gave", _xors), *_differing(groups, "was read as", _sizes)]
     wrong += [reason for point in experiment.points for _, reason in point.failed if "XOR" in reason]
     if wrong:
-        what = listed(list(dict.fromkeys(wrong)))
+        what = q.listed(list(dict.fromkeys(wrong)))
         return f"ERROR: THE XOR IS NOT THE SAME IN EVERY PASS, so reads went wrong: {what}."
     if not groups:
         return ""
-    passes = sum(len(measured(point, "xor")[0]) for each in groups.values() for point in each)
+    passes = sum(len(q.measured(point, "xor")[0]) for each in groups.values() for point in each)
     if len(groups) > 1:
         return f"In {passes} passes over {len(groups)} sets of bytes, the XOR is the same for the same bytes."
     (word,) = [_xors(each)[0] for each in groups.values()]
@@ -54,31 +47,33 @@ def _same(run: Run, _: object) -> str:
 
 
 def _differing(
-    groups: Mapping[str, list[PointSamples]], verb: str, read: Callable[[Iterable[PointSamples]], list[str]]
+    groups: Mapping[str, list[q.PointSamples]],
+    verb: str,
+    read: Callable[[Iterable[q.PointSamples]], list[str]],
 ) -> list[str]:
     """Name the groups of which `read` gives more than one text."""
     found = {name: read(points) for name, points in groups.items()}
-    return [f"{name or 'the file'} {verb} {listed(each)}" for name, each in found.items() if len(each) > 1]
+    return [f"{name or 'the file'} {verb} {q.listed(each)}" for name, each in found.items() if len(each) > 1]
 
 
-def _data(experiment: ExperimentResults, point: PointSamples) -> str:
+def _data(experiment: q.ExperimentResults, point: q.PointSamples) -> str:
     """Name the bytes that a point reads; what a count or a time bounds is named by that, too."""
     names = [*SAME_DATA]
     if any(point.factors.get(name) for name in BOUNDED):
         names += [*BOUNDED, "block_size", "threads"]
-    return label(experiment, point.factors, names)
+    return q.label(experiment, point.factors, names)
 
 
-def _sizes(points: Iterable[PointSamples]) -> list[str]:
-    values = np.concatenate([measured(point, "bytes")[0] for point in points] or [np.zeros(0)])
-    return [f"{format_count(value)} B" for value in np.unique(values)]
+def _sizes(points: Iterable[q.PointSamples]) -> list[str]:
+    values = np.concatenate([q.measured(point, "bytes")[0] for point in points] or [np.zeros(0)])
+    return [f"{q.format_count(value)} B" for value in np.unique(values)]
 
 
-def _quickest(run: Run) -> dict[int, list[str]]:
+def _quickest(run: q.Run) -> dict[int, list[str]]:
     """Return the caches with which a size is the fastest, or is not distinguished from it."""
     found: dict[int, list[str]] = {}
     for cache, row in _curves(run).items():
-        first, alike = best(row, run.experiment, METRIC)
+        first, alike = q.best(row, run.experiment, METRIC)
         for each in (first, *alike) if len(row) > 1 else ():
             found.setdefault(each.size, []).append(cache)
     return found
@@ -88,34 +83,34 @@ def _cited(place: int) -> Callable[[int], float | None]:
     return lambda size: reference.XOR_SECONDS[size][place] if size in reference.XOR_SECONDS else None
 
 
-def _table(run: Run, _: object) -> Table:
+def _table(run: q.Run, _: object) -> q.Table:
     quickest = _quickest(run)
 
     def xor(size: int) -> str | None:
         read = _xors(point for point in run.experiment.points if point.factors.get("block_size") == size)
         return None if not read else read[0] if len(read) == 1 else f"DIFFERS: {', '.join(read)}"
 
-    table: TableOf[int] = TableOf(
+    table: q.TableOf[int] = q.TableOf(
         "Time and XOR of a whole file by block size",
         (
-            *size_columns({cache: _curves(run).get(cache, ()) for cache in CACHES}, "s"),
-            text("XOR", xor),
-            text("fastest, or not distinguished", lambda size: listed(quickest.get(size, ())) or None),
-            *(number(f"original {cache} [s]", _cited(place), "d") for place, cache in enumerate(CACHES)),
+            *q.size_columns({cache: _curves(run).get(cache, ()) for cache in CACHES}, "s"),
+            q.text("XOR", xor),
+            q.text("fastest, or not distinguished", lambda size: q.listed(quickest.get(size, ())) or None),
+            *(q.number(f"original {cache} [s]", _cited(place), "d") for place, cache in enumerate(CACHES)),
         ),
         "Medians. The original read an image of Ubuntu 21.04, with four threads, each row once.",
     )
-    return table.of(sizes_of(_curves(run)))
+    return table.of(q.sizes_of(_curves(run)))
 
 
-section = Question(
+section = q.Question(
     title="The XOR of a file",
     experiment="disk.xor",
     # Where no pass has a time, its XOR is reported all the same.
-    rows=lambda run: sizes_of(_curves(run)) or list(filter(None, [_same(run, None)])),
+    rows=lambda run: q.sizes_of(_curves(run)) or list(filter(None, [_same(run, None)])),
     headline=_same,
     text="The XOR is that of the file's little-endian 32-bit words, a short tail padded with zeros.",
     tables=_table,
-    figures=lambda run, _: several("Time to the XOR of a whole file", _curves(run), "s"),
+    figures=lambda run, _: q.several("Time to the XOR of a whole file", _curves(run), "s"),
     factors=("cache", "block_size"),
 )

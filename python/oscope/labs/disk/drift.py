@@ -7,18 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from oscope.figures import plots
-from oscope.figures.analysed import measured
-from oscope.figures.words import counted
-from oscope.labs.engine.curves import RATE
-from oscope.labs.engine.question import Question
-from oscope.labs.engine.run import Run
-from oscope.labs.engine.table import TableOf, count, text
-from oscope.labs.engine.words import brackets, reasons
-from oscope.model.document import Figure, Table
-from oscope.model.formatting import bounded_text, format_share
-from oscope.model.samples import Floats, Ints, PointSamples
-from oscope.statistics import Summary, summarise
+from oscope.labs import engine as q
 
 EARLIER = "earlier_reads"
 MOST_BLOCKS = 24
@@ -30,25 +19,25 @@ SPLITS = (1, 2, 4, 8, 16, 32, 64)
 class Cold(NamedTuple):
     """Every cold sample, as its MiB/s over the median of its point."""
 
-    relative: Floats
-    earlier: Floats
+    relative: q.Floats
+    earlier: q.Floats
     """How often the process had read the file before."""
-    block: Ints
+    block: q.Ints
 
 
-def _rows(run: Run) -> list[Cold]:
+def _rows(run: q.Run) -> list[Cold]:
     found = _cold(_points(run))
     return [found] if len(found.relative) else []
 
 
-def _points(run: Run) -> list[PointSamples]:
+def _points(run: q.Run) -> list[q.PointSamples]:
     return [point for point in run.experiment.points if point.factors.get("cache") == "cold"]
 
 
-def _cold(points: Sequence[PointSamples]) -> Cold:
+def _cold(points: Sequence[q.PointSamples]) -> Cold:
     rows = [np.zeros((4, 0))]
     for point in points:
-        values, keep = measured(point, RATE)
+        values, keep = q.measured(point, q.RATE)
         earlier = point.metrics.get(EARLIER)
         if len(values) and earlier is not None and np.median(values) > 0:
             known = np.isfinite(earlier[keep])
@@ -59,28 +48,21 @@ def _cold(points: Sequence[PointSamples]) -> Cold:
     return Cold(relative, earlier_reads, block.astype(np.int64))
 
 
-def _headline(_: Run, rows: Sequence[Cold]) -> str:
-    """Compare the first reads with later ones of the same block: the median ratio with its interval."""
+def _headline(_: q.Run, rows: Sequence[Cold]) -> str:
     found = first_over_later(rows[0])
     if found is None:
         return "Whether first cold reads differ from later ones is not known: no block has both."
     ratio = float(np.exp(found.median))
     if found.ci95 is None:
-        return (
-            f"The first cold read of the file is {ratio:.2g} times as fast as later ones in the one block "
-            "that shows it: too little for a verdict."
-        )
+        return f"First cold reads are {ratio:.2g} times as fast in the one block: too little for a verdict."
     low, high = (float(np.exp(end)) for end in found.ci95)
-    words = f"{brackets(bounded_text(ratio, low, high))} times as fast as later ones"
-    words += f", in {counted(found.n, 'block')}"
+    words = f"{q.brackets(q.bounded_text(ratio, low, high))} times as fast as later ones"
     if low <= 1 <= high:
         return f"No difference between first and later cold reads was found: the first are {words}."
-    verdict = "slower" if high < 1 else "faster"
-    cause = ", as where a cache below the kernel keeps what was read" if verdict == "slower" else ""
-    return f"First cold reads are {verdict}: {words}{cause}."
+    return f"First cold reads are {'slower' if high < 1 else 'faster'}: {words}."
 
 
-def first_over_later(cold: Cold) -> Summary | None:
+def first_over_later(cold: Cold) -> q.Summary | None:
     """Summarise the logarithm of each block's first read over its later ones (medians); None without both."""
     ratios, blocks = [], []
     for block in np.unique(cold.block):
@@ -89,18 +71,17 @@ def first_over_later(cold: Cold) -> Summary | None:
         if len(first) and len(later):
             ratios.append(float(np.log(np.median(first) / np.median(later))))
             blocks.append(int(block))
-    return summarise(ratios, blocks) if ratios else None
+    return q.summarise(ratios, blocks) if ratios else None
 
 
 def _trend(cold: Cold) -> str:
-    """Return a note of whether cold reads became faster or slower over the run."""
-    found = summarise(cold.relative, cold.block).drift
+    found = q.summarise(cold.relative, cold.block).drift
     if not np.isfinite(found.relative) or not found.found:
         return "Over the run no drift was found."
     return f"Over the run cold reads drifted by {found.relative:+.1%}."
 
 
-def _layers(run: Run, _: Sequence[Cold]) -> list[str]:
+def _layers(run: q.Run, _: Sequence[Cold]) -> list[str]:
     """Name what lies below the page cache and how cold was made, as the probe noted."""
     notes = dict.fromkeys(note for point in _points(run) for note in point.notes)
     below = [note for note in notes if not note.startswith(("cold", "warm"))]
@@ -119,34 +100,34 @@ def _groups(cold: Cold) -> list[tuple[str, np.ndarray]]:
     return [(name, chosen) for name, chosen in groups if chosen.any()]
 
 
-TABLE: TableOf[tuple[str, Summary]] = TableOf(
+TABLE: q.TableOf[tuple[str, q.Summary]] = q.TableOf(
     "Cold reads by how often the file had been read",
     (
-        text("reads of the file", lambda row: row[0]),
-        count("n", lambda row: row[1].n),
-        count("blocks", lambda row: row[1].blocks),
-        text("MiB/s over its point's median", lambda row: f"{row[1].median:.3f}", numeric=True),
-        text(
+        q.text("reads of the file", lambda row: row[0]),
+        q.count("n", lambda row: row[1].n),
+        q.count("blocks", lambda row: row[1].blocks),
+        q.text("MiB/s over its point's median", lambda row: f"{row[1].median:.3f}", numeric=True),
+        q.text(
             "95 %", lambda row: row[1].ci95 and f"{row[1].ci95[0]:.3f} to {row[1].ci95[1]:.3f}", numeric=True
         ),
-        text("std. dev.", lambda row: format_share(row[1].std, 0.01), numeric=True),
+        q.text("std. dev.", lambda row: q.format_share(row[1].std, 0.01), numeric=True),
     ),
     "1 is what a sample's point usually reaches. {trend}",
 )
 
 
-def _table(_: Run, rows: Sequence[Cold]) -> Table:
+def _table(_: q.Run, rows: Sequence[Cold]) -> q.Table:
     (cold,) = rows
-    found = ((name, summarise(cold.relative[keep], cold.block[keep])) for name, keep in _groups(cold))
+    found = ((name, q.summarise(cold.relative[keep], cold.block[keep])) for name, keep in _groups(cold))
     return TABLE.of(found, trend=_trend(cold))
 
 
-def _by_reads(_: Run, rows: Sequence[Cold]) -> Figure:
+def _by_reads(_: q.Run, rows: Sequence[Cold]) -> q.Figure:
     (cold,) = rows
     return _strips("Speed of cold reads by how often the process had read the file", cold, _groups(cold))
 
 
-def _by_block(_: Run, rows: Sequence[Cold]) -> Figure | None:
+def _by_block(_: q.Run, rows: Sequence[Cold]) -> q.Figure | None:
     (cold,) = rows
     blocks = np.unique(cold.block)
     groups = []
@@ -156,16 +137,16 @@ def _by_block(_: Run, rows: Sequence[Cold]) -> Figure | None:
     return _strips("Speed of cold reads in the order of the run", cold, groups) if len(groups) > 1 else None
 
 
-def _strips(title: str, cold: Cold, groups: Sequence[tuple[str, np.ndarray]]) -> Figure:
+def _strips(title: str, cold: Cold, groups: Sequence[tuple[str, np.ndarray]]) -> q.Figure:
     dots = []
     for name, chosen in groups:
-        found = summarise(cold.relative[chosen], cold.block[chosen])
-        dots.append(plots.Dot(name, found.median, found.ci95, cold.relative[chosen]))
+        found = q.summarise(cold.relative[chosen], cold.block[chosen])
+        dots.append(q.plots.Dot(name, found.median, found.ci95, cold.relative[chosen]))
     note = "Faint: single samples. Diamond: median with its 95 % interval."
-    return plots.strips(title, "MiB/s over the median of its point", dots, note)
+    return q.plots.strips(title, "MiB/s over the median of its point", dots, note)
 
 
-section = Question(
+section = q.Question(
     title="First and later cold reads",
     experiment="disk.read",
     rows=_rows,
@@ -173,5 +154,5 @@ section = Question(
     text=(_layers, "The verdict takes one value a block, since the reads of one process share its file."),
     tables=_table,
     figures=(_by_reads, _by_block),
-    missing=lambda run: "" if _rows(run) else reasons(run.experiment, cache="cold"),
+    missing=lambda run: "" if _rows(run) else q.reasons(run.experiment, cache="cold"),
 )

@@ -7,18 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from oscope.figures import plots
-from oscope.figures.tables import shared_scale
-from oscope.figures.words import listed
-from oscope.labs.engine.drawing import bars
-from oscope.labs.engine.question import Question
-from oscope.labs.engine.run import Run
-from oscope.labs.engine.table import TableOf, count, share, text
-from oscope.labs.engine.words import share_text
-from oscope.model.document import Figure, Table
-from oscope.model.formatting import Scale, format_share
-from oscope.model.samples import ExperimentResults, PointSamples
-from oscope.statistics import Summary, summarise
+from oscope.labs import engine as q
 
 
 class Kind(NamedTuple):
@@ -51,15 +40,15 @@ class Freed(NamedTuple):
 
     value: str
     kind: Kind
-    before: Summary
-    after: Summary
-    freed: Summary
+    before: q.Summary
+    after: q.Summary
+    freed: q.Summary
     """Before less after."""
-    share: Summary
+    share: q.Summary
     """Freed over what was there before; below zero where more was there afterwards."""
 
 
-def _freed(experiment: ExperimentResults, point: PointSamples, kind: Kind) -> Freed | None:
+def _freed(experiment: q.ExperimentResults, point: q.PointSamples, kind: Kind) -> Freed | None:
     before, after = (point.metrics.get(name, np.zeros(0)) for name in (kind.before, kind.after))
     if len(before) != len(after):
         return None
@@ -67,22 +56,21 @@ def _freed(experiment: ExperimentResults, point: PointSamples, kind: Kind) -> Fr
     if not keep.any():
         return None
     first, last, block = before[keep], after[keep], point.block[keep]
-    amounts = [summarise(each, block, seed=experiment.seed) for each in (first, last)]
+    amounts = [q.summarise(each, block, seed=experiment.seed) for each in (first, last)]
     freed = [
-        summarise(each, block, seed=experiment.seed, kind="difference")
+        q.summarise(each, block, seed=experiment.seed, kind="difference")
         for each in (first - last, (first - last) / first)
     ]
     return Freed(str(point.factors.get("value", "")), kind, *amounts, *freed)
 
 
-def _headline(_: Run, found: Sequence[Freed]) -> str:
-    """Say what 1 and 2 free of what they are for."""
+def _headline(_: q.Run, found: Sequence[Freed]) -> str:
     promised = [each for each in found if each.value == each.kind.promised] or found[:1]
     parts = [
-        f"{each.value} freed {format_share(each.share.median, 0.1)} of the {each.kind.name}"
+        f"{each.value} freed {q.format_share(each.share.median, 0.1)} of the {each.kind.name}"
         for each in promised
     ]
-    return f"Of the values written to drop_caches, {listed(parts[:2])}."
+    return f"Of the values written to drop_caches, {q.listed(parts[:2])}."
 
 
 def _documented(each: Freed, found: Sequence[Freed]) -> str | None:
@@ -101,24 +89,24 @@ def _over_all(each: Freed, found: Sequence[Freed]) -> float | None:
     return each.freed.median / whole.median
 
 
-def _table(_: Run, found: Sequence[Freed]) -> Table:
+def _table(_: q.Run, found: Sequence[Freed]) -> q.Table:
     scales = {kind.name: _scale([each for each in found if each.kind is kind], kind) for kind in KINDS}
 
-    def amount(each: Freed, summary: Summary) -> str:
+    def amount(each: Freed, summary: q.Summary) -> str:
         return scales[each.kind.name].with_unit(summary.median)
 
-    table: TableOf[Freed] = TableOf(
+    table: q.TableOf[Freed] = q.TableOf(
         "Caches before and after writing to drop_caches",
         (
-            text("value", lambda each: each.value),
-            text("cache", lambda each: each.kind.name),
-            count("n", lambda each: each.share.n),
-            text("before", lambda each: amount(each, each.before)),
-            text("after", lambda each: amount(each, each.after)),
-            text("freed", lambda each: amount(each, each.freed)),
-            text("share freed (95 %)", lambda each: share_text(each.share)),
-            share(f"of what {ALL} freed", lambda each: _over_all(each, found), 0.1),
-            text("as documented", lambda each: _documented(each, found)),
+            q.text("value", lambda each: each.value),
+            q.text("cache", lambda each: each.kind.name),
+            q.count("n", lambda each: each.share.n),
+            q.text("before", lambda each: amount(each, each.before)),
+            q.text("after", lambda each: amount(each, each.after)),
+            q.text("freed", lambda each: amount(each, each.freed)),
+            q.text("share freed (95 %)", lambda each: q.share_text(each.share)),
+            q.share(f"of what {ALL} freed", lambda each: _over_all(each, found), 0.1),
+            q.text("as documented", lambda each: _documented(each, found)),
         ),
         "Medians. Freed: before less after; below zero, more was there afterwards. The kernel's "
         f"documentation promises {PROMISE}.",
@@ -126,24 +114,24 @@ def _table(_: Run, found: Sequence[Freed]) -> Table:
     return table.of(found)
 
 
-def _scale(found: Sequence[Freed], kind: Kind) -> Scale:
+def _scale(found: Sequence[Freed], kind: Kind) -> q.Scale:
     if not found or not kind.unit:
-        return Scale("", 1.0, 0)
-    scale = shared_scale([each.before for each in found], kind.unit)
-    return Scale(scale.unit, scale.factor, 1)
+        return q.Scale("", 1.0, 0)
+    scale = q.shared_scale([each.before for each in found], kind.unit)
+    return q.Scale(scale.unit, scale.factor, 1)
 
 
-def _figure(_: Run, found: Sequence[Freed]) -> Figure:
+def _figure(_: q.Run, found: Sequence[Freed]) -> q.Figure:
     kinds = [kind.name for kind in KINDS if any(each.kind is kind for each in found)]
     series = {}
     for value in dict.fromkeys(each.value for each in found):
         shares = {each.kind.name: each.share for each in found if each.value == value}
         series[value] = [shares.get(kind) for kind in kinds]
     # Shares as per cent.
-    return bars("Share freed by writing 1, 2 and 3", plots.axis("freed [%]"), kinds, series, factor=0.01)
+    return q.bars("Share freed by writing 1, 2 and 3", q.plots.axis("freed [%]"), kinds, series, factor=0.01)
 
 
-section = Question(
+section = q.Question(
     title="What drop_caches frees",
     experiment="disk.drop-caches",
     rows=lambda run: [
@@ -153,10 +141,7 @@ section = Question(
         if (freed := _freed(run.experiment, point, kind)) is not None
     ],
     headline=_headline,
-    text=(
-        "The caches are filled first; the whole machine's are counted, with what others hold in them. "
-        "What is in use stays, so what 3 frees is the measure of what can be freed."
-    ),
+    text="The caches are filled first; the whole machine's are counted. What 3 frees is what can be freed.",
     tables=_table,
     figures=_figure,
 )

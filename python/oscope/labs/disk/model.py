@@ -19,14 +19,7 @@ from math import isfinite, log, nan
 
 import numpy as np
 
-from oscope.figures.analysed import Analysed, label
-from oscope.figures.words import median
-from oscope.labs.engine.curves import RATE, At, curve
-from oscope.labs.engine.run import Run
-from oscope.labs.engine.words import NOT_RUN
-from oscope.model.formatting import format_interval, format_value
-from oscope.model.samples import ExperimentResults, Floats, PointSamples
-from oscope.statistics import Summary, summarise
+from oscope.labs import engine as q
 
 MEBIBYTE = 1 << 20
 CACHES = ("cold", "warm")
@@ -41,7 +34,7 @@ class Bounded:
     high: float
 
     @classmethod
-    def of(cls, summary: Summary, factor: float = 1.0) -> Bounded:
+    def of(cls, summary: q.Summary, factor: float = 1.0) -> Bounded:
         """Return a median with its interval, times a positive `factor`."""
         low, high = summary.ci95 or (nan, nan)
         return cls(summary.median * factor, low * factor, high * factor)
@@ -99,10 +92,10 @@ class Primitives:
 class Parts:
     """Where the time of a MiB goes at one block size, in seconds; None: the primitive is missing."""
 
-    at: At
-    measured: Summary
-    on_cpu: Summary
-    waiting: Summary
+    at: q.At
+    measured: q.Summary
+    on_cpu: q.Summary
+    waiting: q.Summary
     calls: float
     """Read calls for a MiB."""
     calling: Bounded | None
@@ -139,7 +132,7 @@ class Parts:
         return None if part is None else part.over(Bounded.of(self.measured))
 
 
-def primitives(results: Analysed, read: ExperimentResults) -> Primitives:
+def primitives(results: q.Analysed, read: q.ExperimentResults) -> Primitives:
     """Return the costs that the model takes from the other experiments, if they are of the same machine."""
     missing: list[str] = []
     cost, throughput, bandwidth = (
@@ -155,28 +148,28 @@ def primitives(results: Analysed, read: ExperimentResults) -> Primitives:
 
 
 def _beside(
-    results: Analysed, read: ExperimentResults, name: str, missing: list[str]
-) -> ExperimentResults | None:
+    results: q.Analysed, read: q.ExperimentResults, name: str, missing: list[str]
+) -> q.ExperimentResults | None:
     found = results.get(name)
     if found is None:
-        missing.append(NOT_RUN.format(name, name))
+        missing.append(q.NOT_RUN.format(name, name))
     elif found.environment.get("machine") != read.environment.get("machine"):
         missing.append(f"{name} was run on another machine")
         return None
     return found
 
 
-def _call(results: Analysed, cost: ExperimentResults, missing: list[str]) -> Cost | None:
+def _call(results: q.Analysed, cost: q.ExperimentResults, missing: list[str]) -> Cost | None:
     point = cost.point(call="read", style="loop") or cost.point(call="read")
     summary = results.summary(cost, point, "time_ns") if point is not None else None
     if point is None or summary is None:
         missing.append("syscall.cost has no figure for read")
         return None
     style = point.factors.get("style")
-    return Cost(Bounded.of(summary, 1e-9), f"{median(summary, 'ns')} (syscall.cost, style={style})")
+    return Cost(Bounded.of(summary, 1e-9), f"{q.median(summary, 'ns')} (syscall.cost, style={style})")
 
 
-def _file_call(results: Analysed, throughput: ExperimentResults, missing: list[str]) -> Cost | None:
+def _file_call(results: q.Analysed, throughput: q.ExperimentResults, missing: list[str]) -> Cost | None:
     point = throughput.point(call="read")
     summary = results.summary(throughput, point, "calls_per_s") if point is not None else None
     if summary is None:
@@ -184,38 +177,36 @@ def _file_call(results: Analysed, throughput: ExperimentResults, missing: list[s
         return None
     seconds = Bounded.of(summary).inverse()
     low, high = (end * 1e9 if isfinite(end) else None for end in (seconds.low, seconds.high))
-    words = format_interval(seconds.value * 1e9, low, high, "ns")
+    words = q.format_interval(seconds.value * 1e9, low, high, "ns")
     return Cost(seconds, f"{words} (syscall.throughput)")
 
 
 def _copies(
-    results: Analysed, bandwidth: ExperimentResults, missing: list[str]
+    results: q.Analysed, bandwidth: q.ExperimentResults, missing: list[str]
 ) -> tuple[tuple[int, Bounded, str], ...]:
     found: dict[int, tuple[int, Bounded, str]] = {}
     for point in bandwidth.points:
-        summary = results.summary(bandwidth, point, RATE)
+        summary = results.summary(bandwidth, point, q.RATE)
         if summary is None or point.factors.get("operation") != "copy" or point.factors.get("threads") != 1:
             continue
         # A window of 0 stands for one as large as the buffer.
         window = int(point.factors.get("window") or point.factors["size"])
-        words = (
-            f"{median(summary, 'MiB/s')} into a window of {label(bandwidth, {'window': window}, ('window',))}"
-        )
+        words = f"{q.median(summary, 'MiB/s')} into a window of {q.format_bytes(window)}"
         found.setdefault(window, (window, Bounded.of(summary).inverse(), words))
     if not found:
         missing.append("memory.bandwidth has no figure for copying with one thread")
     return tuple(found[window] for window in sorted(found))
 
 
-def parts(results: Analysed, read: ExperimentResults, known: Primitives, cache: str) -> list[Parts]:
+def parts(results: q.Analysed, read: q.ExperimentResults, known: Primitives, cache: str) -> list[Parts]:
     """Return where the time goes at each block size, of `read` by one thread."""
     return [
         _parts(read, at, known)
-        for at in curve(Run(results, read), RATE, engine="read", cache=cache, threads=1)
+        for at in q.curve(q.Run(results, read), q.RATE, engine="read", cache=cache, threads=1)
     ]
 
 
-def _parts(read: ExperimentResults, at: At, known: Primitives) -> Parts:
+def _parts(read: q.ExperimentResults, at: q.At, known: Primitives) -> Parts:
     point = at.point
     calls = float(np.median(_values(point, lambda column: column("calls") / column("bytes"))[0])) * MEBIBYTE
     return Parts(
@@ -230,24 +221,26 @@ def _parts(read: ExperimentResults, at: At, known: Primitives) -> Parts:
     )
 
 
-Column = Callable[[str], Floats]
+Column = Callable[[str], q.Floats]
 
 
 def _values(
-    point: PointSamples, formula: Callable[[Column], Floats]
-) -> tuple[Floats, np.ndarray[tuple[int], np.dtype[np.bool_]]]:
+    point: q.PointSamples, formula: Callable[[Column], q.Floats]
+) -> tuple[q.Floats, np.ndarray[tuple[int], np.dtype[np.bool_]]]:
     """Return the finite values of a formula over a point's metrics, and which samples they are of."""
     values = formula(lambda name: point.metrics[name])
     keep = np.isfinite(values)
     return values[keep], keep
 
 
-def _summary(read: ExperimentResults, point: PointSamples, formula: Callable[[Column], Floats]) -> Summary:
+def _summary(
+    read: q.ExperimentResults, point: q.PointSamples, formula: Callable[[Column], q.Floats]
+) -> q.Summary:
     """Summarise seconds for a MiB."""
     values, keep = _values(point, lambda column: formula(column) / column("bytes") * MEBIBYTE)
-    return summarise(values, point.block[keep], boot=point.boot[keep], seed=read.seed)
+    return q.summarise(values, point.block[keep], boot=point.boot[keep], seed=read.seed)
 
 
 def per_mebibyte(seconds: float) -> str:
     """Return a time for a MiB, to three digits or so."""
-    return format_value(seconds, abs(seconds) / 100, "s")
+    return q.format_value(seconds, abs(seconds) / 100, "s")

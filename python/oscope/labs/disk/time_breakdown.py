@@ -6,20 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from math import isfinite
 from typing import Any
 
-import numpy as np
-
-from oscope.figures import plots
-from oscope.figures.tables import shared_scale
-from oscope.figures.words import listed
+from oscope.labs import engine as q
 from oscope.labs.disk.model import CACHES, Bounded, Parts, Primitives, parts, per_mebibyte, primitives
-from oscope.labs.engine.curves import size_axis
-from oscope.labs.engine.question import Question
-from oscope.labs.engine.run import Run
-from oscope.labs.engine.table import TableOf, in_unit, stat, text
-from oscope.labs.engine.words import reasons
-from oscope.model.document import Figure
-from oscope.model.formatting import bounded_text, format_count, format_share
-from oscope.statistics import Summary
 
 CALLING, FINDING, COPYING, REST, WAITING = NAMES = (
     "system calls",
@@ -36,18 +24,18 @@ Cached = tuple[str, Sequence[Parts]]
 Rows = dict[str, list[tuple[Parts, Bounded | None]]]
 
 
-def _known(run: Run) -> Primitives:
+def _known(run: q.Run) -> Primitives:
     return run.once("primitives", lambda: primitives(run.results, run.experiment))
 
 
-def _found(run: Run) -> list[Cached]:
+def _found(run: q.Run) -> list[Cached]:
     made = ((cache, parts(run.results, run.experiment, _known(run), cache)) for cache in CACHES)
     return [(cache, each) for cache, each in made if each]
 
 
-def _missing(run: Run) -> str:
+def _missing(run: q.Run) -> str:
     if not _found(run):
-        return reasons(run.experiment, engine="read")
+        return q.reasons(run.experiment, engine="read")
     absent = _known(run).missing
     return f"{'; '.join(absent)}. What that would separate is counted as {REST}." if absent else ""
 
@@ -65,23 +53,20 @@ def _named(each: Parts) -> dict[str, Bounded | None]:
 
 
 def _shares(each: Parts) -> dict[str, float | None]:
-    """Return each part over the measured time."""
     whole = each.measured.median
     return {name: None if part is None else part.value / whole for name, part in _named(each).items()}
 
 
-def _dominating(_: Run, cached: Sequence[Cached]) -> str:
-    """Say what takes most at the smallest and the largest blocks."""
+def _dominating(_: q.Run, cached: Sequence[Cached]) -> str:
     (cache, found), said = cached[0], []
     for chosen in (found[0], found[-1])[: len(found)]:
         shares = {name: share for name, share in _shares(chosen).items() if share is not None}
         name = max(shares, key=lambda one: shares[one])
-        said.append(f"{name} at {chosen.at.name} ({format_share(shares[name], 0.1)})")
-    return f"{cache.capitalize()}, the largest part of the time is {listed(said)}."
+        said.append(f"{name} at {chosen.at.name} ({q.format_share(shares[name], 0.1)})")
+    return f"{cache.capitalize()}, the largest part of the time is {q.listed(said)}."
 
 
-def _primitives(run: Run) -> list[tuple[str, str | None]]:
-    """Return what the model is made of, with its figures and where they are from."""
+def _primitives(run: q.Run) -> list[tuple[str, str | None]]:
     known = _known(run)
     call, file_call = (None if each is None else each.words for each in (known.call, known.file_call))
     return [
@@ -91,9 +76,9 @@ def _primitives(run: Run) -> list[tuple[str, str | None]]:
     ]
 
 
-PRIMITIVES: TableOf[tuple[str, str | None]] = TableOf(
+PRIMITIVES: q.TableOf[tuple[str, str | None]] = q.TableOf(
     "What the model takes from other experiments",
-    (text("primitive", lambda row: row[0]), text("figure (95 %)", lambda row: row[1])),
+    (q.text("primitive", lambda row: row[0]), q.text("figure (95 %)", lambda row: row[1])),
     "Time of a MiB = calls × c + calls × (f - c) + 1 MiB / m (the nearest window) + other work on the CPU + "
     "waiting, which is time less CPU time. Other work (block layer, read-ahead, page cache) is what is left "
     "of the CPU time, below zero where the primitives take too much.",
@@ -101,11 +86,11 @@ PRIMITIVES: TableOf[tuple[str, str | None]] = TableOf(
 
 
 def _calls(each: Parts) -> str:
-    return format_count(each.calls) if each.calls >= 10 else f"{each.calls:.2g}"
+    return q.format_count(each.calls) if each.calls >= 10 else f"{each.calls:.2g}"
 
 
-def _part(name: str) -> Callable[[Parts], tuple[float, Summary] | None]:
-    def of(each: Parts) -> tuple[float, Summary] | None:
+def _part(name: str) -> Callable[[Parts], tuple[float, q.Summary] | None]:
+    def of(each: Parts) -> tuple[float, q.Summary] | None:
         part = _named(each)[name]
         return None if part is None else (part.value, each.measured)
 
@@ -115,27 +100,26 @@ def _part(name: str) -> Callable[[Parts], tuple[float, Summary] | None]:
 def _over(part: Callable[[Parts], Bounded | None]) -> Callable[[Parts], str | None]:
     def text_of(each: Parts) -> str | None:
         found = each.explained(part(each))
-        return None if found is None else bounded_text(found.value, found.low, found.high)
+        return None if found is None else q.bounded_text(found.value, found.low, found.high)
 
     return text_of
 
 
-TABLE: TableOf[Parts] = TableOf(
+TABLE: q.TableOf[Parts] = q.TableOf(
     "Where the time of a MiB goes, {cache}",
     (
-        text("block size", lambda each: each.at.name),
-        text("calls", _calls, numeric=True),
-        stat("measured", lambda each: each.measured, "s"),
-        *(in_unit(name, _part(name), "s") for name in NAMES),
-        text("(calls × c + copying) / measured", _over(lambda each: each.plain)),
-        text("(calls × f + copying) / measured", _over(lambda each: each.predicted)),
+        q.text("block size", lambda each: each.at.name),
+        q.text("calls", _calls, numeric=True),
+        q.stat("measured", lambda each: each.measured, "s"),
+        *(q.in_unit(name, _part(name), "s") for name in NAMES),
+        q.text("(calls × c + copying) / measured", _over(lambda each: each.plain)),
+        q.text("(calls × f + copying) / measured", _over(lambda each: each.predicted)),
     ),
     "Of one MiB, {cache}; medians, so that the parts need not add up to the last digit.",
 )
 
 
-def _stack(cache: str, found: Sequence[Parts]) -> Figure:
-    """Draw the parts of each block size over its measured time."""
+def _stack(cache: str, found: Sequence[Parts]) -> q.Figure:
     categories = [f"{each.at.name} ({per_mebibyte(each.measured.median)})" for each in found]
     shares = [_shares(each) for each in found]
     series = []
@@ -143,19 +127,16 @@ def _stack(cache: str, found: Sequence[Parts]) -> Figure:
         values = [each[name] for each in shares]
         if any(value is not None for value in values):
             percent = [None if value is None else 100 * value for value in values]
-            series.append(plots.Bars(name, percent, colour=colour))
+            series.append(q.plots.Bars(name, percent, colour=colour))
     title = f"Where the time of a MiB goes, {cache}"
-    note = (
-        "In brackets: the measured time of a MiB. Diamond: that time with its 95 % interval, as 100 %. What "
-        "is left of zero is what the primitives take too much; an interval may run out of the axis."
-    )
-    figure = plots.bars(title, _share_axis(shares), categories, series, note)
+    note = "In brackets: the measured time of a MiB. Diamond: its 95 % interval. Below zero: taken too much."
+    figure = q.plots.bars(title, _share_axis(shares), categories, series, note)
     ends = [each.measured.ci95 for each in found]
     intervals = [
         end and (100 * end[0] / each.measured.median, 100 * end[1] / each.measured.median)
         for each, end in zip(found, ends, strict=True)
     ]
-    return plots.with_estimates(plots.stacked(figure), "measured", [100.0] * len(found), intervals)
+    return q.plots.with_estimates(q.plots.stacked(figure), "measured", [100.0] * len(found), intervals)
 
 
 def _share_axis(shares: Sequence[Mapping[str, float | None]]) -> dict[str, Any]:
@@ -165,14 +146,13 @@ def _share_axis(shares: Sequence[Mapping[str, float | None]]) -> dict[str, Any]:
     high = max(sum(value for value in each if value > 0) for each in known)
     span = max(high, 100.0) - low
     ends = [low - 0.05 * span if low < 0 else 0.0, max(high, 100.0) + 0.15 * span]
-    return plots.axis("share of the measured time [%]", range=plots.significant(ends))
+    return q.plots.axis("share of the measured time [%]", range=q.plots.significant(ends))
 
 
-def _lines(found: Sequence[Cached]) -> Figure:
-    """Draw the measured time over the block size beside what the primitives predict."""
+def _lines(found: Sequence[Cached]) -> q.Figure:
     every = [each for _, row in found for each in row]
     sizes = sorted({each.at.size for each in every})
-    scale = shared_scale([each.measured for each in every], "s")
+    scale = q.shared_scale([each.measured for each in every], "s")
     curves: Rows = {
         f"measured, {cache}": [(each, Bounded.of(each.measured)) for each in row] for cache, row in found
     }
@@ -185,7 +165,7 @@ def _lines(found: Sequence[Cached]) -> Figure:
     }
     drawn = [*curves.items(), *((name, row) for name, row in predicted.items() if row[0][1] is not None)]
     lines = [
-        plots.Line(
+        q.plots.Line(
             name,
             [
                 (float(sizes.index(each.at.size)), _dot(name, value, scale.factor))
@@ -197,26 +177,23 @@ def _lines(found: Sequence[Cached]) -> Figure:
         )
         for colour, (name, row) in enumerate(drawn)
     ]
-    axes = (size_axis(sizes), plots.axis(f"time of a MiB [{scale.unit}]", scale="log"))
+    axes = (q.size_axis(sizes), q.plots.axis(f"time of a MiB [{scale.unit}]", scale="log"))
     note = "Medians with their 95 % intervals; dashed: predicted from other experiments."
-    return plots.lines("The time of a MiB, measured and predicted", axes, lines, note)
+    return q.plots.lines("The time of a MiB, measured and predicted", axes, lines, note)
 
 
-def _dot(name: str, value: Bounded, factor: float) -> plots.Dot:
+def _dot(name: str, value: Bounded, factor: float) -> q.plots.Dot:
     known = isfinite(value.low) and isfinite(value.high)
     interval = (value.low / factor, value.high / factor) if known else None
-    return plots.Dot(name, value.value / factor, interval, np.zeros(0))
+    return q.plots.Dot(name, value.value / factor, interval)
 
 
-section = Question(
+section = q.Question(
     title="Where the time goes",
     experiment="disk.read",
     rows=_found,
     headline=_dominating,
-    text=(
-        "Nothing is fitted to the reads: c, f and m come from other experiments. The interval of "
-        "predicted / measured takes the ends of the intervals together, wider than 95 % needs."
-    ),
+    text="Nothing is fitted: c, f and m come from other experiments. A ratio's interval takes both ends.",
     tables=(
         lambda _, found: (TABLE.of(each, cache=cache) for cache, each in found),
         lambda run, _: PRIMITIVES.of(_primitives(run)),

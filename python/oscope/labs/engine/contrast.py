@@ -22,6 +22,10 @@ from oscope.statistics.compare import THRESHOLD
 Asked = str | Quantity
 """A metric by its name, or what is made of several."""
 Ends = tuple[Level, Level]
+SIDES_NOTE = (
+    "Medians with their 95 % intervals; the ratio is paired by block, p corrected (Holm). A count that is "
+    "the same in every repetition stands alone, and two such are compared as they are."
+)
 SIZES = ("block_size", "buffer", "size")
 """Factors that say how many bytes are moved, the one that a curve runs over first."""
 
@@ -137,13 +141,9 @@ class Sides:
             lines.append([quantity.name, *values, *answers, *theirs])
         columns = ["", *self.words, f"{self.words[1]} / {self.words[0]} (95 %)", "different"]
         columns += [f"original report, {word}" for word in self.words] if cited else []
-        whole = (
-            "Medians with their 95 % intervals; the ratio is paired by block, p corrected (Holm). A "
-            "count that is the same in every repetition stands alone, and two such are compared as they are. "
-            f"{note}"
-        )
         measured = any(point is not None for point in points)
-        return Table(title, columns, lines, frozenset(), whole.strip()) if lines and measured else None
+        whole = f"{SIDES_NOTE} {note}".strip()
+        return Table(title, columns, lines, frozenset(), whole) if lines and measured else None
 
 
 def constant(*found: Summary | None) -> bool:

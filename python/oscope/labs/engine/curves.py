@@ -12,7 +12,7 @@ import numpy as np
 from oscope.figures import plots
 from oscope.figures.analysed import measured
 from oscope.figures.tables import shared_scale
-from oscope.labs.engine.contrast import Contrast, Ends, compared
+from oscope.labs.engine.contrast import SIZES, Contrast, Ends, compared
 from oscope.labs.engine.drawing import INTERVALS, RATIOS, dot
 from oscope.labs.engine.quantity import Quantity
 from oscope.labs.engine.run import Run, has
@@ -27,8 +27,6 @@ from oscope.statistics.multiplicity import holm
 
 RATE = "throughput"
 RATE_UNIT = "MiB/s"
-FACTORS = ("block_size", "buffer")
-"""Factors that say how many bytes are moved at a time: a curve runs over the one that its points have."""
 
 
 @dataclass(frozen=True)
@@ -71,8 +69,8 @@ def curves_by(
 
 
 def size_of(point: PointSamples) -> int | None:
-    """Return the size of the point's blocks or buffers; None where it has neither."""
-    return next((int(point.factors[name]) for name in FACTORS if name in point.factors), None)
+    """Return the size of the point's blocks, buffers or files; None where it has none."""
+    return next((int(point.factors[name]) for name in SIZES if name in point.factors), None)
 
 
 def ratios(run: Run, asked: str, factor: str, ends: Ends, **wanted: Level) -> dict[int, ComparedMetric]:

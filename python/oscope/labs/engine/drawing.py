@@ -7,8 +7,6 @@ from dataclasses import replace
 from math import isfinite
 from typing import Any
 
-import numpy as np
-
 from oscope.figures import experiments, plots
 from oscope.figures.tables import shared_scale
 from oscope.labs.engine.run import Point
@@ -27,9 +25,9 @@ def dot(name: str, shown: Drawn, factor: float = 1.0) -> plots.Dot:
     """Return a median, in units of `factor`, or a ratio, with its interval where it has one."""
     if isinstance(shown, Summary):
         ends = shown.ci95
-        return plots.Dot(name, shown.median / factor, interval(ends, factor), np.zeros(0))
+        return plots.Dot(name, shown.median / factor, interval(ends, factor))
     known = all(isfinite(end) for end in shown.ci95)
-    return plots.Dot(name, shown.ratio, shown.ci95 if known else None, np.zeros(0))
+    return plots.Dot(name, shown.ratio, shown.ci95 if known else None)
 
 
 def interval(ends: tuple[float, float] | None, factor: float) -> tuple[float, float] | None:

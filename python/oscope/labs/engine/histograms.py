@@ -13,7 +13,7 @@ from oscope.model.document import Figure
 from oscope.model.formatting import MISSING, format_value
 from oscope.trace.reading import Histogram, quantile
 
-Row = TypeVar("Row")
+_Row = TypeVar("_Row")
 
 
 def bin_text(ends: tuple[int, int] | None) -> str:
@@ -23,10 +23,10 @@ def bin_text(ends: tuple[int, int] | None) -> str:
     return f"{_nanoseconds(ends[0])} to {_nanoseconds(ends[1] + 1)}"
 
 
-def columns(of: Callable[[Row], Histogram | None], median: str = "median") -> list[Column[Row]]:
+def columns(of: Callable[[_Row], Histogram | None], median: str = "median") -> list[Column[_Row]]:
     """Return the columns median and 99th percentile of a histogram."""
 
-    def column(heading: str, share: float) -> Column[Row]:
+    def column(heading: str, share: float) -> Column[_Row]:
         return text(
             heading, lambda row: None if (found := of(row)) is None else bin_text(quantile(found, share))
         )
@@ -40,7 +40,7 @@ def figure(title: str, axis_title: str, histograms: Mapping[str, Histogram], not
     for colour, (name, histogram) in enumerate(histograms.items()):
         total = sum(count for _, _, count in histogram)
         row = [
-            (_middle(low, high), plots.Dot(name, 100 * count / total, None, np.zeros(0)))
+            (_middle(low, high), plots.Dot(name, 100 * count / total))
             for low, high, count in _filled(histogram)
             if total
         ]

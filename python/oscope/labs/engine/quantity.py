@@ -74,10 +74,10 @@ def plain(name: str, key: str, unit: str = "") -> Quantity:
 
 def figure(summary: Summary, unit: str) -> str:
     """Return a median with its interval; what is the same in every sample stands alone."""
-    return median(summary, unit) if summary.minimum < summary.maximum else number(summary.median, unit)
+    return median(summary, unit) if summary.minimum < summary.maximum else plain_number(summary.median, unit)
 
 
-def number(value: float, unit: str = "") -> str:
+def plain_number(value: float, unit: str = "") -> str:
     """Return a figure without uncertainty: whole numbers with all digits, others with four."""
     if value == round(value):
         return " ".join(filter(None, [format_count(value), unit]))

@@ -9,40 +9,41 @@ from typing import Generic, TypeVar
 from oscope.figures.analysed import Analysed
 from oscope.labs.engine.run import Point, Run, narrowing
 from oscope.labs.engine.table import TableOf
-from oscope.labs.engine.words import cautions, reasons
+from oscope.labs.engine.words import cautions, joined, reasons
 from oscope.model.document import Figure, Section, Table
 from oscope.model.factors import Level
 
-Row = TypeVar("Row")
+_Row = TypeVar("_Row")
 
-Said = str | Callable[[Run, Sequence[Row]], str | Iterable[str] | None]
+Said = str | Callable[[Run, Sequence[_Row]], str | Iterable[str] | None]
 """A paragraph, or what makes one, or some."""
-Shown = TableOf[Row] | Callable[[Run, Sequence[Row]], Table | Iterable[Table | None] | None]
-Drawing = Callable[[Run, Sequence[Row]], Figure | Iterable[Figure | None] | None]
+Shown = TableOf[_Row] | Callable[[Run, Sequence[_Row]], Table | Iterable[Table | None] | None]
+Drawing = Callable[[Run, Sequence[_Row]], Figure | Iterable[Figure | None] | None]
 
 
 @dataclass(frozen=True)
-class Question(Generic[Row]):
+class Question(Generic[_Row]):
     """What is asked of an experiment, and in which form the answer is given."""
 
     title: str | Callable[[Run], str]
     experiment: str | tuple[str, ...]
     """Of several, the first that was run is asked; the others are at `Run.beside`."""
-    rows: Callable[[Run], Sequence[Row]]
+    rows: Callable[[Run], Sequence[_Row]]
     """What is asked: the rows of the answer. Where there are none, only what is missing is shown."""
-    headline: str | Callable[[Run, Sequence[Row]], str]
-    """One sentence with at most two figures.
+    headline: str | tuple[str, str] | Callable[[Run, Sequence[_Row]], str]
+    """One sentence with at most two figures; a second text is left out where there is but one point.
 
-    A text may name `{least}` and `{most}`, the points with the least and the greatest median, with their
-    `.name` and `.value`, and `{count}`, how many there are.
+    Texts may name `{least}` and `{most}`, the points with the least and the greatest median, with their
+    `.name`, `.value` and `[FACTOR]`, and `{count}`, how many there are.
     """
-    text: Said[Row] | tuple[Said[Row], ...] = ()
+    text: Said[_Row] | tuple[Said[_Row], ...] = ()
     """Details; of these, of tables and of figures there may be one or several."""
-    tables: Shown[Row] | tuple[Shown[Row], ...] = ()
-    figures: Drawing[Row] | tuple[Drawing[Row], ...] = ()
+    tables: Shown[_Row] | tuple[Shown[_Row], ...] = ()
+    figures: Drawing[_Row] | tuple[Drawing[_Row], ...] = ()
     factors: tuple[str, ...] | None = None
     """Factors that the answer names; it says which level is shown of any other. None: it shows all."""
-    missing: Callable[[Run], str] = lambda run: reasons(run.experiment)
+    missing: Callable[[Run], str] | None = None
+    """Why something is missing; by default the reasons of points that have no values."""
     asked: Callable[[Run], bool] = lambda _: True
     """Whether the experiment was run in a way that has something to say of this at all."""
     timed: bool = False
@@ -60,7 +61,7 @@ class Question(Generic[Row]):
         if not self.asked(run):
             return None
         title = self.title if isinstance(self.title, str) else self.title(run)
-        missing, rows = self.missing(run), self.rows(run)
+        missing, rows = self._why(run), self.rows(run)
         if not rows:
             return self._missing(title, missing)
         return Section(
@@ -84,29 +85,39 @@ class Question(Generic[Row]):
         return self._headline(run, rows) if run is not None and rows else ""
 
     def _run(self, results: Analysed) -> Run | None:
-        names = (self.experiment,) if isinstance(self.experiment, str) else self.experiment
-        return Run.of(results, *names)
+        return Run.of(results, *self._names)
+
+    @property
+    def _names(self) -> tuple[str, ...]:
+        return (self.experiment,) if isinstance(self.experiment, str) else self.experiment
+
+    def _why(self, run: Run) -> str:
+        if self.missing is not None:
+            return self.missing(run)
+        return joined(*(reasons(each.experiment) for each in run.all(*self._names)))
 
     def _missing(self, title: str, why: str) -> Section | None:
         return Section(title, "", [*_each(self.about or None)], [], [], why) if why else None
 
-    def _details(self, run: Run, rows: Sequence[Row]) -> Iterator[str]:
+    def _details(self, run: Run, rows: Sequence[_Row]) -> Iterator[str]:
         for said in self.text if isinstance(self.text, tuple) else (self.text,):
             yield from _each(said if isinstance(said, str) else said(run, rows))
 
-    def _tables(self, run: Run, rows: Sequence[Row]) -> Iterator[Table]:
+    def _tables(self, run: Run, rows: Sequence[_Row]) -> Iterator[Table]:
         for shown in self.tables if isinstance(self.tables, tuple) else (self.tables,):
             yield from _each(shown.of(rows) if isinstance(shown, TableOf) else shown(run, rows))
 
-    def _figures(self, run: Run, rows: Sequence[Row]) -> Iterator[Figure]:
+    def _figures(self, run: Run, rows: Sequence[_Row]) -> Iterator[Figure]:
         for draw in self.figures if isinstance(self.figures, tuple) else (self.figures,):
             yield from _each(draw(run, rows))
 
-    def _headline(self, run: Run, rows: Sequence[Row]) -> str:
-        if not isinstance(self.headline, str):
+    def _headline(self, run: Run, rows: Sequence[_Row]) -> str:
+        if callable(self.headline):
             return self.headline(run, rows)
+        one, more = (self.headline, "") if isinstance(self.headline, str) else self.headline
         points = sorted((row for row in rows if isinstance(row, Point)), key=lambda row: row.summary.median)
-        return self.headline.format(least=points[0], most=points[-1], count=len(points))
+        text = one + more if len(points) > 1 else one
+        return f"{text.format(least=points[0], most=points[-1], count=len(points))}."
 
 
 Part = TypeVar("Part", str, Table, Figure)
@@ -119,17 +130,17 @@ def _each(found: Part | Iterable[Part | None] | None) -> Iterable[Part]:
 
 
 def extremes(
-    first: Callable[[Row], str],
-    other: Callable[[Row], str],
-    by: Callable[[Row], float] = lambda row: row.summary.median,  # type: ignore[attr-defined]
-    of: Callable[[Sequence[Row]], Sequence[Row]] = lambda rows: rows,
-) -> Callable[[Run, Sequence[Row]], str]:
+    first: Callable[[_Row], str],
+    other: Callable[[_Row], str],
+    by: Callable[[_Row], float] = lambda row: row.summary.median,  # type: ignore[attr-defined]
+    of: Callable[[Sequence[_Row]], Sequence[_Row]] = lambda rows: rows,
+) -> Callable[[Run, Sequence[_Row]], str]:
     """Return a headline of the rows with the least and the greatest figure; of one alone where both are it.
 
     `of` chooses the rows that are compared.
     """
 
-    def headline(_: Run, rows: Sequence[Row]) -> str:
+    def headline(_: Run, rows: Sequence[_Row]) -> str:
         own = of(rows)
         low, high = min(own, key=by), max(own, key=by)
         return f"{first(low)}." if low is high else f"{first(low)}{other(high)}."

@@ -108,7 +108,11 @@ class Point:
     @property
     def value(self) -> str:
         """The median with its interval, for a headline."""
-        return words.value(self.summary, self.unit)
+        return words.bracketed(self.summary, self.unit)
+
+    def __getitem__(self, name: str) -> str:
+        """Return the level of a factor: `{least[kind]}` in a headline."""
+        return self.level(name)
 
     def label(self, names: Iterable[str]) -> str:
         """Return the levels of these factors, as a person writes them."""
@@ -152,6 +156,10 @@ class Run:
     def beside(self, name: str) -> Run | None:
         """Return another experiment of the same results."""
         return Run.of(self.results, name)
+
+    def all(self, *names: str) -> list[Run]:
+        """Return those of these experiments that were run."""
+        return [found for name in names if (found := self.beside(name)) is not None]
 
     def narrowed(self, *named: str) -> Run:
         """Return the run at the first measured level of every factor that is not among `named`."""

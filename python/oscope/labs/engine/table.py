@@ -15,10 +15,10 @@ from oscope.model.document import Table
 from oscope.model.formatting import MISSING, Scale, format_count, format_share
 from oscope.statistics import ComparedMetric, Summary
 
-Row = TypeVar("Row")
-Of = Callable[[Row], Summary | None] | str | Quantity
+_Row = TypeVar("_Row")
+Of = Callable[[_Row], Summary | None] | str | Quantity
 """The summary that a column shows of a row; of a point it may be named: a metric, or another quantity."""
-Figure = Callable[[Row], float | Summary | None] | str | Quantity
+Number = Callable[[_Row], float | Summary | None] | str | Quantity
 """The same, or a plain figure; of a summary the median is shown."""
 Digits = float | Summary | None
 """What decides the digits of a figure: its spread, or the summary whose digits it has."""
@@ -37,25 +37,25 @@ PARTS: Mapping[str, Callable[[Summary, Scale], str]] = {
 
 
 @dataclass(frozen=True)
-class Column(Generic[Row]):
+class Column(Generic[_Row]):
     """A column, or several that show one figure."""
 
     headings: tuple[str, ...]
-    cells: Callable[[Row, Scale], Sequence[str]]
+    cells: Callable[[_Row, Scale], Sequence[str]]
     numeric: bool = False
     """Whether its figures are aligned on the decimal point."""
-    summary: Callable[[Row], Summary | None] | None = None
+    summary: Callable[[_Row], Summary | None] | None = None
     """The figure by which the unit is chosen."""
     unit: str = ""
     scale: str = ""
     """Columns of the same scale share a unit."""
-    why: Callable[[Row], str | None] | None = None
+    why: Callable[[_Row], str | None] | None = None
     """Why a row has no such figure: it stands in place of the figure and of all after it."""
     prefix: bool = True
     """Whether the unit may have a prefix; without one, figures of any size share it."""
 
 
-def text(heading: str, of: Callable[[Row], str | None], *, numeric: bool = False) -> Column[Row]:
+def text(heading: str, of: Callable[[_Row], str | None], *, numeric: bool = False) -> Column[_Row]:
     """Return a column of texts; None is missing."""
     return Column((heading,), lambda row, _: [_or_missing(of(row))], numeric)
 
@@ -74,45 +74,45 @@ def _or_missing(found: str | None) -> str:
     return MISSING if found is None else found
 
 
-def _summary(of: Of[Row]) -> Callable[[Row], Summary | None]:
-    return cast("Callable[[Row], Summary | None]", summary_of(of)) if isinstance(of, str | Quantity) else of
+def _summary(of: Of[_Row]) -> Callable[[_Row], Summary | None]:
+    return cast("Callable[[_Row], Summary | None]", summary_of(of)) if isinstance(of, str | Quantity) else of
 
 
-def _figure(of: Figure[Row]) -> Callable[[Row], float | None]:
-    read = cast("Callable[[Row], Summary | None]", summary_of(of)) if isinstance(of, str | Quantity) else of
+def _figure(of: Number[_Row]) -> Callable[[_Row], float | None]:
+    read = cast("Callable[[_Row], Summary | None]", summary_of(of)) if isinstance(of, str | Quantity) else of
 
-    def figure(row: Row) -> float | None:
+    def figure(row: _Row) -> float | None:
         found = read(row)
         return found.median if isinstance(found, Summary) else found
 
     return figure
 
 
-def count(heading: str, of: Figure[Row]) -> Column[Row]:
+def count(heading: str, of: Number[_Row]) -> Column[_Row]:
     """Return a column of whole numbers."""
     return written(heading, of, format_count, numeric=True)
 
 
-def number(heading: str, of: Figure[Row], form: str = ".2f") -> Column[Row]:
+def number(heading: str, of: Number[_Row], form: str = ".2f") -> Column[_Row]:
     """Return a column of figures in a Python format, without unit and interval."""
     return written(heading, of, lambda found: format(found, form), numeric=True)
 
 
 def written(
-    heading: str, of: Figure[Row], write: Callable[[float], str | None], *, numeric: bool = False
-) -> Column[Row]:
+    heading: str, of: Number[_Row], write: Callable[[float], str | None], *, numeric: bool = False
+) -> Column[_Row]:
     """Return a column of figures that `write` writes; None is missing."""
     read = _figure(of)
     return text(heading, lambda row: None if (n := read(row)) is None else write(n), numeric=numeric)
 
 
-def share(heading: str, of: Figure[Row], spread: float | None = 0.01) -> Column[Row]:
+def share(heading: str, of: Number[_Row], spread: float | None = 0.01) -> Column[_Row]:
     """Return a column of shares, as per cent with the digits that `spread` allows."""
     read = _figure(of)
     return text(heading, lambda row: format_share(read(row), spread))
 
 
-def value(heading: str, of: Of[Row], unit: str) -> Column[Row]:
+def value(heading: str, of: Of[_Row], unit: str) -> Column[_Row]:
     """Return a column of medians with interval and unit in one cell."""
     read = _summary(of)
     return text(heading, lambda row: None if (found := read(row)) is None else median(found, unit))
@@ -120,13 +120,13 @@ def value(heading: str, of: Of[Row], unit: str) -> Column[Row]:
 
 def stat(
     heading: str,
-    of: Of[Row],
+    of: Of[_Row],
     unit: str,
     *parts: str,
     scale: str = "",
-    why: Callable[[Row], str | None] | None = None,
+    why: Callable[[_Row], str | None] | None = None,
     prefix: bool = True,
-) -> Column[Row]:
+) -> Column[_Row]:
     """Return columns of a summary: median and interval, or other `parts`, all in one unit.
 
     With `{}` in the heading it is written once for each part; else it is the first part's, and the others
@@ -138,7 +138,7 @@ def stat(
         heading.format(part) if named else (part if index else heading) for index, part in enumerate(chosen)
     )
 
-    def cells(row: Row, shared: Scale) -> list[str]:
+    def cells(row: _Row, shared: Scale) -> list[str]:
         found = read(row)
         if found is None:
             return [MISSING] * len(chosen)
@@ -149,13 +149,13 @@ def stat(
     return Column(named_headings, cells, True, read, unit, scale or unit, why, prefix)
 
 
-def in_unit(heading: str, of: Callable[[Row], tuple[float, Digits] | None], scale: str) -> Column[Row]:
+def in_unit(heading: str, of: Callable[[_Row], tuple[float, Digits] | None], scale: str) -> Column[_Row]:
     """Return a column of figures in the unit of `scale`, each with what decides its digits.
 
     That is its spread, or the summary whose digits it has; None: those of the column.
     """
 
-    def cells(row: Row, shared: Scale) -> list[str]:
+    def cells(row: _Row, shared: Scale) -> list[str]:
         found = of(row)
         if found is None:
             return [MISSING]
@@ -167,10 +167,12 @@ def in_unit(heading: str, of: Callable[[Row], tuple[float, Digits] | None], scal
     return Column((f"{heading}{{unit}}",), cells, True, scale=scale)
 
 
-def ratio(heading: str, of: Callable[[Row], ComparedMetric | Verdict | None], *verdicts: str) -> Column[Row]:
+def ratio(
+    heading: str, of: Callable[[_Row], ComparedMetric | Verdict | None], *verdicts: str
+) -> Column[_Row]:
     """Return a column of ratios with their intervals, and one for each of `different` and `matters`."""
 
-    def cells(row: Row, _: Scale) -> list[str]:
+    def cells(row: _Row, _: Scale) -> list[str]:
         found = of(row)
         answers = [MISSING if found is None else str(getattr(found, name)) for name in verdicts]
         return [found.ratio if isinstance(found, Verdict) else ratio_text(found), *answers]
@@ -179,14 +181,14 @@ def ratio(heading: str, of: Callable[[Row], ComparedMetric | Verdict | None], *v
 
 
 @dataclass(frozen=True)
-class TableOf(Generic[Row]):
+class TableOf(Generic[_Row]):
     """A table's title, columns and note."""
 
     title: str
-    columns: Sequence[Column[Row]]
+    columns: Sequence[Column[_Row]]
     note: str = ""
 
-    def of(self, rows: Iterable[Row], **names: Any) -> Table:
+    def of(self, rows: Iterable[_Row], **names: Any) -> Table:
         """Return the table of these rows; `names` are what title, headings and note leave open."""
         lines = list(rows)
         scales = {name: self._scale(name, lines) for name in {each.scale for each in self.columns}}
@@ -201,7 +203,7 @@ class TableOf(Generic[Row]):
         given = [each.format(**names) if names else each for each in (self.title, self.note, *headings)]
         return Table(given[0], given[2:], body, frozenset(numeric), given[1])
 
-    def _cells(self, row: Row, scales: Mapping[str, Scale]) -> list[str]:
+    def _cells(self, row: _Row, scales: Mapping[str, Scale]) -> list[str]:
         found: list[str] = []
         for column in self.columns:
             if column.why and column.summary and column.summary(row) is None and (why := column.why(row)):
@@ -209,7 +211,7 @@ class TableOf(Generic[Row]):
             found += column.cells(row, scales[column.scale])
         return found
 
-    def _scale(self, name: str, rows: Sequence[Row]) -> Scale:
+    def _scale(self, name: str, rows: Sequence[_Row]) -> Scale:
         """Return the unit that the columns of a scale share."""
         own = [each for each in self.columns if each.scale == name and each.summary is not None]
         if not own or not own[0].prefix:

@@ -14,10 +14,10 @@ from oscope.model.document import Figure
 from oscope.model.samples import ExperimentResults
 from oscope.trace.tracer import Losses
 
-Row = TypeVar("Row")
+_Row = TypeVar("_Row")
 
 
-def effect_column(of: Callable[[Row], Traced | None]) -> Column[Row]:
+def effect_column(of: Callable[[_Row], Traced | None]) -> Column[_Row]:
     """Return the column of probe effects."""
     return text("probe effect (95 %)", lambda row: None if (found := of(row)) is None else found.effect_text)
 
@@ -82,7 +82,5 @@ def missing_traces(experiment: ExperimentResults | None, name: str, found: Seque
     why = reasons(experiment)
     if found or why:
         return why
-    return (
-        f"{name} has no traces: `oscope run {name} --trace syscalls,sched,faults` takes them, as root "
-        "and with bpftrace."
-    )
+    how = f"oscope run {name} --trace syscalls,sched,faults"
+    return f"{name} has no traces: `{how}` takes them, as root and with bpftrace."

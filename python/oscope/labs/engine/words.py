@@ -27,7 +27,7 @@ def brackets(text: str) -> str:
     return _INTERVAL.sub(lambda ends: "" if ends[1] == ends[2] else f" [{ends[1]}, {ends[2]}]", text)
 
 
-def value(summary: Summary, unit: str) -> str:
+def bracketed(summary: Summary, unit: str) -> str:
     """Return `132 ns [131, 134]`: a median with its 95 % interval, for a headline."""
     return brackets(median(summary, unit))
 

@@ -68,10 +68,7 @@ ON_THIS_MACHINE = Experiment.of(
 LAB = Lab(
     name="fs",
     title="Networked file systems",
-    document=(
-        "the section of a laboratory report that has only its heading: a networked file system at user "
-        "level, to be compared with NFS"
-    ),
+    document="a report's section that has only a heading: a networked file system in user space, beside NFS",
     experiments=(COMPARE, ON_THIS_MACHINE),
     sections=late(
         "fs",

@@ -8,21 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from oscope.figures import plots
-from oscope.figures.tables import shared_scale
-from oscope.figures.words import listed
-from oscope.labs.engine.contrast import compared
-from oscope.labs.engine.curves import At, best
-from oscope.labs.engine.drawing import INTERVALS, dot, dots, logarithmic
-from oscope.labs.engine.question import Question
-from oscope.labs.engine.run import Run, known
-from oscope.labs.engine.table import Column, TableOf, ratio, text
-from oscope.labs.engine.words import NOT_RUN, brackets, capital, ratio_text, reasons, times
+from oscope.labs import engine as q
 from oscope.labs.fs import LAB, LOCAL, NFS, OSCOPE, SSHFS
 from oscope.labs.fs.points import NAMES, WORDS, Shown, delay_of, delay_text, inverse_text, notes, place_text
-from oscope.model.document import Figure, Table
-from oscope.model.units import format_duration
-from oscope.statistics import ComparedMetric, Summary
 
 # ---- where oscope-fs wins over NFS and sshfs, and where they do
 
@@ -32,17 +20,16 @@ HOW_TO = "It needs a guest, whose kernel serves NFS: `oscope kernel build`, then
 OTHERS = (NFS, SSHFS)
 
 
-Against = tuple[str, Sequence[ComparedMetric]]
+Against = tuple[str, Sequence[q.ComparedMetric]]
 """Another system, and the time of oscope-fs over its time at each operation and delay."""
 
 
-def _rows(run: Run) -> list[Against]:
+def _rows(run: q.Run) -> list[Against]:
     shown = Shown.of(run)
     return [(other, found) for other in OTHERS if (found := shown.against(other, OSCOPE))]
 
 
-def _most_won(_: Run, found: Sequence[Against]) -> str:
-    """Name the scenario in which each wins most, of NFS where it was measured."""
+def _most_won(_: q.Run, found: Sequence[Against]) -> str:
     other, rows = found[0]
     name, apart = NAMES[other], [row for row in rows if row.different == "yes" and np.isfinite(row.ratio)]
     faster = min((row for row in apart if row.ratio < 1), key=lambda row: row.ratio, default=None)
@@ -52,48 +39,47 @@ def _most_won(_: Run, found: Sequence[Against]) -> str:
         more = f"{name} takes {inverse_text(faster)} times as long"
         said.append(f"oscope-fs wins most over {name} at {place_text(faster.factors)}: {more}.")
     if slower is not None:
-        more = f"oscope-fs takes {ratio_text(slower)} times as long"
+        more = f"oscope-fs takes {q.ratio_text(slower)} times as long"
         said.append(f"{name} wins most at {place_text(slower.factors)}: {more}.")
     said += [f"Nowhere was oscope-fs found faster than {name}."] if faster is None else []
     said += [f"Nowhere was {name} found faster than oscope-fs."] if slower is None else []
-    return brackets(" ".join(said))
+    return q.brackets(" ".join(said))
 
 
-def _wins_table(against: Against) -> Table:
+def _wins_table(against: Against) -> q.Table:
     other, rows = against
-    table: TableOf[ComparedMetric] = TableOf(
+    table: q.TableOf[q.ComparedMetric] = q.TableOf(
         f"oscope-fs against {NAMES[other]}",
         (
-            text("operation", lambda row: str(row.factors["operation"])),
-            text("delay, one way", lambda row: format_duration(delay_of(row.factors))),
-            ratio(f"time of oscope-fs / {NAMES[other]}'s", lambda row: row, "different", "matters"),
-            text("faster", lambda row: _faster(row, other)),
+            q.text("operation", lambda row: str(row.factors["operation"])),
+            q.text("delay, one way", lambda row: q.format_duration(delay_of(row.factors))),
+            q.ratio(f"time of oscope-fs / {NAMES[other]}'s", lambda row: row, "different", "matters"),
+            q.text("faster", lambda row: _faster(row, other)),
         ),
         "Paired by block, p corrected (Holm) for all rows. Below 1 oscope-fs is faster.",
     )
     return table.of(rows)
 
 
-def _faster(row: ComparedMetric, other: str) -> str:
+def _faster(row: q.ComparedMetric, other: str) -> str:
     if row.different != "yes":
         return "neither" if row.different == "no" else "cannot tell"
     return NAMES[OSCOPE] if row.ratio < 1 else NAMES[other]
 
 
-def _wins_figure(against: Against) -> Figure:
-    """Draw the ratios, a row for each operation and a colour for each delay."""
+def _wins_figure(against: Against) -> q.Figure:
     other, rows = against
     what = f"time of oscope-fs over {NAMES[other]}'s"
-    drawn = dots(
+    drawn = q.dots(
         f"Time of oscope-fs against {NAMES[other]}",
         what,
         [(delay_text(delay_of(row.factors)), str(row.factors["operation"]), row) for row in rows],
         note="Left of 1 oscope-fs is faster. Ratios with their 95 % intervals.",
     )
-    return logarithmic(drawn)
+    return q.logarithmic(drawn)
 
 
-WINS = Question(
+WINS = q.Question(
     title=WINS_TITLE,
     experiment=NAME,
     rows=_rows,
@@ -102,10 +88,10 @@ WINS = Question(
     tables=lambda _, found: map(_wins_table, found),
     figures=lambda _, found: map(_wins_figure, found),
     missing=lambda run: (
-        reasons(run.experiment) or ("" if _rows(run) else f"Neither NFS nor sshfs has times. {HOW_TO}")
+        q.reasons(run.experiment) or ("" if _rows(run) else f"Neither NFS nor sshfs has times. {HOW_TO}")
     ),
     unrun=lambda results: (
-        f"{NOT_RUN.format(NAME, NAME)}. {HOW_TO}"
+        f"{q.NOT_RUN.format(NAME, NAME)}. {HOW_TO}"
         if any(results.get(each.name) for each in LAB.experiments)
         else ""
     ),
@@ -120,30 +106,30 @@ Chosen = Mapping[tuple[str, float], Sequence[str]]
 CHOICE_TITLE = "Which file system for what"
 
 
-def _chosen(run: Run) -> Chosen:
+def _chosen(run: q.Run) -> Chosen:
     shown = Shown.of(run)
     places = [(operation, delay) for operation in shown.operations for delay in shown.delays]
     return run.once("chosen", lambda: {place: _fastest(shown, shown.far, *place) for place in places})
 
 
-def _choice_table(run: Run, operations: Sequence[str]) -> Table:
-    def column(delay: float) -> Column[str]:
+def _choice_table(run: q.Run, operations: Sequence[str]) -> q.Table:
+    def column(delay: float) -> q.Column[str]:
         def names(operation: str) -> str | None:
             return ", ".join(NAMES[name] for name in _chosen(run)[operation, delay]) or None
 
-        return text(f"delay {format_duration(delay)}", names)
+        return q.text(f"delay {q.format_duration(delay)}", names)
 
-    table: TableOf[str] = TableOf(
+    table: q.TableOf[str] = q.TableOf(
         "The fastest by operation and delay",
-        (text("operation", lambda operation: operation), *map(column, Shown.of(run).delays)),
+        (q.text("operation", lambda operation: operation), *map(column, Shown.of(run).delays)),
         "By the median time. Several names: the first is the fastest, the others are not distinguished from "
         "it (paired by block, Holm within a cell).",
     )
     return table.of(operations)
 
 
-def _compared(run: Run, _: object) -> str:
-    names = listed([NAMES[name] for name in Shown.of(run).far])
+def _compared(run: q.Run, _: object) -> str:
+    names = q.listed([NAMES[name] for name in Shown.of(run).far])
     return f"Compared are {names}; one that was left out is not among them."
 
 
@@ -156,14 +142,14 @@ def _fastest(shown: Shown, systems: Sequence[str], operation: str, delay: float)
     for place, system in enumerate(systems):
         point, summary = shown.point(system, operation, delay), shown.summary(system, operation, delay)
         if point is not None and summary is not None:
-            found.append(At(place, point, summary))
+            found.append(q.At(place, point, summary))
     if len(found) < 2:
         return []
-    first, alike = best(found, shown.experiment, shown.time)
+    first, alike = q.best(found, shown.experiment, shown.time)
     return [systems[each.size] for each in (first, *alike)]
 
 
-def _always_fastest(run: Run, _: object) -> str:
+def _always_fastest(run: q.Run, _: object) -> str:
     """Say at which operations one system alone is the fastest at every delay."""
     shown, chosen = Shown.of(run), _chosen(run)
     alone: dict[str, list[str]] = {name: [] for name in shown.far}
@@ -172,14 +158,14 @@ def _always_fastest(run: Run, _: object) -> str:
         winners = {tuple(chosen[operation, delay]) for delay in shown.delays} - {()}
         one = next(iter(winners)) if len(winners) == 1 else ()
         (alone[one[0]] if len(one) == 1 else rest).append(operation)
-    always = "; ".join(f"{NAMES[name]} at {listed(own)}" for name, own in alone.items() if own)
+    always = "; ".join(f"{NAMES[name]} at {q.listed(own)}" for name, own in alone.items() if own)
     if not rest:
         return f"Fastest at every delay: {always}."
-    where = f"at {listed(rest)} it depends on the delay, or several are not distinguished."
-    return f"Fastest at every delay: {always}; {where}" if always else capital(where)
+    where = f"at {q.listed(rest)} it depends on the delay, or several are not distinguished."
+    return f"Fastest at every delay: {always}; {where}" if always else q.capital(where)
 
 
-CHOICE = Question(
+CHOICE = q.Question(
     title=CHOICE_TITLE,
     experiment="fs.compare",
     rows=lambda run: shown.operations if len((shown := Shown.of(run)).far) > 1 else [],
@@ -197,85 +183,80 @@ SMALL = 300
 """Pixels of a figure's height: there is one for each operation."""
 
 
-def _slower(shown: Shown) -> dict[str, list[ComparedMetric]]:
+def _slower(shown: Shown) -> dict[str, list[q.ComparedMetric]]:
     """Return how the longest delay compares with the shortest, on each file system but the local one."""
     delays = shown.delays
-    found = {}
-    for system in shown.far if len(delays) > 1 else ():
-        points = tuple(known(shown.experiment, shown.time, system=system))
-        own = replace(shown.experiment, points=points)
-        found[system] = compared(own, (shown.time,), "delay", (delays[0], delays[-1]))
-    return found
+    return {
+        system: q.compared(
+            shown.run.only(system=system).experiment, (shown.time,), "delay", (delays[0], delays[-1])
+        )
+        for system in (shown.far if len(delays) > 1 else ())
+    }
 
 
-def _slowed_most(run: Run, _: object) -> str:
-    """Say which file system the longest delay slows down most."""
+def _slowed_most(run: q.Run, _: object) -> str:
     shown = Shown.of(run)
     rows = [(row, system) for system, found in _slower(shown).items() for row in found]
     most = [pair for pair in rows if pair[0].different == "yes" and 1 < pair[0].ratio < np.inf]
     if not most:
         return "" if len(shown.delays) < 2 else "No file system is found slower with a delay."
     row, system = max(most, key=lambda pair: pair[0].ratio)
-    what = f"takes {times(row)} as long at {row.factors['operation']}"
+    what = f"takes {q.times(row)} as long at {row.factors['operation']}"
     return f"With {delay_text(shown.delays[-1])}, {NAMES[system]} {what}."
 
 
-def _delayed(run: Run, _: object) -> Table:
-    """Return what the longest delay makes of each time."""
+def _delayed(run: q.Run, _: object) -> q.Table:
     shown = Shown.of(run)
     rows = [(system, row) for system, found in _slower(shown).items() for row in found]
-    table: TableOf[tuple[str, ComparedMetric]] = TableOf(
+    table: q.TableOf[tuple[str, q.ComparedMetric]] = q.TableOf(
         f"Time with {delay_text(shown.delays[-1])} over that with {delay_text(shown.delays[0])}",
         (
-            text("file system", lambda row: NAMES[row[0]]),
-            text("operation", lambda row: str(row[1].factors["operation"])),
-            ratio("time / time without", lambda row: row[1], "different"),
+            q.text("file system", lambda row: NAMES[row[0]]),
+            q.text("operation", lambda row: str(row[1].factors["operation"])),
+            q.ratio("time / time without", lambda row: row[1], "different"),
         ),
         "Paired by block, p corrected (Holm) for the operations of a file system.",
     )
     return table.of(rows)
 
 
-def _times_table(run: Run, _: object) -> Table:
-    """Return the median time of each system at each operation and delay, with its interval."""
+def _times_table(run: q.Run, _: object) -> q.Table:
     shown = Shown.of(run)
-    made: TableOf[tuple[str, float]] = TableOf(
+    made: q.TableOf[tuple[str, float]] = q.TableOf(
         "Time of each operation",
         (
-            text("operation", lambda row: row[0]),
-            text("delay, one way", lambda row: format_duration(row[1])),
+            q.text("operation", lambda row: row[0]),
+            q.text("delay, one way", lambda row: q.format_duration(row[1])),
             *shown.times(),
         ),
-        INTERVALS,
+        q.INTERVALS,
     )
     rows = [(operation, delay) for operation in shown.operations for delay in shown.delays]
     return made.of(row for row in rows if any(shown.summary(system, *row) for system in shown.systems))
 
 
-def _operations(run: Run, _: object) -> Table:
-    """Say what each operation is."""
+def _operations(run: q.Run, _: object) -> q.Table:
     rows = [[name, WORDS[name]] for name in Shown.of(run).operations]
-    return Table("The operations", ["operation", "what the clock has"], rows)
+    return q.Table("The operations", ["operation", "what the clock has"], rows)
 
 
-def mounted(run: Run, _: object) -> Table:
+def mounted(run: q.Run, _: object) -> q.Table:
     """Return what the probe noted of each system: versions, and how it was mounted and served."""
     shown, rows = Shown.of(run), []
     for system in shown.systems:
-        points = known(shown.experiment, shown.time, system=system)
+        points = q.known(shown.experiment, shown.time, system=system)
         noted = dict.fromkeys(note for point in points for note in point.notes)
         rows += [[NAMES[system], note] for note in noted]
-    return Table("How it was mounted and served", ["file system", "as the probe noted"], rows)
+    return q.Table("How it was mounted and served", ["file system", "as the probe noted"], rows)
 
 
-def _figures(run: Run, _: object) -> list[Figure]:
-    """Draw a figure for each operation: every delay at the same distance from the next, times by powers."""
+def _figures(run: q.Run, _: object) -> list[q.Figure]:
     shown = Shown.of(run)
     places = {delay: float(index) for index, delay in enumerate(shown.delays)}
     if len(places) < 2:
         return []
-    texts = [format_duration(each) for each in places]
-    across = plots.axis(
+    texts = [q.format_duration(each) for each in places]
+    across = q.plots.axis(
         "delay, one way", range=[-0.3, len(places) - 0.7], tickvals=list(places.values()), ticktext=texts
     )
     return [_times_figure(shown, operation, places, across) for operation in shown.operations]
@@ -283,32 +264,32 @@ def _figures(run: Run, _: object) -> list[Figure]:
 
 def _times_figure(
     shown: Shown, operation: str, places: Mapping[float, float], across: dict[str, Any]
-) -> Figure:
-    def medians(system: str) -> list[tuple[float, Summary]]:
-        found = ((place, shown.summary(system, operation, delay)) for delay, place in places.items())
-        return [(place, one) for place, one in found if one is not None]
-
-    found = {NAMES[system]: medians(system) for system in shown.systems}
-    scale = shared_scale([one for row in found.values() for _, one in row], shown.unit)
+) -> q.Figure:
+    found = {
+        NAMES[system]: [
+            (place, one)
+            for delay, place in places.items()
+            if (one := shown.summary(system, operation, delay))
+        ]
+        for system in shown.systems
+    }
+    scale = q.shared_scale([one for row in found.values() for _, one in row], shown.unit)
     lines = [
-        plots.Line(name, [(place, dot(name, one, scale.factor)) for place, one in row], colour)
+        q.plots.Line(name, [(place, q.dot(name, one, scale.factor)) for place, one in row], colour)
         for colour, (name, row) in enumerate(found.items())
     ]
-    axes = (across, plots.axis(f"time [{scale.unit}]", scale="log"))
-    drawn = plots.lines(f"Time of {operation}", axes, lines, f"{WORDS[operation]}. {INTERVALS}")
+    axes = (across, q.plots.axis(f"time [{scale.unit}]", scale="log"))
+    drawn = q.plots.lines(f"Time of {operation}", axes, lines, f"{WORDS[operation]}. {q.INTERVALS}")
     return replace(drawn, layout={**drawn.layout, "height": SMALL})
 
 
-TIMES = Question(
+TIMES = q.Question(
     title=TIMES_TITLE,
     experiment="fs.compare",
     rows=lambda run: Shown.of(run).systems,
     headline=_slowed_most,
     text=(
-        (
-            "Client and server are two network namespaces of one machine, joined by a virtual Ethernet whose "
-            "packets are late by the delay in each direction; the local file system has no line."
-        ),
+        "Client and server are two network namespaces; packets are late by the delay in each direction.",
         notes,
     ),
     tables=(_times_table, _delayed, _operations, mounted),
@@ -323,42 +304,42 @@ BASES = (LOCAL, SSHFS)
 """What oscope-fs is compared with here."""
 
 
-def _title(run: Run) -> str:
+def _title(run: q.Run) -> str:
     """Name the place: each has a kernel of its own."""
     where = "in a guest" if "guest" in run.experiment.environment else "on this machine"
     return f"Beside the local file system, {where} ({run.experiment.experiment})"
 
 
-def _over(run: Run, base: str) -> list[ComparedMetric]:
-    """Return the time of oscope-fs over that of another system, without delay."""
+def _over(run: q.Run, base: str) -> list[q.ComparedMetric]:
     return [row for row in Shown.of(run).against(base, OSCOPE) if delay_of(row.factors) == 0]
 
 
-def _nearest(_: Run, rows: Sequence[ComparedMetric]) -> str:
-    """Name where oscope-fs comes nearest to the local file system, and where it is furthest from it."""
+def _nearest(_: q.Run, rows: Sequence[q.ComparedMetric]) -> str:
     slower = sorted((r for r in rows if np.isfinite(r.ratio) and r.different == "yes"), key=lambda r: r.ratio)
     if not slower:
         return "oscope-fs was not found different from the local file system."
     least, most = slower[0], slower[-1]
-    text = f"oscope-fs takes {times(least)} as long as the local file system at {least.factors['operation']}"
-    return f"{text}." if most is least else f"{text}, {times(most)} at {most.factors['operation']}."
+    text = (
+        f"oscope-fs takes {q.times(least)} as long as the local file system at {least.factors['operation']}"
+    )
+    return f"{text}." if most is least else f"{text}, {q.times(most)} at {most.factors['operation']}."
 
 
-def _local_table(run: Run, _: object) -> Table:
-    def over(base: str) -> Column[tuple[str, float]]:
+def _local_table(run: q.Run, _: object) -> q.Table:
+    def over(base: str) -> q.Column[tuple[str, float]]:
         found = {row.factors["operation"]: row for row in _over(run, base)}
-        return ratio(f"oscope-fs / {NAMES[base]}", lambda row: found.get(row[0]), "different")
+        return q.ratio(f"oscope-fs / {NAMES[base]}", lambda row: found.get(row[0]), "different")
 
     shown = Shown.of(run)
-    table: TableOf[tuple[str, float]] = TableOf(
+    table: q.TableOf[tuple[str, float]] = q.TableOf(
         f"Time without delay ({run.experiment.experiment})",
-        (text("operation", lambda row: row[0]), *shown.times(), *map(over, BASES)),
+        (q.text("operation", lambda row: row[0]), *shown.times(), *map(over, BASES)),
         "Medians with their 95 % intervals. Ratios paired by block, p corrected (Holm).",
     )
     return table.of((operation, 0.0) for operation in shown.operations)
 
 
-def _local_figure(run: Run, _: object) -> Figure:
+def _local_figure(run: q.Run, _: object) -> q.Figure:
     shown = Shown.of(run)
     rows = [
         (NAMES[system], operation, one)
@@ -366,26 +347,23 @@ def _local_figure(run: Run, _: object) -> Figure:
         for operation in shown.operations
         if (one := shown.summary(system, operation, 0.0)) is not None
     ]
-    return dots(f"Time without delay ({run.experiment.experiment})", "time", rows, shown.unit)
+    return q.dots(f"Time without delay ({run.experiment.experiment})", "time", rows, shown.unit)
 
 
-def _question(name: str, *, own: bool) -> Question[ComparedMetric]:
+def _question(name: str, *, own: bool) -> q.Question[q.ComparedMetric]:
     """Return what is asked of one place; `own` where no other section shows its mounts and reasons."""
-    return Question(
+    return q.Question(
         title=_title,
         experiment=name,
         rows=lambda run: _over(run, LOCAL),
         headline=_nearest,
         text=(
-            (
-                "Client, server and ssh share this machine's processors. With FUSE passthrough (Linux 6.9) "
-                "reads and writes of an open file go past oscope-fs; the notes say whether the kernel has it."
-            ),
+            "Client, server and ssh share the processors; notes say whether there is FUSE passthrough.",
             notes,
         ),
         tables=(_local_table, lambda run, _: mounted(run, _) if own else None),
         figures=_local_figure,
-        missing=lambda run: reasons(run.experiment) if own else "",
+        missing=lambda run: q.reasons(run.experiment) if own else "",
     )
 
 

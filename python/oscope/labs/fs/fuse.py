@@ -7,10 +7,8 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from oscope.figures.analysed import Analysed
-from oscope.figures.words import counted
+from oscope.labs import engine as q
 from oscope.labs.fs import LAB
-from oscope.model.document import Section, Table
 from oscope.model.errors import OscopeError
 from oscope.probe.locate import find_filesystem
 
@@ -19,7 +17,7 @@ _LIMIT_S = 20.0
 _REMEDY = "build it anew with `make setup`"
 
 
-def section(results: Analysed) -> Section | None:
+def section(results: q.Analysed) -> q.Section | None:
     """Show the table of the oscope-fs that is installed where the report is built."""
     if not any(results.get(each.name) for each in LAB.experiments):
         return None
@@ -27,24 +25,17 @@ def section(results: Analysed) -> Section | None:
         version = _ask("--version").strip().rpartition(" ")[2]
         operations = _read(_ask("operations", "--json"))
     except OscopeError as error:
-        return Section(TITLE, "", missing=f"{error}.")
+        return q.Section(TITLE, "", missing=f"{error}.")
     done = [each for each in operations if each["implemented"]]
     rows = [[each["name"], "yes" if each["implemented"] else "no", each["what"]] for each in operations]
-    left = counted(len(operations) - len(done), "other")
-    return Section(
+    return q.Section(
         title=TITLE,
-        answer=(
-            f"oscope-fs {version} implements {len(done)} of {len(operations)} calls; for the {left} the "
-            "kernel answers."
-        ),
-        text=[
-            (
-                "The table is the program's own (`oscope fs operations`), of the oscope-fs installed where "
-                "this was built."
-            )
-        ],
+        answer=f"oscope-fs {version} implements {len(done)} of {len(operations)} calls.",
+        text=["The table is that of `oscope fs operations`, of the oscope-fs where this report was built."],
         tables=[
-            Table("The calls of FUSE", ["call", "implemented", "what it does, or what happens instead"], rows)
+            q.Table(
+                "The calls of FUSE", ["call", "implemented", "what it does, or what happens instead"], rows
+            )
         ],
     )
 

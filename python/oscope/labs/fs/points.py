@@ -5,16 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from oscope.labs.engine.contrast import compared
-from oscope.labs.engine.run import Run, known, narrowing, untraced
-from oscope.labs.engine.table import Column, value
-from oscope.labs.engine.words import cautions
+from oscope.labs import engine as q
 from oscope.labs.fs import LOCAL, OPERATIONS, SYSTEMS
-from oscope.model.factors import Level
-from oscope.model.formatting import bounded_text
-from oscope.model.samples import ExperimentResults, PointSamples
-from oscope.model.units import format_duration
-from oscope.statistics import ComparedMetric, Summary
 
 OWN = ("system", "operation", "delay", "tracer")
 """Factors that the lab names; of any other the first level is shown."""
@@ -41,24 +33,24 @@ WORDS: Mapping[str, str] = {
 class Shown:
     """An experiment as far as the lab shows it: no tracer, one level of every factor that is not its own."""
 
-    run: Run
+    run: q.Run
     notes: Sequence[str]
     """Which levels these are, and what speaks against the times."""
 
     @classmethod
-    def of(cls, run: Run) -> Shown:
+    def of(cls, run: q.Run) -> Shown:
         """Return what is shown of an experiment."""
         return run.once("shown", lambda: cls._of(run))
 
     @classmethod
-    def _of(cls, run: Run) -> Shown:
-        plain = replace(run.experiment, points=tuple(untraced(run.experiment)))
+    def _of(cls, run: q.Run) -> Shown:
+        plain = replace(run.experiment, points=tuple(q.untraced(run.experiment)))
         counted = [COUNTED] if plain.clock == "instructions" else []
-        said = [*narrowing(plain, OWN), *counted, *cautions(plain)]
-        return cls(Run(run.results, plain).narrowed(*OWN), said)
+        said = [*q.narrowing(plain, OWN), *counted, *q.cautions(plain)]
+        return cls(q.Run(run.results, plain).narrowed(*OWN), said)
 
     @property
-    def experiment(self) -> ExperimentResults:
+    def experiment(self) -> q.ExperimentResults:
         """Its results."""
         return self.run.experiment
 
@@ -75,13 +67,13 @@ class Shown:
     @property
     def systems(self) -> list[str]:
         """File systems that have times, in the lab's order."""
-        found = {str(point.factors["system"]) for point in known(self.experiment, self.time)}
+        found = {str(point.factors["system"]) for point in q.known(self.experiment, self.time)}
         return [name for name in SYSTEMS if name in found]
 
     @property
     def operations(self) -> list[str]:
         """Operations that have times, in the lab's order."""
-        found = {str(point.factors["operation"]) for point in known(self.experiment, self.time)}
+        found = {str(point.factors["operation"]) for point in q.known(self.experiment, self.time)}
         return [name for name in OPERATIONS if name in found]
 
     @property
@@ -92,52 +84,52 @@ class Shown:
     @property
     def delays(self) -> list[float]:
         """Delays at which there are times, rising, in seconds one way."""
-        return sorted({delay_of(point.factors) for point in known(self.experiment, self.time)})
+        return sorted({delay_of(point.factors) for point in q.known(self.experiment, self.time)})
 
-    def point(self, system: str, operation: str, delay: float) -> PointSamples | None:
+    def point(self, system: str, operation: str, delay: float) -> q.PointSamples | None:
         """Return the point, if it has times."""
-        found = known(self.experiment, self.time, system=system, operation=operation)
+        found = q.known(self.experiment, self.time, system=system, operation=operation)
         return next((point for point in found if delay_of(point.factors) == delay), None)
 
-    def summary(self, system: str, operation: str, delay: float) -> Summary | None:
+    def summary(self, system: str, operation: str, delay: float) -> q.Summary | None:
         """Return the summary of a point's times, if it has some."""
         return self.run.summary(self.point(system, operation, delay), self.time)
 
-    def times(self) -> list[Column[tuple[str, float]]]:
+    def times(self) -> list[q.Column[tuple[str, float]]]:
         """Return the columns of a table over operation and delay: the time of each system."""
 
-        def column(system: str) -> Column[tuple[str, float]]:
-            return value(f"{NAMES[system]} (95 %)", lambda row: self.summary(system, *row), self.unit)
+        def column(system: str) -> q.Column[tuple[str, float]]:
+            return q.value(f"{NAMES[system]} (95 %)", lambda row: self.summary(system, *row), self.unit)
 
         return [column(system) for system in self.systems]
 
-    def against(self, base: str, other: str) -> list[ComparedMetric]:
+    def against(self, base: str, other: str) -> list[q.ComparedMetric]:
         """Return the time of `other` over that of `base` at each operation and delay (paired, Holm)."""
-        rows = compared(self.experiment, (self.time,), "system", (base, other))
+        rows = q.compared(self.experiment, (self.time,), "system", (base, other))
         order = {name: place for place, name in enumerate(OPERATIONS)}
         return sorted(rows, key=lambda row: (order[str(row.factors["operation"])], delay_of(row.factors)))
 
 
-def notes(run: Run, _: object) -> Sequence[str]:
+def notes(run: q.Run, _: object) -> Sequence[str]:
     """Return what stands under every answer: levels shown, and what speaks against the times."""
     return Shown.of(run).notes
 
 
-def delay_of(factors: Mapping[str, Level]) -> float:
+def delay_of(factors: Mapping[str, q.Level]) -> float:
     """Return how late each packet is, in seconds one way."""
     return float(factors.get("delay", 0.0))
 
 
 def delay_text(delay: float) -> str:
     """Return `10 ms each way`, or that there is no delay."""
-    return f"{format_duration(delay)} each way" if delay else "no delay"
+    return f"{q.format_duration(delay)} each way" if delay else "no delay"
 
 
-def place_text(factors: Mapping[str, Level]) -> str:
+def place_text(factors: Mapping[str, q.Level]) -> str:
     """Return `read-again with 10 ms each way`."""
     return f"{factors['operation']} with {delay_text(delay_of(factors))}"
 
 
-def inverse_text(row: ComparedMetric) -> str:
+def inverse_text(row: q.ComparedMetric) -> str:
     """Return A over B, where a row has B over A, with its interval."""
-    return bounded_text(1 / row.ratio, 1 / row.ci95[1], 1 / row.ci95[0])
+    return q.bounded_text(1 / row.ratio, 1 / row.ci95[1], 1 / row.ci95[0])

@@ -12,20 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from oscope.figures.analysed import block_medians
-from oscope.figures.words import excludes_zero, median
-from oscope.labs.engine.drawing import dots
-from oscope.labs.engine.quantity import Values, derived, metric
-from oscope.labs.engine.question import Question
-from oscope.labs.engine.run import Run, known
-from oscope.labs.engine.table import TableOf, share, text
-from oscope.labs.engine.table import value as value_of
-from oscope.labs.engine.words import value
+from oscope.labs import engine as q
 from oscope.labs.fs.points import NAMES, Shown, delay_of, delay_text, notes
-from oscope.model.document import Figure
-from oscope.model.formatting import MISSING, format_share, format_value
-from oscope.model.samples import ExperimentResults, Floats, PointSamples
-from oscope.statistics import Summary, summarise
 
 TITLE = "Why: bytes, packets and round trips"
 NS = 1e9
@@ -43,9 +31,9 @@ ENOUGH_FOR_A_RATE = 1 << 16
 class Trips(NamedTuple):
     """How the time of an operation on one file system grows with the delay."""
 
-    start: Summary
+    start: q.Summary
     """Nanoseconds, or instructions, without delay, from a line in each block."""
-    trips: Summary
+    trips: q.Summary
     """Round trips, from the same."""
     furthest: float
     """How far from the model the median lies at the worst delay, as a share of it."""
@@ -66,8 +54,8 @@ class Case(NamedTuple):
 
     operation: str
     system: str
-    experiment: ExperimentResults
-    point: PointSamples | None
+    experiment: q.ExperimentResults
+    point: q.PointSamples | None
     found: Trips | None
 
     @property
@@ -82,29 +70,29 @@ class Case(NamedTuple):
             return "cannot tell"
         return "yes" if self.found.fits else "no"
 
-    def of(self, what: Values) -> Summary | None:
+    def of(self, what: q.Values) -> q.Summary | None:
         """Return what was moved."""
-        return None if self.point is None else derived(self.experiment, self.point, what)
+        return None if self.point is None else q.derived(self.experiment, self.point, what)
 
 
 def fitted(shown: Shown, system: str, operation: str) -> Trips | None:
     """Fit the model in each block that has all delays; None with fewer than two delays, or no such block."""
-    points = known(shown.experiment, shown.time, system=system, operation=operation)
-    by_delay = {delay_of(point.factors): block_medians(point, shown.time) for point in points}
+    points = q.known(shown.experiment, shown.time, system=system, operation=operation)
+    by_delay = {delay_of(point.factors): q.block_medians(point, shown.time) for point in points}
     shared = sorted(set.intersection(*map(set, by_delay.values()))) if len(by_delay) > 1 else []
     if not shared:
         return None
     round_trips = np.array([2 * delay * NS for delay in by_delay])
-    times: Floats = np.array([[medians[block] for medians in by_delay.values()] for block in shared])
+    times: q.Floats = np.array([[medians[block] for medians in by_delay.values()] for block in shared])
     lines = np.array([_line(round_trips, row) for row in times])
     seed = shown.experiment.seed
-    start, trips = (summarise(lines[:, column], shared, seed=seed) for column in (0, 1))
-    centre: Floats = np.median(times, axis=0)
+    start, trips = (q.summarise(lines[:, column], shared, seed=seed) for column in (0, 1))
+    centre: q.Floats = np.median(times, axis=0)
     off = np.abs(start.median + trips.median * round_trips - centre) / centre
     return Trips(start, trips, float(off.max()), len(by_delay))
 
 
-def _line(round_trips: Floats, times: Floats) -> Floats:
+def _line(round_trips: q.Floats, times: q.Floats) -> q.Floats:
     """Return start and slope of the line with the least squares of *relative* residuals.
 
     Times grow by orders of magnitude: absolute ones would leave what happens without delay to the noise of
@@ -114,7 +102,7 @@ def _line(round_trips: Floats, times: Floats) -> Floats:
     return np.asarray(np.linalg.lstsq(design, np.ones(len(times)), rcond=None)[0], dtype=np.float64)
 
 
-def _model(run: Run) -> Model:
+def _model(run: q.Run) -> Model:
     shown = Shown.of(run)
     places = [(operation, system) for operation in shown.operations for system in shown.far]
     made = ((place, fitted(shown, place[1], place[0])) for place in places)
@@ -128,46 +116,47 @@ def _waiting(case: Case, delay: float) -> float | None:
         return None
     trips_ns = found.trips.median * 2 * delay * NS
     return (
-        max(trips_ns, 0.0) / (trips_ns + max(found.start.median, 0.0)) if excludes_zero(found.trips) else 0.0
+        max(trips_ns, 0.0) / (trips_ns + max(found.start.median, 0.0))
+        if q.excludes_zero(found.trips)
+        else 0.0
     )
 
 
-def _received(point: PointSamples) -> Floats:
-    return metric(point, "received_bytes")
+def _received(point: q.PointSamples) -> q.Floats:
+    return q.metric(point, "received_bytes")
 
 
-def _sent(point: PointSamples) -> Floats:
-    return metric(point, "sent_bytes")
+def _sent(point: q.PointSamples) -> q.Floats:
+    return q.metric(point, "sent_bytes")
 
 
-def _packets(point: PointSamples) -> Floats:
-    return metric(point, "received_packets") + metric(point, "sent_packets")
+def _packets(point: q.PointSamples) -> q.Floats:
+    return q.metric(point, "received_packets") + q.metric(point, "sent_packets")
 
 
-def _has_traffic(point: PointSamples) -> bool:
+def _has_traffic(point: q.PointSamples) -> bool:
     return bool(len(point)) and bool(np.isfinite(_packets(point)).any())
 
 
-def _rounded(summary: Summary | None, unit: str) -> str:
+def _rounded(summary: q.Summary | None, unit: str) -> str:
     """Return a median with three digits or so: what is moved repeats, but for when acknowledgements come."""
     if summary is None:
-        return MISSING
+        return q.MISSING
     spread = summary.median / 20
-    return format_value(summary.median, spread if unit else max(spread, WHOLE), unit)
+    return q.format_value(summary.median, spread if unit else max(spread, WHOLE), unit)
 
 
-def _headline(run: Run, _: object) -> str:
-    """Name the operation that waits for most round trips."""
+def _headline(run: q.Run, _: object) -> str:
     model = _model(run)
     fits = [(one.trips.median, key, one) for key, one in model.items() if one.fits]
     if fits:
         _, (operation, system), one = max(fits, key=lambda each: each[0])
-        return f"{NAMES[system]} waits for most round trips: {value(one.trips, '')} at {operation}."
+        return f"{NAMES[system]} waits for most round trips: {q.bracketed(one.trips, '')} at {operation}."
     known = [one for one in model.values() if one.delays >= FEWEST_DELAYS]
     return "No time is one of round trips alone." if known else ""
 
 
-def _cases(run: Run, found: Iterable[tuple[str, str]]) -> list[Case]:
+def _cases(run: q.Run, found: Iterable[tuple[str, str]]) -> list[Case]:
     shown, model = Shown.of(run), _model(run)
     delay = shown.delays[-1]
     return [
@@ -176,7 +165,7 @@ def _cases(run: Run, found: Iterable[tuple[str, str]]) -> list[Case]:
     ]
 
 
-def _moved(run: Run) -> list[Case]:
+def _moved(run: q.Run) -> list[Case]:
     """Return what was measured at the longest delay; nothing where no point has traffic."""
     shown = Shown.of(run)
     if not any(_has_traffic(point) for point in shown.experiment.points):
@@ -185,35 +174,37 @@ def _moved(run: Run) -> list[Case]:
     return [each for each in found if each.point is not None]
 
 
-def _traffic(delay: float) -> TableOf[Case]:
-    return TableOf(
+def _traffic(delay: float) -> q.TableOf[Case]:
+    return q.TableOf(
         "What was moved",
         (
-            text("operation", lambda case: case.operation),
-            text("file system", lambda case: NAMES[case.system]),
-            text("received", lambda case: _rounded(case.of(_received), "B")),
-            text("sent", lambda case: _rounded(case.of(_sent), "B")),
-            text("packets, both ways", lambda case: _rounded(case.of(_packets), ""), numeric=True),
+            q.text("operation", lambda case: case.operation),
+            q.text("file system", lambda case: NAMES[case.system]),
+            q.text("received", lambda case: _rounded(case.of(_received), "B")),
+            q.text("sent", lambda case: _rounded(case.of(_sent), "B")),
+            q.text("packets, both ways", lambda case: _rounded(case.of(_packets), ""), numeric=True),
         ),
         f"Medians with {delay_text(delay)}, of the client's device while the clock ran.",
     )
 
 
-def _fits(delay: float) -> TableOf[Case]:
-    return TableOf(
+def _fits(delay: float) -> q.TableOf[Case]:
+    return q.TableOf(
         "Time = start + round trips",
         (
-            text("operation", lambda case: case.operation),
-            text("file system", lambda case: NAMES[case.system]),
-            text("start (95 %)", lambda case: median(case.found.start, case.unit) if case.found else None),
-            value_of("round trips (95 %)", lambda case: case.found.trips if case.found else None, ""),
-            share("furthest off", lambda case: case.found.furthest if case.found else None),
-            text("fits", lambda case: case.verdict),
-            share(f"of the time with {delay_text(delay)}", lambda case: _waiting(case, delay)),
-            text("packets a round trip", lambda case: _rates(case)[0], numeric=True),
-            text("bytes / start [MiB/s]", lambda case: _rates(case)[1], numeric=True),
+            q.text("operation", lambda case: case.operation),
+            q.text("file system", lambda case: NAMES[case.system]),
+            q.text(
+                "start (95 %)", lambda case: q.median(case.found.start, case.unit) if case.found else None
+            ),
+            q.value("round trips (95 %)", lambda case: case.found.trips if case.found else None, ""),
+            q.share("furthest off", lambda case: case.found.furthest if case.found else None),
+            q.text("fits", lambda case: case.verdict),
+            q.share(f"of the time with {delay_text(delay)}", lambda case: _waiting(case, delay)),
+            q.text("packets a round trip", lambda case: _rates(case)[0], numeric=True),
+            q.text("bytes / start [MiB/s]", lambda case: _rates(case)[1], numeric=True),
         ),
-        f"Fitted in each block; medians over blocks. Fits: at every delay within {format_share(FITS)}, by "
+        f"Fitted in each block; medians over blocks. Fits: at every delay within {q.format_share(FITS)}, by "
         f"{FEWEST_DELAYS} delays or more. Packets are those with {delay_text(delay)}; bytes are given from "
         f"{ENOUGH_FOR_A_RATE >> 10} KiB on.",
     )
@@ -223,7 +214,7 @@ def _rates(case: Case) -> list[str]:
     """Return packets a round trip, where the model fits and finds some, and bytes a second of the start."""
     found = case.found
     if found is None or case.point is None or not _has_traffic(case.point):
-        return [MISSING, MISSING]
+        return [q.MISSING, q.MISSING]
     packets, moved = case.of(_packets), case.of(lambda each: _received(each) + _sent(each))
     trips, start = found.trips.median, found.start.median
     each = packets.median / trips if packets and found.fits and trips >= 1 else None
@@ -232,35 +223,28 @@ def _rates(case: Case) -> list[str]:
         if moved and moved.median >= ENOUGH_FOR_A_RATE and start > 0
         else None
     )
-    return [format_value(one, None if one is None else one / 50, "") for one in (each, rate)]
+    return [q.format_value(one, None if one is None else one / 50, "") for one in (each, rate)]
 
 
-def _figure(run: Run, _: object) -> Figure:
-    """Draw the round trips of each operation where the model holds and finds some."""
+def _figure(run: q.Run, _: object) -> q.Figure:
     rows = [
         (NAMES[system], operation, found.trips)
         for each in Shown.of(run).far
         for (operation, system), found in _model(run).items()
-        if system == each and found.fits and excludes_zero(found.trips) and found.trips.median > 0
+        if system == each and found.fits and q.excludes_zero(found.trips) and found.trips.median > 0
     ]
     note = "Where the model holds and a round trip was found; medians with their 95 % intervals."
-    return dots("Round trips waited for one after another", "round trips", rows, note=note)
+    return q.dots("Round trips waited for one after another", "round trips", rows, note=note)
 
 
-section = Question(
+section = q.Question(
     title=TITLE,
     experiment="fs.compare",
     rows=_moved,
     headline=_headline,
     text=(
-        (
-            "Start is the time without delay, in which the bytes over the line's rate are; trips are the "
-            "round trips waited for one after another. Bytes and packets are the client's, headers included."
-        ),
-        (
-            "oscope-fs fetches a whole file when it is opened and sends a changed one back whole at close, "
-            "many requests at a time; sshfs and NFS move what is asked for. NFS (sec=sys) does not encrypt."
-        ),
+        "Start: the time without delay. Trips: round trips in sequence. Bytes and packets: the client's.",
+        "oscope-fs moves whole files at open and close; sshfs and NFS what is asked for, NFS unencrypted.",
         notes,
     ),
     tables=(

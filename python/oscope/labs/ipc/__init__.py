@@ -36,11 +36,6 @@ def _impossible(factors: Mapping[str, Level]) -> bool:
     return no_socket or (alone and factors.get("placement", "free") != "free")
 
 
-def _placed_and_sized(factors: Mapping[str, Level]) -> bool:
-    """Leave out the placing of sides whose socket buffers were set."""
-    return factors["placement"] != "free" and factors["sockbuf"] != "default"
-
-
 def _beyond_the_document(factors: Mapping[str, Level]) -> bool:
     """Leave out most points of undocumented channels, and socket buffers but between processes."""
     if factors["channel"] in DOCUMENTED:
@@ -65,7 +60,8 @@ THROUGHPUT = Experiment.of(
         sockbuf=("default", "buffer"),
         placement=("free", "same", "other"),
         total=16 * MEBIBYTE,
-        omit=_placed_and_sized,
+        # Leave out the placing of sides whose socket buffers were set.
+        omit=lambda factors: factors["placement"] != "free" and factors["sockbuf"] != "default",
     ),
     quick=lambda full: full.replace(
         reps=10, blocks=5, omit=_beyond_the_document, buffer=FEW_POWERS, placement="free", total=4 * MEBIBYTE
@@ -170,10 +166,7 @@ FAULT = Experiment.of(
 LAB = Lab(
     name="ipc",
     title="IPC and tracing",
-    document=(
-        "a laboratory on pipes and sockets within and between processes: buffer sizes, system calls and "
-        "context switches, traced, with the probe effect measured"
-    ),
+    document="a laboratory on pipes and sockets: buffers, calls and switches, traced, and the probe effect",
     experiments=(THROUGHPUT, LATENCY, TRACE, EFFECT, COST, FAULT),
     sections=late(
         "ipc",

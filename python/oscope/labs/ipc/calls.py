@@ -3,23 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from operator import itemgetter
 from typing import Any, NamedTuple
 
-from oscope.figures import plots
-from oscope.figures.analysed import label
-from oscope.figures.traced import Traced
-from oscope.labs.engine import histograms
-from oscope.labs.engine.drawing import bars
-from oscope.labs.engine.quantity import Quantity, metric
-from oscope.labs.engine.question import Question
-from oscope.labs.engine.run import Run
-from oscope.labs.engine.table import TableOf, count, share, text
-from oscope.labs.engine.traced import effect_column, effect_note, losses
-from oscope.labs.engine.words import EFFECT, share_text
+from oscope.labs import engine as q
 from oscope.labs.ipc import points as ipc
-from oscope.model.document import Figure
-from oscope.model.formatting import format_count, format_share, format_value
-from oscope.statistics import Summary
 from oscope.trace.reading import time_in_calls_ns
 
 LEAST_SHARE = 0.001
@@ -31,7 +19,7 @@ MOST_LINES = 7
 class Call(NamedTuple):
     """One system call at one point, with its share of the point's time in calls."""
 
-    where: Traced
+    where: q.Traced
     name: str
     data: dict[str, Any]
     of_time: float | None
@@ -39,20 +27,22 @@ class Call(NamedTuple):
     def repeated(self) -> str | None:
         """Return how often it is called in a repetition."""
         reps, number = self.where.reading.get("reps"), self.data["count"]
-        return format_value(number / reps, 0.05 * number / reps, "") if reps else None
+        return q.format_value(number / reps, 0.05 * number / reps, "") if reps else None
 
     def mean(self) -> str | None:
         """Return its mean time."""
         time, number = self.data.get("time_ns"), self.data["count"]
-        return None if time is None else format_value(time / number * 1e-9, 0.01 * time / number * 1e-9, "s")
+        return (
+            None if time is None else q.format_value(time / number * 1e-9, 0.01 * time / number * 1e-9, "s")
+        )
 
     def errors(self) -> str:
         """Return each error with its count."""
         errors = self.data["errors"].items()
-        return ", ".join(f"{name}: {format_count(number)}" for name, number in errors) or "none"
+        return ", ".join(f"{name}: {q.format_count(number)}" for name, number in errors) or "none"
 
 
-def _calls(point: Traced) -> Iterable[Call]:
+def _calls(point: q.Traced) -> Iterable[Call]:
     calls = point.reading["calls"]
     total, time = sum(call["count"] for call in calls.values()), time_in_calls_ns(point.reading)
     for name, call in sorted(calls.items(), key=lambda pair: -pair[1]["count"]):
@@ -61,29 +51,27 @@ def _calls(point: Traced) -> Iterable[Call]:
             yield Call(point, name, call, of_time)
 
 
-def _most(_: Run, found: Sequence[Call]) -> str:
+def _most(_: q.Run, found: Sequence[Call]) -> str:
     most = max(found, key=lambda each: each.of_time or 0.0)
-    share = f" takes {format_share(most.of_time)} of the time in calls" if most.of_time else ""
+    share = f" takes {q.format_share(most.of_time)} of the time in calls" if most.of_time else ""
     return f"`{most.name}`{share} at {most.where.name}."
 
 
-def _points(found: Sequence[Call]) -> dict[str, Traced]:
+def _points(found: Sequence[Call]) -> dict[str, q.Traced]:
     return {each.where.name: each.where for each in found}
 
 
-def _shares_figure(_: Run, found: Sequence[Call]) -> Figure:
-    """Draw each call's share of the time in calls, a bar a point."""
+def _shares_figure(_: q.Run, found: Sequence[Call]) -> q.Figure:
     points, shares = _points(found), {(each.where.name, each.name): each.of_time for each in found}
     names = dict.fromkeys(each.name for each in found)
     rows = {name: [shares.get((point, name)) for point in points] for name in names}
-    axis = plots.axis("share of the time in calls [%]", range=[0, 101])
-    note = f"Waiting within a call is in it. {effect_note(points.values())}"
+    axis = q.plots.axis("share of the time in calls [%]", range=[0, 101])
+    note = f"Waiting within a call is in it. {q.effect_note(points.values())}"
     series = {name: row for name, row in rows.items() if any(row)}
-    return plots.stacked(bars("Time in calls, by call", axis, list(points), series, note, 0.01))
+    return q.plots.stacked(q.bars("Time in calls, by call", axis, list(points), series, note, 0.01))
 
 
-def _times_figures(_: Run, found: Sequence[Call]) -> Iterable[Figure]:
-    """Draw the times of the calls that take most, a figure a channel."""
+def _times_figures(_: q.Run, found: Sequence[Call]) -> Iterable[q.Figure]:
     for channel in dict.fromkeys(str(each.where.point.factors.get("channel")) for each in found):
         here = [each for each in found if str(each.where.point.factors.get("channel")) == channel]
         timed = [each for each in here if each.data.get("times")]
@@ -91,33 +79,35 @@ def _times_figures(_: Run, found: Sequence[Call]) -> Iterable[Figure]:
         if chosen:
             rows = {f"{each.name} · {each.where.name}": each.data["times"] for each in chosen}
             left = "" if len(chosen) == len(timed) else f"The {MOST_LINES} that take most time. "
-            note = left + effect_note(_points(chosen).values())
-            yield histograms.figure(f"Times of single calls, {channel}", "time in the call [ns]", rows, note)
+            note = left + q.effect_note(_points(chosen).values())
+            yield q.histograms.figure(
+                f"Times of single calls, {channel}", "time in the call [ns]", rows, note
+            )
 
 
-CALLS = Question(
+CALLS = q.Question(
     title="Which calls, and how long they take",
     experiment=ipc.TRACE,
     rows=lambda run: [each for point in ipc.traces(run, "calls") for each in _calls(point)],
     headline=_most,
     text=(
         "From entry to return, by the kernel's tracepoints: waiting and the tracer's own time are in it.",
-        lambda run, _: losses(ipc.traces(run, "calls")),
+        lambda run, _: q.losses(ipc.traces(run, "calls")),
     ),
-    tables=TableOf(
+    tables=q.TableOf(
         "System calls",
         (
-            text("point", lambda call: call.where.name),
-            text("call", lambda call: call.name),
-            count("calls", lambda call: call.data["count"]),
-            text("a repetition", Call.repeated, numeric=True),
-            share("of the time in calls", lambda call: call.of_time),
-            text("mean", Call.mean),
-            *histograms.columns(lambda call: call.data.get("times")),
-            text("errors", Call.errors),
-            effect_column(lambda call: call.where),
+            q.text("point", lambda call: call.where.name),
+            q.text("call", lambda call: call.name),
+            q.count("calls", lambda call: call.data["count"]),
+            q.text("a repetition", Call.repeated, numeric=True),
+            q.share("of the time in calls", lambda call: call.of_time),
+            q.text("mean", Call.mean),
+            *q.histograms.columns(lambda call: call.data.get("times")),
+            q.text("errors", Call.errors),
+            q.effect_column(lambda call: call.where),
         ),
-        f"All traced repetitions together; percentiles are known to a power of two. {EFFECT}",
+        f"All traced repetitions together; percentiles are known to a power of two. {q.EFFECT}",
     ),
     figures=(_shares_figure, _times_figures),
     missing=lambda run: ipc.gaps(run, "calls"),
@@ -125,14 +115,14 @@ CALLS = Question(
 
 # ---- the share of the time that is in calls
 
-ON_CPU = Quantity(
-    "on a CPU", "", lambda point: metric(point, "cpu_s") / (metric(point, ipc.TIME) * ipc.sides(point))
+ON_CPU = q.Quantity(
+    "on a CPU", "", lambda point: q.metric(point, "cpu_s") / (q.metric(point, ipc.TIME) * ipc.sides(point))
 )
 """CPU time over the time of all sides."""
-IN_KERNEL = Quantity(
+IN_KERNEL = q.Quantity(
     "in the kernel",
     "",
-    lambda point: ipc.both_sides(point, "system_s") / (metric(point, ipc.TIME) * ipc.sides(point)),
+    lambda point: ipc.both_sides(point, "system_s") / (q.metric(point, ipc.TIME) * ipc.sides(point)),
 )
 """Its part in the kernel; no value where the kernel does not separate it from user time."""
 
@@ -141,13 +131,13 @@ class Share(NamedTuple):
     """Shares of the time of all sides: in calls by the trace, waiting included; the others untraced."""
 
     name: str
-    traced: Traced | None
+    traced: q.Traced | None
     inside: float | None
-    on_cpu: Summary | None
-    system: Summary | None
+    on_cpu: q.Summary | None
+    system: q.Summary | None
 
 
-def inside(point: Traced) -> float | None:
+def inside(point: q.Traced) -> float | None:
     """Return the share of the time of all sides that is spent in system calls; None where it is not known.
 
     `region_ns` sums the processes that marked their regions; threads of one process share its marks.
@@ -160,7 +150,7 @@ def inside(point: Traced) -> float | None:
     return float(time / (point.reading["region_ns"] * ipc.sides(point.point) / marked))
 
 
-def _shares(run: Run) -> list[Share]:
+def _shares(run: q.Run) -> list[Share]:
     """Return the traced points; where there are none, what is known of those untraced."""
     trace, own = run.beside(ipc.TRACE), ipc.plain(run)
     found = [
@@ -170,66 +160,64 @@ def _shares(run: Run) -> list[Share]:
     ]
     names = [name for name in ipc.NAMES if name in own.experiment.varied()]
     return found or [
-        Share(label(own.experiment, point.factors, names), None, None, on_cpu, own.summary(point, IN_KERNEL))
+        Share(
+            q.label(own.experiment, point.factors, names), None, None, on_cpu, own.summary(point, IN_KERNEL)
+        )
         for point in own.experiment.points
         if (on_cpu := own.summary(point, ON_CPU)) is not None
     ]
 
 
-def _waiting(_: Run, found: Sequence[Share]) -> str:
-    """Say where the most of the time in calls is waiting."""
+def _waiting(_: q.Run, found: Sequence[Share]) -> str:
     known = [
         (each.inside, each.on_cpu.median, each.name)
         for each in found
         if each.inside is not None and each.on_cpu is not None
     ]
     if not known:
-        most = max(found, key=lambda each: each.inside or (each.on_cpu.median if each.on_cpu else 0.0))
+        shares = [(each.inside or (each.on_cpu.median if each.on_cpu else 0.0), each) for each in found]
+        share, most = max(shares, key=itemgetter(0))
         what = "in system calls" if most.inside is not None else "on a CPU"
-        share = most.inside or (most.on_cpu.median if most.on_cpu else 0.0)
-        return f"{most.name} spends most of its time {what}: {format_share(share)}."
+        return f"{most.name} spends most of its time {what}: {q.format_share(share)}."
     within, on_cpu, name = max(known, key=lambda row: row[0] - row[1])
     if within <= on_cpu:
         return "Nowhere is more time spent in calls than on a CPU: they do not wait."
     return (
-        f"Calls wait the most at {name}: {format_share(within)} of the time passes in calls, but only "
-        f"{format_share(on_cpu)} on a CPU."
+        f"Calls wait the most at {name}: {q.format_share(within)} of the time passes in calls, but only "
+        f"{q.format_share(on_cpu)} on a CPU."
     )
 
 
-def _figure(_: Run, found: Sequence[Share]) -> Figure:
-    series: dict[str, list[Summary | float | None]] = {
+def _figure(_: q.Run, found: Sequence[Share]) -> q.Figure:
+    series: dict[str, list[q.Summary | float | None]] = {
         "in system calls, traced": [each.inside for each in found],
         "on a CPU, untraced": [each.on_cpu for each in found],
     }
     points = [each.traced for each in found if each.traced is not None]
-    note = effect_note(points) if points else "Without a tracer."
-    axis = plots.axis("share of the time of all sides [%]", rangemode="tozero")
-    return bars("Time in system calls", axis, [each.name for each in found], series, note, 0.01)
+    note = q.effect_note(points) if points else "Without a tracer."
+    axis = q.plots.axis("share of the time of all sides [%]", rangemode="tozero")
+    return q.bars("Time in system calls", axis, [each.name for each in found], series, note, 0.01)
 
 
-INSIDE = Question(
+INSIDE = q.Question(
     title="Time in system calls",
     experiment=ipc.MOVED,
     rows=_shares,
     headline=_waiting,
     text=(
-        (
-            "A call that waits for the other side is in the call all the while; CPU time, untraced, holds no "
-            "waiting, and most kernels sample the kernel's part of it at ticks only."
-        ),
-        lambda run, _: losses(ipc.traces(run, "calls")),
+        "A call that waits is in the call all the while; CPU time, untraced, holds no waiting.",
+        lambda run, _: q.losses(ipc.traces(run, "calls")),
     ),
-    tables=TableOf(
+    tables=q.TableOf(
         "Shares of the time",
         (
-            text("point", lambda each: each.name),
-            share("in system calls, traced", lambda each: each.inside),
-            text("on a CPU, untraced (95 %)", lambda each: share_text(each.on_cpu)),
-            text("in the kernel, untraced (95 %)", lambda each: share_text(each.system)),
-            effect_column(lambda each: each.traced),
+            q.text("point", lambda each: each.name),
+            q.share("in system calls, traced", lambda each: each.inside),
+            q.text("on a CPU, untraced (95 %)", lambda each: q.share_text(each.on_cpu)),
+            q.text("in the kernel, untraced (95 %)", lambda each: q.share_text(each.system)),
+            q.effect_column(lambda each: each.traced),
         ),
-        f"Shares of the time of all sides. {EFFECT}",
+        f"Shares of the time of all sides. {q.EFFECT}",
     ),
     figures=_figure,
     missing=lambda run: ipc.gaps(run, "calls"),

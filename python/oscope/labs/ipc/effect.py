@@ -9,22 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from oscope.figures.analysed import label, measured, paired_difference
 from oscope.figures.traced import probe_effect
-from oscope.labs.engine.curves import best, curve, size_of
-from oscope.labs.engine.drawing import dots
-from oscope.labs.engine.quantity import metric
-from oscope.labs.engine.question import Question, extremes
-from oscope.labs.engine.run import Run, only
-from oscope.labs.engine.table import TableOf, count, ratio, text, written
-from oscope.labs.engine.words import joined, reasons, times
+from oscope.labs import engine as q
 from oscope.labs.ipc import CHANNELS, TRACERS
 from oscope.labs.ipc.points import RATE, TIME, channels
-from oscope.model.document import Figure
-from oscope.model.formatting import MISSING, bounded_text, format_value
-from oscope.model.samples import ExperimentResults, PointSamples
-from oscope.model.units import format_bytes
-from oscope.statistics import ComparedMetric, Summary
 from oscope.statistics.effect import LEVEL
 from oscope.statistics.multiplicity import holm
 from oscope.trace.factor import UNTRACED
@@ -41,9 +29,9 @@ class Slowdown(NamedTuple):
     experiment: str
     tracer: str
     name: str
-    row: ComparedMetric
+    row: q.ComparedMetric
     """Time traced over untraced."""
-    added: Summary | None
+    added: q.Summary | None
     """Time traced less untraced, in the metric's unit, one difference a block."""
     calls: float | None
     """System calls in what was timed."""
@@ -57,38 +45,38 @@ class Slowdown(NamedTuple):
         one = TIMES[self.experiment][1] / self.calls
         low, high = self.added.ci95 or (nan, nan)
         added = self.added.median * one
-        return bounded_text(added, low * one, high * one) if isfinite(low) else f"{added:.3g}"
+        return q.bounded_text(added, low * one, high * one) if isfinite(low) else f"{added:.3g}"
 
 
 Finding = tuple[str, str, str]
 """A finding that a tracer changes: the tracer, what is so untraced, and what it says."""
 
 
-def tracers(experiment: ExperimentResults) -> list[str]:
+def tracers(experiment: q.ExperimentResults) -> list[str]:
     """Return the tracers of an experiment but for none, in the order of the lab."""
     found = dict.fromkeys(str(point.factors.get("tracer", UNTRACED)) for point in experiment.points)
-    order = {name: index for index, name in enumerate(TRACERS)}
-    return sorted((name for name in found if name != UNTRACED), key=lambda name: order.get(name, len(order)))
+    known = [name for name in TRACERS if name in found]
+    return [name for name in dict.fromkeys((*known, *found)) if name != UNTRACED]
 
 
-def _slowdowns(run: Run, name: str) -> list[Slowdown]:
+def _slowdowns(run: q.Run, name: str) -> list[Slowdown]:
     own, (metric, _) = run.beside(name), TIMES[name]
     if own is None:
         return []
     experiment, found = own.experiment, []
     others = [each for each in experiment.varied() if each != "tracer"]
     for tracer in tracers(experiment):
-        for point in only(experiment, tracer=tracer).points:
+        for point in q.only(experiment, tracer=tracer).points:
             plain = experiment.point(**{**point.factors, "tracer": UNTRACED})
             row = probe_effect(experiment, plain, point, metric)
             if plain is not None and row is not None:
-                where = label(experiment, point.factors, others)
-                added = paired_difference(experiment, plain, point, metric)
+                where = q.label(experiment, point.factors, others)
+                added = q.paired_difference(experiment, plain, point, metric)
                 found.append(Slowdown(name, tracer, where, row, added, *_calls(experiment, plain)))
     return found
 
 
-def _calls(experiment: ExperimentResults, plain: PointSamples) -> tuple[float | None, str]:
+def _calls(experiment: q.ExperimentResults, plain: q.PointSamples) -> tuple[float | None, str]:
     """Return how many calls are in what a metric times: one by `syscall.cost`, else as counted."""
     if "call" in plain.factors:
         return 1.0, "one call is timed"
@@ -100,7 +88,7 @@ def _calls(experiment: ExperimentResults, plain: PointSamples) -> tuple[float | 
             whole = merge(readings)
             count = sum(call["count"] for call in whole["calls"].values())
             return count / whole["reps"], f"counted by {whole['tracer']}"
-    calls = metric(plain, "writes") + metric(plain, "reads")
+    calls = q.metric(plain, "writes") + q.metric(plain, "reads")
     kept = calls[np.isfinite(calls)]
     return (float(np.median(kept)), "writes and reads") if len(kept) else (None, "")
 
@@ -108,39 +96,37 @@ def _calls(experiment: ExperimentResults, plain: PointSamples) -> tuple[float | 
 # ---- findings that change
 
 
-def _changes(run: Run) -> list[Finding]:
-    """Return for each tracer the findings that it changes."""
+def _changes(run: q.Run) -> list[Finding]:
     own = run.beside(MOVING)
     if own is None:
         return []
     plain, found = own.only(tracer=UNTRACED), []
     for tracer in tracers(own.experiment):
         traced = own.only(tracer=tracer)
-        if any(len(measured(point, RATE)[0]) for point in traced.experiment.points):
+        if any(len(q.measured(point, RATE)[0]) for point in traced.experiment.points):
             changed = [
                 *_orders(plain.experiment, traced.experiment),
                 *(text for channel in channels(own) if (text := _best_size((plain, traced), channel))),
             ]
-            found += [(tracer, *each) for each in changed or [("nothing changes", MISSING)]]
+            found += [(tracer, *each) for each in changed or [("nothing changes", q.MISSING)]]
     return found
 
 
-def _orders(plain: ExperimentResults, traced: ExperimentResults) -> list[tuple[str, str]]:
-    """Return the pairs of channels whose order the tracer changes."""
+def _orders(plain: q.ExperimentResults, traced: q.ExperimentResults) -> list[tuple[str, str]]:
     before, after = _pairs(plain), _pairs(traced)
     changed = [(key, was, after[key]) for key, was in before.items() if after.get(key, was) != was]
     # An order that is reversed comes before one that is only no longer found.
     changed.sort(key=lambda one: one[1] * one[2])
     return [
-        (f"by {format_bytes(size)}, {_order(a, b, was)}", _order(a, b, now))
+        (f"by {q.format_bytes(size)}, {_order(a, b, was)}", _order(a, b, now))
         for (a, b, size), was, now in changed
     ]
 
 
-def _pairs(experiment: ExperimentResults) -> dict[tuple[str, str, int], int]:
+def _pairs(experiment: q.ExperimentResults) -> dict[tuple[str, str, int], int]:
     """Return for each two channels and buffer size which is faster: 1 the first, -1 the second, 0 neither."""
     keys, rows = [], []
-    sizes = {size for point in experiment.points if (size := size_of(point)) is not None}
+    sizes = {size for point in experiment.points if (size := q.size_of(point)) is not None}
     names = {str(point.factors["channel"]) for point in experiment.points}
     for size in sorted(sizes):
         for a, b in combinations(sorted(names, key=CHANNELS.index), 2):
@@ -166,41 +152,40 @@ def _order(a: str, b: str, which: int) -> str:
     return f"{a} is faster than {b}" if which > 0 else f"{b} is faster than {a}"
 
 
-def _best_size(sides: tuple[Run, Run], channel: str) -> tuple[str, str] | None:
+def _best_size(sides: tuple[q.Run, q.Run], channel: str) -> tuple[str, str] | None:
     """Return what the tracer says of a channel's best buffer size, if it is not what is so untraced."""
-    found = [curve(one, RATE, channel=channel) for one in sides]
+    found = [q.curve(one, RATE, channel=channel) for one in sides]
     if any(len(each) < 2 for each in found):
         return None
     (was, _), (now, alike) = (
-        best(each, one.experiment, RATE) for each, one in zip(found, sides, strict=True)
+        q.best(each, one.experiment, RATE) for each, one in zip(found, sides, strict=True)
     )
     if was.size in {now.size, *(each.size for each in alike)}:
         return None
     return f"the best buffer of {channel} is {was.name}", f"it is {now.name}"
 
 
-CHANGES: TableOf[Finding] = TableOf(
+CHANGES: q.TableOf[Finding] = q.TableOf(
     "Findings that change under a tracer",
     (
-        text("tracer", lambda row: row[0]),
-        text("untraced", lambda row: row[1]),
-        text("under the tracer", lambda row: row[2]),
+        q.text("tracer", lambda row: row[0]),
+        q.text("untraced", lambda row: row[1]),
+        q.text("under the tracer", lambda row: row[2]),
     ),
     "What the tracer's own times would have said (paired by block, p corrected by Holm).",
 )
 
 
-def _figures(_: Run, found: Sequence[Slowdown]) -> list[Figure]:
-    titles = {
-        "Time of a null system call, traced over untraced": COST,
-        "Time of moving data, traced over untraced": MOVING,
-    }
-    rows = [(each, (each.name or "getppid", each.tracer, each.row)) for each in found]
-    note = "Ratios with their 95 % intervals; 1 is no slow-down."
+def _figures(_: q.Run, found: Sequence[Slowdown]) -> list[q.Figure]:
+    titles = {COST: "Time of a null system call", MOVING: "Time of moving data"}
     return [
-        dots(title, "time traced / untraced", own, note=note)
-        for title, name in titles.items()
-        if (own := [row for each, row in rows if each.experiment == name and isfinite(each.row.ratio)])
+        q.dots(f"{title}, traced over untraced", "time traced / untraced", own, note=q.RATIOS)
+        for name, title in titles.items()
+        if (
+            own := [
+                (each.name or "getppid", each.tracer, each.row) for each in found if each.experiment == name
+            ]
+        )
     ]
 
 
@@ -209,41 +194,38 @@ def _work(each: Slowdown) -> str:
 
 
 def _seconds(added: float) -> str | None:
-    return format_value(added, None, "s") if isfinite(added) else None
+    return q.format_value(added, None, "s") if isfinite(added) else None
 
 
-section = Question(
+section = q.Question(
     title="The probe effect",
     experiment=(MOVING, COST),
     rows=lambda run: [each for name in TIMES for each in _slowdowns(run, name)],
-    headline=extremes(
-        lambda most: f"{most.tracer} makes {_work(most)} {times(most.row)} as long",
-        lambda least: f", {least.tracer} {times(least.row)}",
+    headline=q.extremes(
+        lambda most: f"{most.tracer} makes {_work(most)} {q.times(most.row)} as long",
+        lambda least: f", {least.tracer} {q.times(least.row)}",
         by=lambda each: -each.row.ratio,
         of=lambda found: [each for each in found if each.experiment == found[0].experiment],
     ),
     text=(
         "`bpf-count` counts calls, `bpf-histogram` times them in the kernel, `bpf-full` sends an event a "
-        "call; `perf-trace` and `strace` print each, `strace-count` sums; strace stops the process twice "
-        "a call."
+        "call; `perf-trace` and `strace` print each, `strace-count` sums."
     ),
     tables=(
-        TableOf(
+        q.TableOf(
             "Slow-down by tracer",
             (
-                text("tracer", lambda each: each.tracer),
-                text("point", lambda each: each.name or "getppid"),
-                ratio("slow-down", lambda each: each.row, "different"),
-                text("added to a call [ns] (95 %)", Slowdown.added_ns),
-                written("added to a second", lambda each: each.row.ratio - 1, _seconds),
-                count("calls", lambda each: each.calls),
-                text("calls by", lambda each: each.counted or None),
+                q.text("tracer", lambda each: each.tracer),
+                q.text("point", lambda each: each.name or "getppid"),
+                q.ratio("slow-down", lambda each: each.row, "different"),
+                q.text("added to a call [ns] (95 %)", Slowdown.added_ns),
+                q.written("added to a second", lambda each: each.row.ratio - 1, _seconds),
+                q.count("calls", lambda each: each.calls),
+                q.text("calls by", lambda each: each.counted or None),
             ),
-            "Slow-down: time traced over untraced, paired by block. Added to a call: the difference of the "
-            "times over the calls within.",
+            "Slow-down: time traced over untraced, paired by block. Added: their difference over the calls.",
         ),
         lambda run, _: CHANGES.of(_changes(run)),
     ),
     figures=_figures,
-    missing=lambda run: joined(*(reasons(one.experiment) for name in TIMES if (one := run.beside(name)))),
 )

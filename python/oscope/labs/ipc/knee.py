@@ -7,19 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from oscope.figures import plots
-from oscope.figures.analysed import measured
-from oscope.labs.engine.curves import At
-from oscope.labs.engine.quantity import Quantity
-from oscope.labs.engine.question import Question
-from oscope.labs.engine.run import Run
-from oscope.labs.engine.table import TableOf, number, ratio, text, written
-from oscope.labs.engine.words import bytes_text
+from oscope.labs import engine as q
 from oscope.labs.ipc.points import CALLS, KNOWN, MODE_WORDS, RATE, SWITCHES, curves, free, modes, over_buffers
-from oscope.model.document import Figure, Table
-from oscope.model.formatting import MISSING, format_share, format_value
-from oscope.model.samples import ExperimentResults
-from oscope.statistics import ComparedMetric, Summary, compare_points
 from oscope.statistics.effect import LEVEL
 from oscope.statistics.multiplicity import holm
 
@@ -33,16 +22,16 @@ FEWEST = 3
 class Knee:
     """The smallest buffer size that no larger one beats, by the medians."""
 
-    run: Run
+    run: q.Run
     mode: str
     channel: str
     sockbuf: str
-    first: At
+    first: q.At
     """The smallest size measured."""
-    low: At
+    low: q.At
     """The smallest size that no larger one is found to beat: at it the knee may be as well."""
-    at: At
-    last: At
+    at: q.At
+    last: q.At
     """The largest size measured."""
 
     @property
@@ -58,7 +47,7 @@ class Knee:
     @property
     def capacity(self) -> float | None:
         """What the channel holds at the knee, in bytes."""
-        found = measured(self.at.point, "capacity")[0]
+        found = q.measured(self.at.point, "capacity")[0]
         return float(np.median(found)) if len(found) else None
 
     @property
@@ -66,19 +55,19 @@ class Knee:
         """The knee over that."""
         return self.at.size / self.capacity if self.capacity else None
 
-    def over(self, a: At, b: At) -> ComparedMetric | None:
+    def over(self, a: q.At, b: q.At) -> q.ComparedMetric | None:
         """Return the throughput at one size over that at another."""
         metric = self.run.experiment.metrics[RATE]
-        return None if a is b else compare_points(a.point, b.point, metric, same_run=True)
+        return None if a is b else q.compare_points(a.point, b.point, metric, same_run=True)
 
-    def falling(self, asked: Quantity) -> str:
+    def falling(self, asked: q.Quantity) -> str:
         """Return a quantity at the smallest size, the knee and the largest size."""
         return " → ".join(
             _number(self.run.summary(one.point, asked)) for one in (self.first, self.at, self.last)
         )
 
 
-def _rows(run: Run) -> list[Knee]:
+def _rows(run: q.Run) -> list[Knee]:
     own = free(run)
     return [
         Knee(own, mode, channel, sockbuf, row[0], *knee(own.experiment, row), row[-1])
@@ -89,7 +78,7 @@ def _rows(run: Run) -> list[Knee]:
     ]
 
 
-def knee(experiment: ExperimentResults, row: Sequence[At]) -> tuple[At, At]:
+def knee(experiment: q.ExperimentResults, row: Sequence[q.At]) -> tuple[q.At, q.At]:
     """Return the smallest sizes of a rising curve that no larger one beats by more than `HELPS`.
 
     First the one that none is found to beat (paired by block, Holm), then that by the medians.
@@ -97,7 +86,7 @@ def knee(experiment: ExperimentResults, row: Sequence[At]) -> tuple[At, At]:
     low = None
     for index, each in enumerate(row):
         rows = [
-            compare_points(each.point, other.point, experiment.metrics[RATE], same_run=True)
+            q.compare_points(each.point, other.point, experiment.metrics[RATE], same_run=True)
             for other in row[index + 1 :]
         ]
         better = np.array([found.ratio > HELPS for found in rows], dtype=bool)
@@ -109,67 +98,61 @@ def knee(experiment: ExperimentResults, row: Sequence[At]) -> tuple[At, At]:
     return row[-1], row[-1]
 
 
-def _headline(_: Run, found: Sequence[Knee]) -> str:
-    """Say where the knee is between processes, of a pipe where it was measured."""
+def _headline(_: q.Run, found: Sequence[Knee]) -> str:
     plain = [each for each in found if each.channel in ("pipe", "local") and each.sockbuf == "default"]
     each = max(plain or found, key=lambda one: (one.mode == "2proc", one.channel == "pipe"))
     where = "at no size measured" if each.low is each.last else f"at {each.place}"
-    holds = "" if each.capacity is None else f"; it holds {bytes_text(each.capacity)}"
+    holds = "" if each.capacity is None else f"; it holds {q.bytes_text(each.capacity)}"
     return f"For a {each.name}, a larger buffer stops helping {where}{holds}."
 
 
-def _number(one: Summary | None) -> str:
-    return MISSING if one is None else format_value(one.median, max(abs(one.median) * 0.03, 0.01), "")
+def _number(one: q.Summary | None) -> str:
+    return q.MISSING if one is None else q.format_value(one.median, max(abs(one.median) * 0.03, 0.01), "")
 
 
-TABLE: TableOf[Knee] = TableOf(
+TABLE: q.TableOf[Knee] = q.TableOf(
     "Knees",
     (
-        text("mode", lambda each: each.mode),
-        text("channel", lambda each: each.channel),
-        text("socket buffers", lambda each: "set" if each.sockbuf == "buffer" else "default"),
-        text("knee", lambda each: each.place),
-        written("capacity", lambda each: each.capacity, bytes_text),
-        number("knee / capacity", lambda each: each.over_capacity, ".2g"),
-        ratio("knee / smallest", lambda each: each.over(each.first, each.at)),
-        ratio("largest / knee", lambda each: each.over(each.at, each.last)),
-        text("calls a MiB", lambda each: each.falling(CALLS)),
-        text("switches a MiB", lambda each: each.falling(SWITCHES)),
+        q.text("mode", lambda each: each.mode),
+        q.text("channel", lambda each: each.channel),
+        q.text("socket buffers", lambda each: "set" if each.sockbuf == "buffer" else "default"),
+        q.text("knee", lambda each: each.place),
+        q.written("capacity", lambda each: each.capacity, q.bytes_text),
+        q.number("knee / capacity", lambda each: each.over_capacity, ".2g"),
+        q.ratio("knee / smallest", lambda each: each.over(each.first, each.at)),
+        q.ratio("largest / knee", lambda each: each.over(each.at, each.last)),
+        q.text("calls a MiB", lambda each: each.falling(CALLS)),
+        q.text("switches a MiB", lambda each: each.falling(SWITCHES)),
     ),
     "Calls and switches at the smallest size, the knee and the largest. Sizes from {low} to {high}; a knee "
     "at the largest means that none was found.",
 )
 
 
-def _table(_: Run, found: Sequence[Knee]) -> Table:
-    every = [at for each in found for at in (each.first, each.last)]
-    low, high = (end(every, key=lambda one: one.size).name for end in (min, max))
-    return TABLE.of(found, low=low, high=high)
+def _table(_: q.Run, found: Sequence[Knee]) -> q.Table:
+    every = sorted((at for each in found for at in (each.first, each.last)), key=lambda one: one.size)
+    return TABLE.of(found, low=every[0].name, high=every[-1].name)
 
 
-def _figure(_: Run, found: Sequence[Knee]) -> Figure:
-    """Draw each knee over the channel's capacity."""
-    dots = [
-        plots.Dot(each.name, each.over_capacity, None, np.zeros(0)) for each in found if each.over_capacity
-    ]
+def _figure(_: q.Run, found: Sequence[Knee]) -> q.Figure:
+    dots = [q.plots.Dot(each.name, each.over_capacity) for each in found if each.over_capacity]
     note = "At 1, no buffer larger than what the channel holds helps. Knees stand at measured sizes."
-    return plots.dots("The knee over what the channel holds", "knee / capacity", {"knee": dots}, note)
+    return q.plots.dots("The knee over what the channel holds", "knee / capacity", {"knee": dots}, note)
 
 
-def _calls(run: Run, _: Sequence[Knee]) -> list[Figure]:
-    """Draw the calls for a MiB over the buffer size, a figure a mode."""
+def _calls(run: q.Run, _: Sequence[Knee]) -> list[q.Figure]:
     own = free(run).only(sockbuf="default")
     return over_buffers("Writes and reads for a MiB", own, CALLS, "calls/MiB")
 
 
-section = Question(
+section = q.Question(
     title="Where a larger buffer stops helping",
     experiment="ipc.throughput",
     rows=_rows,
     headline=_headline,
     text=(
         "The knee is the smallest buffer size that no larger one beats by more than "
-        f"{format_share(HELPS - 1, 0.1)}; of two sizes, medians and test (Holm) differ. The capacity is "
+        f"{q.format_share(HELPS - 1, 0.1)}; of two sizes, medians and test (Holm) differ. The capacity is "
         "what the channel holds before a writer blocks, measured."
     ),
     tables=_table,

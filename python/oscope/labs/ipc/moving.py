@@ -5,28 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from oscope.figures.traced import Traced
-from oscope.figures.words import listed
-from oscope.labs.engine.contrast import Contrast, contrasts, strongest_said
-from oscope.labs.engine.curves import At, best, ratio_lines
-from oscope.labs.engine.drawing import by_level, strips
-from oscope.labs.engine.quantity import Quantity
-from oscope.labs.engine.question import Question, extremes, points
-from oscope.labs.engine.run import Point, Run
-from oscope.labs.engine.table import Column, TableOf, count, levels, number, ratio, stat, text, written
-from oscope.labs.engine.traced import effect_column, losses, scheduling, wakeups
-from oscope.labs.engine.words import EFFECT, NOT_RUN, bytes_text, joined, reasons, times, value
+from oscope.labs import engine as q
 from oscope.labs.ipc import COMPARED, SOCKETS
 from oscope.labs.ipc import points as ipc
 from oscope.labs.ipc.points import KNOWN, MODE_WORDS, RATE, RATE_UNIT, free, plain
-from oscope.model.factors import Level
-from oscope.model.formatting import MISSING, format_value
-from oscope.model.units import format_bytes
-from oscope.statistics import ComparedMetric, Summary, compare_points
 
 # ---- the best buffer size of each channel
 
-REFERENCE: Mapping[str, Level] = {"mode": "2proc", "channel": "pipe", "buffer": 128 << 10}
+REFERENCE: Mapping[str, q.Level] = {"mode": "2proc", "channel": "pipe", "buffer": 128 << 10}
 """What the others are compared with: the original report's default."""
 
 
@@ -34,29 +20,29 @@ REFERENCE: Mapping[str, Level] = {"mode": "2proc", "channel": "pipe", "buffer": 
 class Best:
     """The fastest buffer size of a channel in a mode."""
 
-    run: Run
+    run: q.Run
     mode: str
     channel: str
-    at: At
-    alike: Sequence[At]
+    at: q.At
+    alike: Sequence[q.At]
 
-    def of(self, asked: Quantity) -> Summary | None:
+    def of(self, asked: q.Quantity) -> q.Summary | None:
         """Return another quantity at that size."""
         return self.run.summary(self.at.point, asked)
 
 
-def _over_default(row: Best) -> ComparedMetric | None:
+def _over_default(row: Best) -> q.ComparedMetric | None:
     experiment = row.run.experiment
     base = experiment.point(**REFERENCE)
     if base is None or base is row.at.point or RATE not in base.metrics or not len(base):
         return None
-    return compare_points(base, row.at.point, experiment.metrics[RATE], same_run=True)
+    return q.compare_points(base, row.at.point, experiment.metrics[RATE], same_run=True)
 
 
-def _best(run: Run) -> list[Best]:
+def _best(run: q.Run) -> list[Best]:
     own = plain(run)
     return [
-        Best(own, mode, channel, *best(found, own.experiment, RATE))
+        Best(own, mode, channel, *q.best(found, own.experiment, RATE))
         for mode in ipc.modes(own)
         for channel, found in ipc.curves(own, RATE, mode=mode).items()
     ]
@@ -68,32 +54,32 @@ def _in_one_mode(found: Sequence[Best]) -> list[Best]:
     return [each for each in found if each.mode == mode]
 
 
-PERFORMANCE = Question(
+PERFORMANCE = q.Question(
     title="How the configurations perform",
     experiment="ipc.throughput",
     rows=_best,
-    headline=extremes(
+    headline=q.extremes(
         lambda fast: (
             f"{fast.channel} is the fastest channel {MODE_WORDS[fast.mode]}: "
-            f"{value(fast.at.summary, RATE_UNIT)}"
+            f"{q.bracketed(fast.at.summary, RATE_UNIT)}"
         ),
-        lambda slow: f"; {slow.channel}, the slowest, reaches {value(slow.at.summary, RATE_UNIT)}",
+        lambda slow: f"; {slow.channel}, the slowest, reaches {q.bracketed(slow.at.summary, RATE_UNIT)}",
         by=lambda each: -each.at.summary.median,
         of=_in_one_mode,
     ),
     text="Throughput is what arrives at the receiver and is checked there; CPU time is that of both sides.",
-    tables=TableOf(
+    tables=q.TableOf(
         "The best buffer size of each configuration",
         (
-            text("mode", lambda row: row.mode),
-            text("channel", lambda row: row.channel),
-            text("best buffer", lambda row: row.at.name),
-            count("n", lambda row: row.at.summary.n),
-            stat("throughput", lambda row: row.at.summary, RATE_UNIT),
-            text("not distinguished", lambda row: listed([each.name for each in row.alike]) or "none"),
-            stat("CPU time of a MiB", ipc.CPU, "s", "median"),
-            number("CPUs busy", ipc.BUSY),
-            ratio("over a 2proc pipe by 128 KiB", _over_default, "different"),
+            q.text("mode", lambda row: row.mode),
+            q.text("channel", lambda row: row.channel),
+            q.text("best buffer", lambda row: row.at.name),
+            q.count("n", lambda row: row.at.summary.n),
+            q.stat("throughput", lambda row: row.at.summary, RATE_UNIT),
+            q.text("not distinguished", lambda row: q.listed([each.name for each in row.alike]) or "none"),
+            q.stat("CPU time of a MiB", ipc.CPU, "s", "median"),
+            q.number("CPUs busy", ipc.BUSY),
+            q.ratio("over a 2proc pipe by 128 KiB", _over_default, "different"),
         ),
         "Medians. Sizes not distinguished from the best: paired by block, p corrected by Holm.",
     ),
@@ -106,40 +92,37 @@ PERFORMANCE = Question(
 ROUND_TRIP = ("channel", "mode", "size", "placement")
 
 
-def _trip(point: Point) -> str:
+def _trip(point: q.Point) -> str:
     return point.label(name for name in ROUND_TRIP if name in point.run.experiment.varied())
 
 
-LATENCY = Question(
+LATENCY = q.Question(
     title="Round trips",
     experiment="ipc.latency",
-    rows=points("round_trip_ns"),
-    headline=extremes(
-        lambda quick: f"A round trip of {format_bytes(quick.size)} takes {quick.value} by {_trip(quick)}",
+    rows=q.points("round_trip_ns"),
+    headline=q.extremes(
+        lambda quick: f"A round trip of {q.format_bytes(quick.size)} takes {quick.value} by {_trip(quick)}",
         lambda slow: f"; by {_trip(slow)}, the slowest, {slow.value}",
         of=lambda found: [each for each in found if each.size == min(one.size for one in found)],
     ),
-    text=(
-        "The round trip holds two messages and the switches that wait for them; CPU time is both sides', "
-        "so that spinning is seen."
-    ),
-    tables=TableOf(
+    text="The round trip holds two messages and the switches that wait for them; CPU time is both sides'.",
+    tables=q.TableOf(
         "Round-trip times",
         (
-            text("point", _trip),
-            count("n", lambda each: each.summary.n),
-            stat("median", "round_trip_ns", "ns"),
-            stat("p90", "p90_ns", "ns", "median"),
-            stat("p99", "p99_ns", "ns", "median"),
-            stat("p99.9", "p999_ns", "ns", "median"),
-            stat("max", "max_ns", "ns", "median"),
-            stat("CPU time", "cpu_ns", "ns", "median"),
-            number("voluntary switches", "voluntary"),
+            q.text("point", _trip),
+            q.count("n", lambda each: each.summary.n),
+            q.stat("median", "round_trip_ns", "ns"),
+            q.stat("p90", "p90_ns", "ns", "median"),
+            q.stat("p99", "p99_ns", "ns", "median"),
+            q.stat("p99.9", "p999_ns", "ns", "median"),
+            q.stat("max", "max_ns", "ns", "median"),
+            q.stat("CPU time", "cpu_ns", "ns", "median"),
+            q.number("voluntary switches", "voluntary"),
         ),
-        f"Medians over the repetitions, of one round trip. {MISSING}: too few for the percentile.",
+        f"Medians over the repetitions, of one round trip. {q.MISSING}: too few for the percentile.",
     ),
-    figures=lambda _, found: strips(
-        "Round-trip time, median of each repetition", "time", found, _trip, by_level(found, "channel")
+    figures=lambda _, found: q.strips(
+        "Round-trip time, median of each repetition", "time", found, _trip, q.by_level(found, "channel")
     ),
     factors=ROUND_TRIP,
 )
@@ -147,53 +130,51 @@ LATENCY = Question(
 # ---- two levels compared: socket buffers, threads and processes
 
 
-def _socket_buffers(run: Run) -> list[Contrast]:
-    found = contrasts(free(run), RATE, "sockbuf", ("default", "buffer"), "mode", "channel")
+def _socket_buffers(run: q.Run) -> list[q.Contrast]:
+    found = q.contrasts(free(run), RATE, "sockbuf", ("default", "buffer"), "mode", "channel")
     return sorted(found, key=lambda each: ipc.place(each.row.factors)[:2])
 
 
-def _with(end: str, heading: str) -> list[Column[Contrast]]:
-    """Return what a channel reaches and holds with one of both settings."""
+def _with(end: str, heading: str) -> list[q.Column[q.Contrast]]:
     return [
-        stat(heading, lambda each: each.of(RATE, end), RATE_UNIT, "median"),
-        written("capacity", lambda each: each.of("capacity", end), bytes_text),
+        q.stat(heading, lambda each: each.of(RATE, end), RATE_UNIT, "median"),
+        q.written("capacity", lambda each: each.of("capacity", end), q.bytes_text),
     ]
 
 
-SOCKET_BUFFER = Question(
+SOCKET_BUFFER = q.Question(
     title="Setting the socket buffers",
     experiment="ipc.throughput",
     rows=_socket_buffers,
-    headline=strongest_said(
+    headline=q.strongest_said(
         lambda most: (
             f"With -s, {most.level('channel')} by {most.level('buffer')} {MODE_WORDS[most.level('mode')]} "
-            f"reaches {times(most.row)} the throughput."
+            f"reaches {q.times(most.row)} the throughput."
         ),
         lambda points, _: f"With -s no difference was found at {points}.",
     ),
-    text=(
-        "`sockbuf=buffer` is the original report's `-s`: SO_SNDBUF and SO_RCVBUF are set to the buffer "
-        "size, which the kernel doubles and bounds (socket(7))."
-    ),
-    tables=TableOf(
+    text="`sockbuf=buffer` is the original report's `-s`: SO_SNDBUF and SO_RCVBUF are set (socket(7)).",
+    tables=q.TableOf(
         "Throughput with and without -s",
         (
-            *levels("mode", "channel", "buffer"),
+            *q.levels("mode", "channel", "buffer"),
             *_with("default", "default"),
             *_with("buffer", "set"),
-            ratio("set / default", lambda each: each.row, "different"),
+            q.ratio("set / default", lambda each: each.row, "different"),
         ),
         "Medians; the ratio is paired by block, p corrected (Holm) for the sizes of a mode and channel.",
     ),
-    figures=lambda _, rows: ratio_lines(
+    figures=lambda _, rows: q.ratio_lines(
         "What -s does to the throughput",
         "throughput set / default",
         rows,
         lambda each: f"{each.level('channel')}, {each.level('mode')}",
     ),
     missing=lambda run: (
-        reasons(run.experiment)
-        or ("" if _socket_buffers(run) else f"{NOT_RUN.format('sockbuf=default,buffer', 'ipc.throughput')}.")
+        q.reasons(run.experiment)
+        or (
+            "" if _socket_buffers(run) else f"{q.NOT_RUN.format('sockbuf=default,buffer', 'ipc.throughput')}."
+        )
     ),
     asked=lambda run: bool(SOCKETS.intersection(ipc.channels(run))),
 )
@@ -201,31 +182,31 @@ SOCKET_BUFFER = Question(
 ENDS = ("2thread", "2proc")
 
 
-def _verdict(row: ComparedMetric) -> str:
+def _verdict(row: q.ComparedMetric) -> str:
     if row.different != "yes":
         return "no difference" if row.different == "no" else "cannot tell"
     return f"{'processes' if row.ratio > 1 else 'threads'} faster"
 
 
-def _speed(heading: str, of: str) -> Column[Contrast]:
-    def speed(each: Contrast) -> str:
+def _speed(heading: str, of: str) -> q.Column[q.Contrast]:
+    def speed(each: q.Contrast) -> str:
         median: float = getattr(each.row, of)
-        return format_value(median, 0.01 * median, each.row.unit)
+        return q.format_value(median, 0.01 * median, each.row.unit)
 
-    return text(heading, speed)
+    return q.text(heading, speed)
 
 
-THREADS = Question(
+THREADS = q.Question(
     title="Threads or processes",
     experiment="ipc.throughput",
     rows=lambda run: sorted(
-        contrasts(plain(run), RATE, "mode", ENDS, "channel"),
+        q.contrasts(plain(run), RATE, "mode", ENDS, "channel"),
         key=lambda each: ipc.place({**each.row.factors, "mode": ENDS[0]})[:2],
     ),
-    headline=strongest_said(
+    headline=q.strongest_said(
         lambda most: (
             f"Between processes, {most.level('channel')} by {most.level('buffer')} reaches "
-            f"{times(most.row)} the throughput of threads."
+            f"{q.times(most.row)} the throughput of threads."
         ),
         lambda points, rows: (
             f"Threads and processes move data equally fast at all of {points}."
@@ -234,19 +215,19 @@ THREADS = Question(
         ),
     ),
     text="A switch between processes changes the page tables; everything else is the same.",
-    tables=TableOf(
+    tables=q.TableOf(
         "Throughput between threads and between processes",
         (
-            *levels("channel", "buffer"),
+            *q.levels("channel", "buffer"),
             _speed("threads", "median_a"),
             _speed("processes", "median_b"),
-            ratio("processes / threads", lambda each: each.row),
-            text("verdict", lambda each: _verdict(each.row)),
-            text("by more than 1 %", lambda each: each.row.matters),
+            q.ratio("processes / threads", lambda each: each.row),
+            q.text("verdict", lambda each: _verdict(each.row)),
+            q.text("by more than 1 %", lambda each: each.row.matters),
         ),
         "Medians; the ratio is paired by block, p corrected (Holm) for the sizes of a channel.",
     ),
-    figures=lambda _, rows: ratio_lines(
+    figures=lambda _, rows: q.ratio_lines(
         "Throughput of processes over that of threads",
         "throughput of processes / of threads",
         rows,
@@ -262,31 +243,28 @@ THREADS = Question(
 PER_MIB = "switches/MiB"
 
 
-def _switched(run: Run) -> list[Point]:
+def _switched(run: q.Run) -> list[q.Point]:
     found = [each for each in plain(run).points(RATE) if each.of(ipc.SWITCHES) is not None]
     return sorted(found, key=lambda each: ipc.place(each.factors))
 
 
-def _switches(point: Point) -> float:
+def _switches(point: q.Point) -> float:
     found = point.of(ipc.SWITCHES)
     return 0.0 if found is None else found.median
 
 
-def _switches_said(_: Run, found: Sequence[Point]) -> str:
-    """Name the configuration that is switched most of all, and the one least."""
-    every = [each for each in found if each.level("mode") != "1thread"] or found
-    most, least = (end(every, key=_switches) for end in (max, min))
-    rates = [f"{format_value(_switches(each), None, '')} per MiB" for each in (most, least)]
-    if _switches(most) == _switches(least):
-        where = MODE_WORDS[most.level("mode")].capitalize()
-        return f"{where}, every configuration makes context switches alike: {rates[0]}."
-    names = [f"{each.level('channel')} with buffers of {each.level('buffer')}" for each in (most, least)]
-    return f"{names[0]} makes the most context switches, {rates[0]}; {names[1]} the fewest, {rates[1]}."
+def _switches_said(_: q.Run, found: Sequence[q.Point]) -> str:
+    every = [each for each in found if each["mode"] != "1thread"] or found
+    most, least = (
+        f"{each['channel']} with buffers of {each['buffer']} ({q.format_value(_switches(each), None, '')})"
+        for each in (end(every, key=_switches) for end in (max, min))
+    )
+    return f"Context switches for a MiB: most by {most}, fewest by {least}."
 
 
-def _few(found: Sequence[Point]) -> list[Point]:
+def _few(found: Sequence[q.Point]) -> list[q.Point]:
     """Return what a table shows: the lab's compared sizes, else both ends of a channel's in a mode."""
-    groups: dict[tuple[str, str], list[Point]] = {}
+    groups: dict[tuple[str, str], list[q.Point]] = {}
     for each in found:
         groups.setdefault((each.level("mode"), each.level("channel")), []).append(each)
     chosen = ([each for each in own if each.factors["buffer"] in COMPARED] for own in groups.values())
@@ -294,36 +272,33 @@ def _few(found: Sequence[Point]) -> list[Point]:
     return [each for few, both in zip(chosen, ends, strict=True) for each in few or both]
 
 
-SWITCHED: TableOf[Point] = TableOf(
+SWITCHED: q.TableOf[q.Point] = q.TableOf(
     "Context switches of both sides",
     (
-        *levels("mode", "channel", "buffer"),
-        stat("voluntary", ipc.VOLUNTARY, "switches/s", scale="voluntary"),
-        stat("involuntary", ipc.INVOLUNTARY, "switches/s", scale="involuntary"),
-        stat(f"both [{PER_MIB}]", ipc.SWITCHES, "", scale="both"),
+        *q.levels("mode", "channel", "buffer"),
+        q.stat("voluntary", ipc.VOLUNTARY, "switches/s", scale="voluntary"),
+        q.stat("involuntary", ipc.INVOLUNTARY, "switches/s", scale="involuntary"),
+        q.stat(f"both [{PER_MIB}]", ipc.SWITCHES, "", scale="both"),
     ),
     "Medians, both sides together, untraced.",
 )
-WAKEUPS: TableOf[Traced] = TableOf(
+WAKEUPS: q.TableOf[q.Traced] = q.TableOf(
     "Scheduling, traced",
     (
-        text("point", lambda each: each.name),
-        *scheduling("voluntary", "involuntary", "migrations", latency="wake-up latency"),
-        effect_column(lambda each: each),
+        q.text("point", lambda each: each.name),
+        *q.scheduling("voluntary", "involuntary", "migrations", latency="wake-up latency"),
+        q.effect_column(lambda each: each),
     ),
-    f"All traced repetitions together; percentiles are known to a power of two. {EFFECT}",
+    f"All traced repetitions together; percentiles are known to a power of two. {q.EFFECT}",
 )
-SWITCHING = Question(
+SWITCHING = q.Question(
     title="Context switches",
     experiment=ipc.MOVED,
     rows=_switched,
     headline=_switches_said,
     text=(
-        (
-            "Counted by getrusage(2). A switch is voluntary where a thread waits; the wake-up latency is "
-            "from being woken to running."
-        ),
-        lambda run, _: losses(ipc.traces(run, "switches")),
+        "Counted by getrusage(2). Voluntary: a thread waits. Wake-up latency: from being woken to running.",
+        lambda run, _: q.losses(ipc.traces(run, "switches")),
     ),
     tables=(
         lambda _, found: SWITCHED.of(_few(found)),
@@ -333,8 +308,8 @@ SWITCHING = Question(
         lambda run, _: ipc.over_buffers(
             "Context switches for a MiB", plain(run), ipc.SWITCHES, PER_MIB, "1thread"
         ),
-        lambda run, _: wakeups("Wake-up latency", ipc.traces(run, "switches")),
+        lambda run, _: q.wakeups("Wake-up latency", ipc.traces(run, "switches")),
     ),
     factors=KNOWN,
-    missing=lambda run: joined(reasons(run.experiment), ipc.gaps(run, "switches")),
+    missing=lambda run: q.joined(q.reasons(run.experiment), ipc.gaps(run, "switches")),
 )

@@ -8,22 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from oscope.figures import plots
-from oscope.figures.analysed import measured
 from oscope.figures.plots import Ecdf
-from oscope.figures.traced import Traced
-from oscope.labs.engine.curves import size_of
-from oscope.labs.engine.drawing import bars
-from oscope.labs.engine.quantity import Quantity, metric
-from oscope.labs.engine.question import Question
-from oscope.labs.engine.run import Point, Run
-from oscope.labs.engine.table import TableOf, count, text, written
-from oscope.labs.engine.traced import effect_column, effect_note, losses
-from oscope.labs.engine.words import EFFECT, bytes_text
+from oscope.labs import engine as q
 from oscope.labs.ipc import COMPARED
 from oscope.labs.ipc import points as ipc
-from oscope.model.document import Figure
-from oscope.model.formatting import format_count, format_share, format_value
 from oscope.trace.calls import TRANSFERS
 from oscope.trace.reading import return_values
 
@@ -37,7 +25,7 @@ MOST_VALUES = 7
 class Transfers(NamedTuple):
     """The calls of one name at one point that moved bytes."""
 
-    where: Traced
+    where: q.Traced
     call: str
     data: Mapping[str, Any]
     """How many there were (`count`) and were short, and the bytes `asked` and `returned`."""
@@ -58,11 +46,11 @@ class Transfers(NamedTuple):
 
     def returned(self) -> str | None:
         """Return the mean of what those returned."""
-        return (self.done and format_value(self.data["returned"] / self.done, None, "B")) or None
+        return (self.done and q.format_value(self.data["returned"] / self.done, None, "B")) or None
 
     def errors(self) -> str:
         """Return each error with its count."""
-        said = [f"{name}: {format_count(number)}" for name, number in self.refused.items()]
+        said = [f"{name}: {q.format_count(number)}" for name, number in self.refused.items()]
         return ", ".join(said) or "none"
 
     def commonest(self) -> str | None:
@@ -70,15 +58,15 @@ class Transfers(NamedTuple):
         if not self.data["short"] or not self.sizes:
             return None
         size, number = self.sizes[0]
-        return f"{bytes_text(size)} ({format_share(number / self.data['count'])})"
+        return f"{q.bytes_text(size)} ({q.format_share(number / self.data['count'])})"
 
     def capacity(self) -> float | None:
         """Return the median of what the channel holds, in bytes."""
-        found = measured(self.where.plain or self.where.point, "capacity")[0]
+        found = q.measured(self.where.plain or self.where.point, "capacity")[0]
         return float(np.median(found)) if len(found) else None
 
 
-def _transfers(run: Run) -> list[Transfers]:
+def _transfers(run: q.Run) -> list[Transfers]:
     return [
         Transfers(point, name, call, call.get("errors", {}), _moved(call.get("sizes", ())))
         for point in ipc.traces(run, "calls")
@@ -92,93 +80,94 @@ def _moved(found: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     return sorted(moved, key=lambda pair: (-pair[1], pair[0]))
 
 
-def _most_short(_: Run, found: Sequence[Transfers]) -> str:
+def _most_short(_: q.Run, found: Sequence[Transfers]) -> str:
     most = max(found, key=lambda each: each.short)
     if not most.short:
         return "Every call moves what it was asked to."
     text = f"Short calls are most frequent of `{most.call}` at {most.where.name}"
-    return f"{text}: {format_share(most.short)}."
+    return f"{text}: {q.format_share(most.short)}."
 
 
-def _short_figure(_: Run, found: Sequence[Transfers]) -> Figure:
+def _short_figure(_: q.Run, found: Sequence[Transfers]) -> q.Figure:
     points = {each.where.name: each.where for each in found}
     shares = {(each.where.name, each.call): each.short for each in found}
     calls = dict.fromkeys(each.call for each in found)
     series = {call: [shares.get((name, call)) for name in points] for call in calls}
-    axis = plots.axis("short [% of the calls]", range=[0, 105])
-    return bars("Share of short transfers", axis, list(points), series, effect_note(points.values()), 0.01)
+    axis = q.plots.axis("short [% of the calls]", range=[0, 105])
+    return q.bars(
+        "Share of short transfers", axis, list(points), series, q.effect_note(points.values()), 0.01
+    )
 
 
-TRACED = Question(
+TRACED = q.Question(
     title=TITLE,
     experiment=ipc.MOVED,
     rows=_transfers,
     headline=_most_short,
     text=(
-        (
-            "A call is short when it returns fewer bytes than it was asked for; who reads gets what is "
-            "there. The capacity is what the channel takes before a writer blocks, measured."
-        ),
-        lambda run, _: losses(ipc.traces(run, "calls")),
+        "Short: fewer bytes than asked. Capacity: what the channel takes before a writer blocks, measured.",
+        lambda run, _: q.losses(ipc.traces(run, "calls")),
     ),
-    tables=TableOf(
+    tables=q.TableOf(
         "Bytes asked for and returned",
         (
-            text("point", lambda each: each.where.name),
-            text("call", lambda each: each.call),
-            count("calls", lambda each: each.data["count"]),
-            text(
-                "asked, mean", lambda each: format_value(each.data["asked"] / each.data["count"], None, "B")
+            q.text("point", lambda each: each.where.name),
+            q.text("call", lambda each: each.call),
+            q.count("calls", lambda each: each.data["count"]),
+            q.text(
+                "asked, mean", lambda each: q.format_value(each.data["asked"] / each.data["count"], None, "B")
             ),
-            text("returned, mean", Transfers.returned),
-            text("short", lambda each: format_share(each.short) if each.data["short"] else "none"),
-            text("errors", Transfers.errors),
-            count("different returns", lambda each: len(each.sizes)),
-            text("commonest, if short", Transfers.commonest),
-            written("capacity", Transfers.capacity, bytes_text),
-            effect_column(lambda each: each.where),
+            q.text("returned, mean", Transfers.returned),
+            q.text("short", lambda each: q.format_share(each.short) if each.data["short"] else "none"),
+            q.text("errors", Transfers.errors),
+            q.count("different returns", lambda each: len(each.sizes)),
+            q.text("commonest, if short", Transfers.commonest),
+            q.written("capacity", Transfers.capacity, q.bytes_text),
+            q.effect_column(lambda each: each.where),
         ),
-        f"Calls of all traced repetitions. Returned: mean of the calls without error. {EFFECT}",
+        f"Calls of all traced repetitions. Returned: mean of the calls without error. {q.EFFECT}",
     ),
     figures=(_short_figure, lambda run, _: _returned(ipc.traces(run, "calls"))),
     missing=lambda run: ipc.gaps(run, "calls"),
     asked=lambda run: bool(_transfers(run)),
 )
 
-SHORT_READS = Quantity("short reads", "", lambda each: metric(each, "short_reads") / metric(each, "reads"))
+SHORT_READS = q.Quantity(
+    "short reads", "", lambda each: q.metric(each, "short_reads") / q.metric(each, "reads")
+)
 
 
-def _counts(run: Run) -> list[Point]:
+def _counts(run: q.Run) -> list[q.Point]:
     points = ipc.plain(run).points("writes")
-    return [each for each in points if size_of(each.samples) in COMPARED] or points
+    return [each for each in points if q.size_of(each.samples) in COMPARED] or points
 
 
-def _counted(_: Run, points: Sequence[Point]) -> str:
+def _counted(_: q.Run, points: Sequence[q.Point]) -> str:
     shares = [(found.median if (found := each.of(SHORT_READS)) else 0.0, each) for each in points]
     most, point = max(shares, key=lambda pair: pair[0])
     if not most:
         return "By the workload's own counts, no read is short."
     return (
         f"By the workload's own counts, reads are short most often at {point.label(ipc.NAMES)}: "
-        f"{format_share(most)} of them."
+        f"{q.format_share(most)} of them."
     )
 
 
-UNTRACED = Question(
+UNTRACED = q.Question(
     title=TITLE,
     experiment=ipc.MOVED,
     rows=_counts,
     headline=_counted,
-    tables=TableOf(
+    tables=q.TableOf(
         "Calls by the workload's own counts",
         (
-            text("point", lambda point: point.label(ipc.NAMES)),
-            count("writes", "writes"),
-            count("short writes", "short_writes"),
-            count("reads", "reads"),
-            count("short reads", "short_reads"),
-            count("EAGAIN", "refusals"),
-            written("capacity", "capacity", bytes_text),
+            q.text("point", lambda point: point.label(ipc.NAMES)),
+            q.count("writes", "writes"),
+            q.count("short writes", "short_writes"),
+            q.count("reads", "reads"),
+            q.count("short reads", "short_reads"),
+            q.count("EAGAIN", "refusals"),
+            q.written("capacity", "capacity", q.bytes_text),
         ),
         "Medians.",
     ),
@@ -190,7 +179,7 @@ sections = (TRACED, UNTRACED)
 # ---- the distribution of what was returned: bytes of transfers, each value of the others, errors by name
 
 
-def _returned(found: Sequence[Traced]) -> Iterable[Figure]:
+def _returned(found: Sequence[q.Traced]) -> Iterable[q.Figure]:
     """Draw what each call that moves bytes returned, a figure a channel; then what the other calls did."""
     names = dict.fromkeys(name for each in found for name in each.reading["calls"] if name in TRANSFERS)
     for call in names:
@@ -200,9 +189,9 @@ def _returned(found: Sequence[Traced]) -> Iterable[Figure]:
         yield others
 
 
-def _groups(found: Sequence[Traced]) -> list[tuple[str, list[Traced]]]:
+def _groups(found: Sequence[q.Traced]) -> list[tuple[str, list[q.Traced]]]:
     """Return the points by channel, and by mode as well where a figure could not show them apart."""
-    grouped: dict[str, list[Traced]] = {}
+    grouped: dict[str, list[q.Traced]] = {}
     for each in found:
         grouped.setdefault(str(each.point.factors.get("channel")), []).append(each)
     groups = []
@@ -216,8 +205,7 @@ def _groups(found: Sequence[Traced]) -> list[tuple[str, list[Traced]]]:
     return groups
 
 
-def _bytes(call: str, title: str, found: Sequence[Traced]) -> Figure:
-    """Draw the share of the calls that returned at most so many bytes, a line a point."""
+def _bytes(call: str, title: str, found: Sequence[q.Traced]) -> q.Figure:
     lines = []
     for each in found:
         data = each.reading["calls"][call]
@@ -227,16 +215,15 @@ def _bytes(call: str, title: str, found: Sequence[Traced]) -> Figure:
         lines.append(Ecdf(f"{each.name}{failed}", moved, nothing))
     note = (
         "Each step is a number of bytes that calls returned, exactly; a line begins at the share that failed "
-        f"or moved nothing. {effect_note(found)}"
+        f"or moved nothing. {q.effect_note(found)}"
     )
     axis_title = "bytes returned [B]"
-    return plots.ecdf(
+    return q.plots.ecdf(
         f"Bytes that {call} returned, {title}", (axis_title, "calls at or below [%]"), lines, note
     )
 
 
-def _others(found: Sequence[Traced]) -> Figure | None:
-    """Draw what the calls that move no bytes returned, a bar for each call of each channel."""
+def _others(found: Sequence[q.Traced]) -> q.Figure | None:
     rows: dict[str, Counter[str]] = {}
     for each in found:
         for name, call in each.reading["calls"].items():
@@ -250,15 +237,15 @@ def _others(found: Sequence[Traced]) -> Figure | None:
     common = sum((Counter(row) for row in shares.values()), Counter())
     kept = [value for value, _ in common.most_common(MOST_VALUES)]
     series = [
-        plots.Bars(value, [100 * row.get(value, 0.0) or None for row in shares.values()]) for value in kept
+        q.plots.Bars(value, [100 * row.get(value, 0.0) or None for row in shares.values()]) for value in kept
     ]
     if len(common) > len(kept):
         left = [1 - sum(row.get(value, 0.0) for value in kept) for row in shares.values()]
-        series.append(plots.Bars("other values", [100 * share if share > 1e-9 else None for share in left]))
-    note = f"Shares of the calls of each name, of all points with this channel. {effect_note(found)}"
-    axis = plots.axis("share of the calls [%]", range=[0, 101])
+        series.append(q.plots.Bars("other values", [100 * share if share > 1e-9 else None for share in left]))
+    note = f"Shares of the calls of each name, of all points with this channel. {q.effect_note(found)}"
+    axis = q.plots.axis("share of the calls [%]", range=[0, 101])
     title = "Return values of the calls that move no bytes"
-    return plots.stacked(plots.bars(title, axis, list(shares), series, note))
+    return q.plots.stacked(q.plots.bars(title, axis, list(shares), series, note))
 
 
 def _shares(row: Mapping[str, int]) -> dict[str, float]:
@@ -267,8 +254,7 @@ def _shares(row: Mapping[str, int]) -> dict[str, float]:
 
 
 def _text(value: str | tuple[int, int]) -> str:
-    """Return an error's name, a number, or the ends of a bin."""
     if isinstance(value, str):
         return value
     low, high = value
-    return f"{low}" if low == high else f"{bytes_text(low)} to {bytes_text(high + 1)}"
+    return f"{low}" if low == high else f"{q.bytes_text(low)} to {q.bytes_text(high + 1)}"

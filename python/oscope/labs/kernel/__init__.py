@@ -77,25 +77,22 @@ FORK_WALL = Experiment.of(
 
 def _reclaim(patterns: tuple[str, ...]) -> Design:
     """Return a walk over memory that does not fit, with a competitor whose turns make its counts repeat."""
-    return Design(
-        factors={
-            "policy": POLICIES,
-            "mapping": MAPPINGS,
-            "pattern": patterns,
-            "pressure": ("compete",),
-            "initialise": ("memset",),
-            "sets": (512,),
-            "size": (8 * MEBIBYTE,),
-            "limit": (12 * MEBIBYTE,),
-            "steps": (16,),
-            # In memory: no device of the host has a say in what is counted.
-            "swap": ("zram",),
-            "swap_size": (64 * MEBIBYTE,),
-            # Of the guest: a file system on a RAM disk.
-            "directory": ("/tmp",),  # noqa: S108
-        },
-        reps=5,
-        blocks=5,
+    return Design.of(
+        5,
+        5,
+        policy=POLICIES,
+        mapping=MAPPINGS,
+        pattern=patterns,
+        pressure="compete",
+        initialise="memset",
+        sets=512,
+        size=8 * MEBIBYTE,
+        limit=12 * MEBIBYTE,
+        steps=16,
+        # Swap in memory, and a RAM disk of the guest: no device of the host has a say in what is counted.
+        swap="zram",
+        swap_size=64 * MEBIBYTE,
+        directory="/tmp",  # noqa: S108
     )
 
 
@@ -125,10 +122,7 @@ RECLAIM_WALL = Experiment.of(
 LAB = Lab(
     name="kernel",
     title="The kernel",
-    document=(
-        "two laboratory reports: one added a system call to the kernel and timed it, the other had the "
-        "kernel reclaim pages that it would have kept"
-    ),
+    document="two reports: one added a system call and timed it, the other changed which pages are reclaimed",
     experiments=(PRECIOUS, FORK, RECLAIM, PRECIOUS_WALL, FORK_WALL, RECLAIM_WALL),
     sections=late("kernel", "calls:PRECIOUS", "calls:FORK_BESIDE", "calls:TABLE_ONE", "reclaim"),
     notebook="notebooks/kernel.ipynb",

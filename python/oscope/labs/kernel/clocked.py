@@ -6,35 +6,22 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from oscope.figures.analysed import measured
-from oscope.figures.tables import row_scale, uncertainty
-from oscope.labs.engine.drawing import STRIPS, strips
-from oscope.labs.engine.run import Point, Run
-from oscope.labs.engine.table import Column, stat
-from oscope.labs.engine.words import cautions, joined, reasons, value
-from oscope.model.document import Figure
-from oscope.model.factors import Level
-from oscope.model.formatting import MISSING, Scale
-from oscope.model.samples import ExperimentResults, PointSamples
+from oscope.labs import engine as q
 from oscope.probe.instructions import translate_names
-from oscope.statistics import Summary
 
 Row = TypeVar("Row")
-APART = (
-    "The two clocks do not count the same, and are not compared: one counts executed instructions and "
-    "repeats, the other measures time, here that of a guest."
-)
+APART = "The clocks are not compared: one counts instructions and repeats, the other measures a guest's time."
 
 
 @dataclass(frozen=True)
 class Side:
     """An experiment under one of the clocks, and its metric for what is asked."""
 
-    run: Run
+    run: q.Run
     metric: str
 
     @property
-    def experiment(self) -> ExperimentResults:
+    def experiment(self) -> q.ExperimentResults:
         """Its results."""
         return self.run.experiment
 
@@ -48,21 +35,21 @@ class Side:
         """What its clock counts or measures."""
         return "Instructions" if self.unit == "instructions" else "Time"
 
-    def point(self, **factors: Level) -> PointSamples | None:
+    def point(self, **factors: q.Level) -> q.PointSamples | None:
         """Return the point with these levels, if it has values."""
         point = self.experiment.point(**factors)
-        return point if point is not None and len(measured(point, self.metric)[0]) else None
+        return point if point is not None and len(q.measured(point, self.metric)[0]) else None
 
-    def summary(self, **factors: Level) -> Summary | None:
+    def summary(self, **factors: q.Level) -> q.Summary | None:
         """Return the summary of the point with these levels, if it has values."""
         return self.run.summary(self.point(**factors), self.metric)
 
-    def value(self, summary: Summary) -> str:
+    def value(self, summary: q.Summary) -> str:
         """Return a median with its interval and unit, for a headline."""
-        return value(summary, self.unit)
+        return q.bracketed(summary, self.unit)
 
 
-def sides(run: Run, *asked: tuple[str, str]) -> list[Side]:
+def sides(run: q.Run, *asked: tuple[str, str]) -> list[Side]:
     """Return what was measured of these experiments and metrics; a metric is named as without a guest.
 
     An experiment that `--clock` had measured by the other clock has the metric under that clock's name.
@@ -71,7 +58,7 @@ def sides(run: Run, *asked: tuple[str, str]) -> list[Side]:
     return [Side(own, name) for own, metric in found if (name := known_name(own.experiment, metric))]
 
 
-def known_name(experiment: ExperimentResults, metric: str) -> str | None:
+def known_name(experiment: q.ExperimentResults, metric: str) -> str | None:
     """Return the name under which the experiment has a metric, if it has it."""
     return next((each for each in names(metric) if each in experiment.metrics), None)
 
@@ -81,50 +68,47 @@ def names(metric: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys((metric, *translate_names((metric,)))))
 
 
-def apart(found: Iterable[ExperimentResults]) -> str | None:
+def apart(found: Iterable[q.ExperimentResults]) -> str | None:
     """Say that the clocks are not compared, where both measured."""
     return APART if len({each.clock for each in found}) > 1 else None
 
 
-def conditions(found: Iterable[ExperimentResults]) -> list[str]:
+def conditions(found: Iterable[q.ExperimentResults]) -> list[str]:
     """Say of which times those of the wall clock are, and that the clocks are not compared."""
     experiments = list(found)
-    said = dict.fromkeys(text for each in experiments for text in cautions(each))
+    said = dict.fromkeys(text for each in experiments for text in q.cautions(each))
     return [*said, *filter(None, [apart(experiments)])]
 
 
-def missing(run: Run, *experiments: str) -> str:
-    """Say why points could not be measured, and how to fix it."""
-    return joined(*(reasons(own.experiment) for name in experiments if (own := run.beside(name))))
-
-
-def interval(found: Summary, scale: Scale) -> str:
+def interval(found: q.Summary, scale: q.Scale) -> str:
     """Return the interval of a median; a count that is the same in every boot has none."""
-    return MISSING if uncertainty(found) is None else scale.span(found.ci95)
+    return q.MISSING if q.uncertainty(found) is None else scale.span(found.ci95)
 
 
-def columns(found: Sequence[Side], where: Callable[[Row], dict[str, Level]]) -> list[Column[Row]]:
+def columns(found: Sequence[Side], where: Callable[[Row], dict[str, q.Level]]) -> list[q.Column[Row]]:
     """Return median and interval of each side at the point of a row, each side's in one unit."""
 
-    def column(side: Side) -> Column[Row]:
-        def at(row: Row) -> Summary | None:
+    def column(side: Side) -> q.Column[Row]:
+        def at(row: Row) -> q.Summary | None:
             return side.summary(**where(row))
 
-        def cells(row: Row, shared: Scale) -> list[str]:
-            own = row_scale(shared, summary) if (summary := at(row)) else shared
-            return [own.text(summary.median), interval(summary, own)] if summary else [MISSING, MISSING]
+        def cells(row: Row, shared: q.Scale) -> list[str]:
+            own = q.row_scale(shared, summary) if (summary := at(row)) else shared
+            return [own.text(summary.median), interval(summary, own)] if summary else [q.MISSING, q.MISSING]
 
-        return replace(stat("", at, side.unit, scale=side.metric), cells=cells)
+        return replace(q.stat("", at, side.unit, scale=side.metric), cells=cells)
 
     return [column(side) for side in found]
 
 
-def drawn(title: str, rows: Sequence[tuple[str, Side, PointSamples | None]], note: str = STRIPS) -> Figure:
+def drawn(
+    title: str, rows: Sequence[tuple[str, Side, q.PointSamples | None]], note: str = q.STRIPS
+) -> q.Figure:
     """Draw named points of sides of one experiment, each with its samples."""
     known = [
-        (name, Point(side.run, point, side.metric, found))
+        (name, q.Point(side.run, point, side.metric, found))
         for name, side, point in rows
         if point is not None and (found := side.run.summary(point, side.metric)) is not None
     ]
     by_point = {id(point): name for name, point in known}
-    return strips(title, "", [point for _, point in known], lambda point: by_point[id(point)], note=note)
+    return q.strips(title, "", [point for _, point in known], lambda point: by_point[id(point)], note=note)

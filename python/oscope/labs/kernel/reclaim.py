@@ -6,18 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from oscope.labs.engine.contrast import compared, judge, row_of
-from oscope.labs.engine.drawing import dots
-from oscope.labs.engine.quantity import Quantity, figure, plain
-from oscope.labs.engine.question import Question
-from oscope.labs.engine.run import Run, first, shown
-from oscope.labs.engine.words import Verdict, brackets, joined, reasons
+from oscope.labs import engine as q
 from oscope.labs.kernel import MAPPINGS, POLICIES, clocked
 from oscope.model import clocks
-from oscope.model.document import Figure, Table
-from oscope.model.formatting import MISSING
-from oscope.model.samples import ExperimentResults, PointSamples
-from oscope.statistics import ComparedMetric
 from oscope.statistics.estimating import FEWEST_CLUSTERS
 
 EXPERIMENTS = ("kernel.reclaim", "kernel.reclaim-wall")
@@ -28,18 +19,18 @@ WORDS = {
     "reclaim-referenced": "references do not count",
     "mglru": "the multi-generational LRU",
 }
-FAULTS = Quantity("page faults", "", lambda point: point.metrics["minflt"] + point.metrics["majflt"])
+FAULTS = q.Quantity("page faults", "", lambda point: point.metrics["minflt"] + point.metrics["majflt"])
 COUNTED = (
     FAULTS,
-    plain("minor faults (minflt)", "minflt"),
-    plain("major faults (majflt)", "majflt"),
-    plain("pages read from swap", "swap_ins"),
-    plain("pages written to swap", "swap_outs"),
-    plain("refaults, anonymous", "refaults_anon"),
-    plain("refaults, file", "refaults_file"),
-    plain("pages activated", "activations"),
-    plain("pages scanned", "scanned"),
-    plain("pages reclaimed", "reclaimed"),
+    q.plain("minor faults (minflt)", "minflt"),
+    q.plain("major faults (majflt)", "majflt"),
+    q.plain("pages read from swap", "swap_ins"),
+    q.plain("pages written to swap", "swap_outs"),
+    q.plain("refaults, anonymous", "refaults_anon"),
+    q.plain("refaults, file", "refaults_file"),
+    q.plain("pages activated", "activations"),
+    q.plain("pages scanned", "scanned"),
+    q.plain("pages reclaimed", "reclaimed"),
 )
 WHAT = (
     "All policies are settings of one kernel, measured in each boot in an order drawn anew. The walk and a "
@@ -50,19 +41,16 @@ COVERED = (
     "Faults are those of the walk; other counts are the whole machine's. The boots differ in the order of "
     "the points, which is drawn from the run's seed: intervals and verdicts say nothing of another walk."
 )
-SHARED = (
-    "A dirty page of a file is unmapped, not written, where a group's reclaim comes across it: on the shared "
-    "mapping a policy that reclaims more adds faults on pages that stayed."
-)
+SHARED = "Reclaim unmaps a shared file's dirty pages without writing them: more reclaim, more such faults."
 
 
 class View(NamedTuple):
     """One experiment at one mapping: its quantities and how each policy compares with the kernel's own."""
 
-    experiment: ExperimentResults
+    experiment: q.ExperimentResults
     mapping: str
-    quantities: tuple[Quantity, ...]
-    rows: dict[str, list[ComparedMetric]]
+    quantities: tuple[q.Quantity, ...]
+    rows: dict[str, list[q.ComparedMetric]]
     patterns: tuple[str, ...]
 
     @property
@@ -70,7 +58,7 @@ class View(NamedTuple):
         """Whether it counted instructions or measured time."""
         return "instructions" if self.experiment.clock == "instructions" else "time"
 
-    def verdict(self, policy: str, quantity: Quantity, pattern: str) -> Verdict | None:
+    def verdict(self, policy: str, quantity: q.Quantity, pattern: str) -> q.Verdict | None:
         """Return how a quantity under `policy` compares with that under the kernel's own, where known.
 
         Fewer boots than `FEWEST_CLUSTERS` decide nothing, however alike: they have seen few orders.
@@ -79,30 +67,29 @@ class View(NamedTuple):
         own, other = (None if point is None else quantity.summary(self.experiment, point) for point in points)
         if own is None or other is None:
             return None
-        row = row_of(self.rows[policy], quantity, mapping=self.mapping, pattern=pattern)
+        row = q.row_of(self.rows[policy], quantity, mapping=self.mapping, pattern=pattern)
         exact = clocks.step(quantity.name, quantity.unit, 1) <= 1
-        found = judge(own, other, row, exact=exact)
+        found = q.judge(own, other, row, exact=exact)
         few = min(own.blocks, other.blocks) < FEWEST_CLUSTERS
         return found._replace(different="cannot tell") if found and few else found
 
-    def point(self, policy: str, pattern: str) -> PointSamples | None:
+    def point(self, policy: str, pattern: str) -> q.PointSamples | None:
         """Return the measured point."""
-        return first(self.experiment, policy=policy, mapping=self.mapping, pattern=pattern)
+        return q.first(self.experiment, policy=policy, mapping=self.mapping, pattern=pattern)
 
 
-def _view(experiment: ExperimentResults, mapping: str) -> View | None:
-    points = shown(experiment, mapping=mapping)
+def _view(experiment: q.ExperimentResults, mapping: str) -> View | None:
+    points = q.shown(experiment, mapping=mapping)
     if not points:
         return None
     quantities = (*COUNTED, *_costs(experiment))
     narrow = replace(experiment, points=tuple(points))
-    rows = {policy: compared(narrow, quantities, "policy", (OWN, policy)) for policy in POLICIES[1:]}
+    rows = {policy: q.compared(narrow, quantities, "policy", (OWN, policy)) for policy in POLICIES[1:]}
     patterns = tuple(dict.fromkeys(str(point.factors["pattern"]) for point in points))
     return View(experiment, mapping, quantities, rows, patterns)
 
 
-def _costs(experiment: ExperimentResults) -> list[Quantity]:
-    """Return what the walk cost, under the experiment's clock."""
+def _costs(experiment: q.ExperimentResults) -> list[q.Quantity]:
     parts = (("the walk, with the competitor's turns", "time_s"), ("the walk's own process", "cpu_s"))
     found = []
     for name, metric in parts:
@@ -111,64 +98,57 @@ def _costs(experiment: ExperimentResults) -> list[Quantity]:
             what, unit = "time" if key == metric else "instructions", experiment.metrics[key].unit
             # By the metric's name at the end `clocks.step` knows that it counts in larger steps.
             ending = f" ({key})" if clocks.step(key, unit, 1) > 1 else ""
-            found.append(plain(f"{what} of {name}{ending}", key, unit))
+            found.append(q.plain(f"{what} of {name}{ending}", key, unit))
     return found
 
 
-def _headline(_: Run, views: Sequence[View]) -> str:
-    """Say what the policy that changes the faults most does to them, in the first pattern."""
+def _headline(_: q.Run, views: Sequence[View]) -> str:
     view, pattern = views[0], views[0].patterns[0]
     base = FAULTS.summary(view.experiment, view.point(OWN, pattern))
     found = {policy: view.verdict(policy, FAULTS, pattern) for policy in POLICIES[1:]}
     apart = [(policy, each) for policy, each in found.items() if each is not None and each.different == "yes"]
     if base is None:
         return "The kernel's own policy was not measured, so that nothing is compared with it."
-    text = brackets(f"The kernel's own policy has {figure(base, '')} page faults")
+    text = q.brackets(f"The kernel's own policy has {q.figure(base, '')} page faults")
     if not apart:
         return f"{text}; no difference from it was found."
     policy, most = apart[0]
-    return f"{text}; {policy} has {brackets(most.ratio)} times as many."
+    return f"{text}; {policy} has {q.brackets(most.ratio)} times as many."
 
 
-def _tables(view: View, pattern: str) -> list[Table]:
+def _tables(view: View, pattern: str) -> list[q.Table]:
     policies = [policy for policy in POLICIES if view.point(policy, pattern) is not None]
-    values, verdicts = [], []
-    for quantity in view.quantities:
-        cells = [quantity.text(view.experiment, view.point(policy, pattern)) for policy in policies]
-        if all(cell == MISSING for cell in cells):
-            continue
-        values.append([quantity.name, *cells])
-        against = [_verdict(view, quantity, policy, pattern) for policy in policies if policy != OWN]
-        verdicts.append([quantity.name, *(cell for pair in against for cell in pair)])
+    cells = {
+        (quantity, policy): quantity.text(view.experiment, view.point(policy, pattern))
+        for quantity in view.quantities
+        for policy in policies
+    }
+    shown = dict.fromkeys(quantity for (quantity, _), cell in cells.items() if cell != q.MISSING)
+
+    def value(policy: str) -> q.Column[q.Quantity]:
+        return q.text(policy, lambda each: cells[each, policy])
+
+    def against(policy: str) -> q.Column[q.Quantity]:
+        return q.ratio(f"{policy} / {OWN}", lambda each: view.verdict(policy, each, pattern), "different")
+
     where = f"{view.mapping} mapping, {pattern}, by {view.clock}"
-    others = [policy for policy in policies if policy != OWN]
-    heads = [head for policy in others for head in (f"{policy} / {OWN} (95 %)", "different")]
     meaning = "; ".join(f"{policy}: {WORDS[policy]}" for policy in policies)
-    return [
-        Table(
-            f"Counts under each policy: {where}",
-            ["", *policies],
-            values,
-            frozenset(),
-            f"Medians with their 95 % intervals; what is the same in every boot stands alone. {meaning}.",
-        ),
-        Table(
-            f"Against the kernel's own policy: {where}",
-            ["", *heads],
-            verdicts,
-            frozenset(),
-            "Ratios paired by boot, p corrected (Holm) for all rows of a policy. Counts that are the same in "
-            "every boot are compared as they are.",
-        ),
-    ]
+    name: q.Column[q.Quantity] = q.text("", lambda each: each.name)
+    counts = q.TableOf(
+        f"Counts under each policy: {where}",
+        (name, *map(value, policies)),
+        f"Medians with their 95 % intervals; what is the same in every boot stands alone. {meaning}.",
+    )
+    ratios = q.TableOf(
+        f"Against the kernel's own policy: {where}",
+        (name, *(against(policy) for policy in policies if policy != OWN)),
+        "Ratios paired by boot, p corrected (Holm) for all rows of a policy. Counts that are the same in "
+        "every boot are compared as they are.",
+    )
+    return [counts.of(shown), ratios.of(shown)]
 
 
-def _verdict(view: View, quantity: Quantity, policy: str, pattern: str) -> list[str]:
-    found = view.verdict(policy, quantity, pattern)
-    return [MISSING, MISSING] if found is None else [found.ratio, found.different]
-
-
-def _figure(view: View) -> Figure:
+def _figure(view: View) -> q.Figure:
     rows = [
         (pattern, policy, summary)
         for pattern in view.patterns
@@ -177,16 +157,15 @@ def _figure(view: View) -> Figure:
     ]
     note = "Medians with their 95 % intervals; where none is seen, it is narrower than the dot."
     title = f"Page faults under each policy: {view.mapping} mapping, by {view.clock}"
-    return dots(title, "faults", rows, note=note)
+    return q.dots(title, "faults", rows, note=note)
 
 
-def _question(mapping: str) -> Question[View]:
-    """Return what is asked of one mapping."""
+def _question(mapping: str) -> q.Question[View]:
 
-    def experiments(run: Run) -> list[ExperimentResults]:
-        return [own.experiment for name in EXPERIMENTS if (own := run.beside(name)) is not None]
+    def experiments(run: q.Run) -> list[q.ExperimentResults]:
+        return [own.experiment for own in run.all(*EXPERIMENTS)]
 
-    return Question(
+    return q.Question(
         title=f"Reclaim policies: {mapping} mapping",
         experiment=EXPERIMENTS,
         rows=lambda run: [view for each in experiments(run) if (view := _view(each, mapping)) is not None],
@@ -201,7 +180,7 @@ def _question(mapping: str) -> Question[View]:
             table for view in views for pattern in view.patterns for table in _tables(view, pattern)
         ],
         figures=lambda _, views: map(_figure, views),
-        missing=lambda run: joined(*(reasons(each, mapping=mapping) for each in experiments(run))),
+        missing=lambda run: q.joined(*(q.reasons(each, mapping=mapping) for each in experiments(run))),
     )
 
 

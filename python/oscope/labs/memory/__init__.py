@@ -68,18 +68,16 @@ COUNTERS = Experiment.of(
     "memory.counters",
     "Hits and misses of caches and TLBs",
     "How many accesses miss caches and TLBs, by a model and, where there are any, by counters?",
-    Design(
-        factors={
-            "counters": ("simulated", "hardware"),
-            "pattern": PATTERNS,
-            "footprint": FOOTPRINTS,
-            "mapping": ("anonymous",),
-            "sets": (SETS,),
-            "size": (GIBIBYTE,),
-        },
-        reps=5,
-        # In one process the simulation, which is the same every time, is done once for all repetitions.
-        blocks=1,
+    # In one process the simulation, which is the same every time, is done once for all repetitions.
+    Design.of(
+        5,
+        1,
+        counters=("simulated", "hardware"),
+        pattern=PATTERNS,
+        footprint=FOOTPRINTS,
+        mapping="anonymous",
+        sets=SETS,
+        size=GIBIBYTE,
     ),
     workload="memory.access",
     quick=lambda full: full.replace(reps=1, sets=1 << 12),
@@ -171,11 +169,6 @@ FAULT = Experiment.of(
 )
 
 
-def _less_than_two(factors: Mapping[str, Level]) -> bool:
-    """Exclude memory that has no second place to go to."""
-    return int(factors.get("size", 2 * LINE)) < 2 * int(factors.get("stride", LINE))
-
-
 def _few_places(factors: Mapping[str, Level]) -> bool:
     """Leave out the stride of a page where it has so few places that every TLB holds them."""
     return factors["stride"] == PAGE_AND_LINE and int(factors["size"]) < 128 * KIBIBYTE
@@ -199,7 +192,8 @@ LATENCY = Experiment.of(
     ),
     quick_share="about 8 s: 48 points, 2 ms of loads 5 times each",
     metrics=("time_ns", "cycles"),
-    exclude=_less_than_two,
+    # Exclude memory that has no second place to go to.
+    exclude=lambda factors: int(factors.get("size", 2 * LINE)) < 2 * int(factors.get("stride", LINE)),
 )
 
 
@@ -231,10 +225,7 @@ BANDWIDTH = Experiment.of(
 LAB = Lab(
     name="memory",
     title="Memory",
-    document=(
-        "a laboratory report that walked mapped memory in sequence and at random, counted what it cost, and "
-        "let another process compete for memory"
-    ),
+    document="a report that walked memory in sequence and at random, also beside a process competing for it",
     # What writes files and swap comes before what only computes, so that the next lab finds a quiet device.
     experiments=(ACCESS, FILES, INITIALISE, PRESSURE, FAULT, COUNTERS, LATENCY, BANDWIDTH),
     sections=late(

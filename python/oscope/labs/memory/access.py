@@ -6,82 +6,75 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
-from oscope.figures.words import listed
-from oscope.labs.engine.quantity import Quantity, metric, number, plain
-from oscope.labs.engine.run import Point
+from oscope.labs import engine as q
 from oscope.labs.memory import reference
-from oscope.model.document import Table
-from oscope.model.factors import Level
-from oscope.model.formatting import MISSING
-from oscope.model.samples import Floats, PointSamples
-from oscope.model.units import format_bytes
 
 NEAR = 0.02
 """Share within which a count is taken for what arithmetic gives."""
 TICKS = "Most kernels separate user and system time by ticks of 1 to 10 ms, so that times of a few are rough."
 
 
-def sets(point: PointSamples) -> int:
+def sets(point: q.PointSamples) -> int:
     """Return how many sets were walked."""
     return int(point.factors["sets"])
 
 
-def each_set(name: str, key: str, unit: str = "", factor: float = 1.0) -> Quantity:
+def each_set(name: str, key: str, unit: str = "", factor: float = 1.0) -> q.Quantity:
     """Return a metric over the number of sets, times `factor`."""
 
-    def scaled(point: PointSamples) -> float:
+    def scaled(point: q.PointSamples) -> float:
         return factor / sets(point)
 
-    return Quantity(name, unit, lambda point: metric(point, key) * scaled(point), key, scaled)
+    return q.Quantity(name, unit, lambda point: q.metric(point, key) * scaled(point), key, scaled)
 
 
-TIME = plain("time of a set", "set_ns", "ns")
+TIME = q.plain("time of a set", "set_ns", "ns")
 RESOURCES = (
     each_set("user time of a set", "utime_s", "ns", 1e9),
     each_set("system time of a set", "stime_s", "ns", 1e9),
-    plain("minor faults (minflt)", "minflt"),
-    plain("major faults (majflt)", "majflt"),
-    plain("growth of resident memory (maxrss)", "maxrss_kib", "KiB"),
-    plain("blocks read (inblock)", "inblock"),
-    plain("blocks written (oublock)", "oublock"),
+    q.plain("minor faults (minflt)", "minflt"),
+    q.plain("major faults (majflt)", "majflt"),
+    q.plain("growth of resident memory (maxrss)", "maxrss_kib", "KiB"),
+    q.plain("blocks read (inblock)", "inblock"),
+    q.plain("blocks written (oublock)", "oublock"),
 )
-RESIDENT = plain("resident memory of the mapping", "resident_kib", "KiB")
+RESIDENT = q.plain("resident memory of the mapping", "resident_kib", "KiB")
 
 
-def each_page(name: str, key: str, factor: float = 1.0) -> Quantity:
+def each_page(name: str, key: str, factor: float = 1.0) -> q.Quantity:
     """Return a metric over the number of pages touched, and over `factor`."""
 
-    def of(point: PointSamples) -> Floats:
-        pages = metric(point, "touched_pages")
+    def of(point: q.PointSamples) -> q.Floats:
+        pages = q.metric(point, "touched_pages")
         with np.errstate(divide="ignore", invalid="ignore"):
-            return np.where(pages > 0, metric(point, key) / (factor * pages), np.nan)
+            return np.where(pages > 0, q.metric(point, key) / (factor * pages), np.nan)
 
-    return Quantity(name, "", of)
+    return q.Quantity(name, "", of)
 
 
 FAULTS_EACH_PAGE = each_page("minor faults for a page mapped", "minflt")
 
 
-def walked(points: Iterable[PointSamples | Point]) -> str:
+def walked(points: Iterable[q.PointSamples | q.Point]) -> str:
     """Say how many sets were walked, in how much memory; the original report's beside them."""
-    samples = [each.samples if isinstance(each, Point) else each for each in points]
+    samples = [each.samples if isinstance(each, q.Point) else each for each in points]
     counts = {sets(point) for point in samples}
     sizes = {int(point.factors["size"]) for point in samples}
     here = (
-        f"{listed([number(count) for count in sorted(counts)])} sets are walked in "
-        f"{listed([format_bytes(size) for size in sorted(sizes)])}"
+        f"{q.listed([q.plain_number(count) for count in sorted(counts)])} sets are walked in "
+        f"{q.listed([q.format_bytes(size) for size in sorted(sizes)])}"
     )
     if counts == {reference.SETS} and sizes == {reference.SIZE}:
         return f"Here, as in the original report, {here}."
-    cited = f"{number(reference.SETS)} in {format_bytes(reference.SIZE)}"
+    cited = f"{q.plain_number(reference.SETS)} in {q.format_bytes(reference.SIZE)}"
     return f"Here {here}, in the original report {cited}."
 
 
-def cite(figures: Mapping[str, Mapping[str, reference.Known]], quantity: Quantity, level: Level) -> str:
+def cite(figures: Mapping[str, Mapping[str, reference.Known]], quantity: q.Quantity, level: q.Level) -> str:
     """Return the original report's figure of a quantity at a level, its times and events for a set."""
     known = figures.get(str(level), {}).get(quantity.key)
     if known is None:
-        return MISSING
+        return q.MISSING
     if quantity.key.endswith("_s"):
         return known.text("ns", 1e9 / reference.SETS)
     if quantity.key.startswith(("l1d_", "dtlb_")):
@@ -89,9 +82,9 @@ def cite(figures: Mapping[str, Mapping[str, reference.Known]], quantity: Quantit
     return known.text(quantity.unit)
 
 
-Labelled = tuple[Sequence[str], Point, Mapping[str, reference.Known]]
+Labelled = tuple[Sequence[str], q.Point, Mapping[str, reference.Known]]
 """The labels of a row, its point, and the original report's figures of it."""
-Derived = Mapping[str, Callable[[Point], str | None]]
+Derived = Mapping[str, Callable[[q.Point], str | None]]
 """Further columns of what was measured here, by their headings."""
 
 
@@ -99,17 +92,17 @@ def cited_table(
     title: str,
     heads: Sequence[str],
     found: Iterable[Labelled],
-    quantities: Sequence[Quantity],
+    quantities: Sequence[q.Quantity],
     note: str,
     derived: Derived,
-) -> Table:
+) -> q.Table:
     """Return a row for each point of what was measured here, and one of the original report's if any."""
     rows = []
     for labels, point, known in found:
         here = [each.text(point.run.experiment, point.samples) for each in quantities]
-        rows.append([*labels, "here", *here, *(of(point) or MISSING for of in derived.values())])
+        rows.append([*labels, "here", *here, *(of(point) or q.MISSING for of in derived.values())])
         if any(each.key in known for each in quantities):
-            theirs = [known[q.key].text(q.unit) if q.key in known else MISSING for q in quantities]
-            rows.append([*labels, "original report", *theirs, *(MISSING for _ in derived)])
+            theirs = [known[one.key].text(one.unit) if one.key in known else q.MISSING for one in quantities]
+            rows.append([*labels, "original report", *theirs, *(q.MISSING for _ in derived)])
     columns = [*heads, "measured", *(each.name for each in quantities), *derived]
-    return Table(title, columns, rows, frozenset(), note)
+    return q.Table(title, columns, rows, frozenset(), note)

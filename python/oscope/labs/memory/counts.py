@@ -8,22 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from oscope.figures import plots
-from oscope.figures.analysed import measured
 from oscope.figures.words import share
-from oscope.labs.engine.drawing import bars
-from oscope.labs.engine.quantity import Quantity, figure, metric
-from oscope.labs.engine.quantity import number as plain_number
-from oscope.labs.engine.question import Question
-from oscope.labs.engine.run import Point, Run, shown
-from oscope.labs.engine.table import TableOf, count, number, text, written
-from oscope.labs.engine.words import joined, reasons
+from oscope.labs import engine as q
 from oscope.labs.memory import FOOTPRINTS, SET_LINES, WALKS, WRITTEN, reference
 from oscope.labs.memory.access import cite, each_set, sets, walked
-from oscope.model.document import Figure, Table
-from oscope.model.formatting import MISSING, bounded_text, format_count, format_share
-from oscope.model.samples import Floats, PointSamples
-from oscope.statistics import Summary
 
 # ---- how many accesses there are
 
@@ -31,8 +19,6 @@ EXPERIMENTS = ("memory.access", "memory.counters")
 FED = {"reads": "simulated_l1d_read_access", "writes": "simulated_l1d_write_access"}
 """Accesses as the model of the caches counted them."""
 HARDWARE = {"reads": "l1d_read_access", "writes": "l1d_write_access"}
-STATE_WORDS = 4
-"""Words of the random generator's state: each number drawn loads and stores all of them."""
 
 
 def formula(count: int) -> dict[str, int]:
@@ -41,40 +27,42 @@ def formula(count: int) -> dict[str, int]:
     return {"accesses": accesses, "reads": accesses - accesses // WRITTEN, "writes": accesses // WRITTEN}
 
 
-def _own(point: Point) -> dict[str, int]:
+def _own(point: q.Point) -> dict[str, int]:
     return formula(sets(point.samples))
 
 
-def _walked(run: Run) -> list[Point]:
-    return [point for name in EXPERIMENTS if (own := run.beside(name)) for point in own.points("accesses")]
+def _walked(run: q.Run) -> list[q.Point]:
+    return [point for own in run.all(*EXPERIMENTS) for point in own.points("accesses")]
 
 
-def _different(found: Sequence[Point]) -> list[Point]:
+def _different(found: Sequence[q.Point]) -> list[q.Point]:
     """Return the first of the points that make the same accesses."""
-    seen: dict[tuple[object, ...], Point] = {}
+    seen: dict[tuple[object, ...], q.Point] = {}
     for each in found:
         place = (each.factors.get("pattern"), each.factors.get("footprint"), sets(each.samples), _fed(each))
         seen.setdefault((each.run.experiment.experiment, *place), each)
     return list(seen.values())
 
 
-def _fed(point: Point) -> bool:
+def _fed(point: q.Point) -> bool:
     """Say whether a model was fed with the accesses of this point, and so counted them."""
-    return all(len(measured(point.samples, name)[0]) for name in FED.values())
+    return all(len(q.measured(point.samples, name)[0]) for name in FED.values())
 
 
-def _equal(point: Point) -> str:
+def _equal(point: q.Point) -> str:
     if not _fed(point):
         return "not counted"
     wanted = _own(point)
-    found = ((measured(point.samples, name)[0], wanted[kind]) for kind, name in FED.items())
+    found = ((q.measured(point.samples, name)[0], wanted[kind]) for kind, name in FED.items())
     return "yes" if all(bool(np.all(values == one)) for values, one in found) else "no"
 
 
 def _loop(*_: object) -> str:
     wanted = formula(reference.SETS)
-    reads, writes = format_count(wanted["reads"]), format_count(wanted["writes"])
-    return f"The loop of {format_count(reference.SETS)} sets makes {reads} reads and {writes} writes, 7 to 1."
+    reads, writes = q.format_count(wanted["reads"]), q.format_count(wanted["writes"])
+    return (
+        f"The loop of {q.format_count(reference.SETS)} sets makes {reads} reads and {writes} writes, 7 to 1."
+    )
 
 
 def _beyond(kind: str) -> float:
@@ -82,65 +70,64 @@ def _beyond(kind: str) -> float:
     return reference.PATTERN["seq"][HARDWARE[kind]].mean - formula(reference.SETS)[kind]
 
 
-def _median(point: Point, name: str) -> float:
-    return float(np.median(measured(point.samples, name)[0]))
+def _median(point: q.Point, name: str) -> float:
+    return float(np.median(q.measured(point.samples, name)[0]))
 
 
-def _by_model(point: Point, kind: str) -> float | None:
+def _by_model(point: q.Point, kind: str) -> float | None:
     return _median(point, FED[kind]) if _fed(point) else None
 
 
-def _more(point: Point, kind: str) -> float:
+def _more(point: q.Point, kind: str) -> float:
     return (_median(point, HARDWARE[kind]) - _own(point)[kind]) / sets(point.samples)
 
 
-ORIGINAL: TableOf[str] = TableOf(
+ORIGINAL: q.TableOf[str] = q.TableOf(
     "The original report's counters beside the formula",
     (
-        text("", lambda kind: kind),
-        count("more", _beyond),
-        text("share", lambda kind: format_share(_beyond(kind) / formula(reference.SETS)[kind])),
-        number("more, a set", lambda kind: _beyond(kind) / reference.SETS, ".4f"),
+        q.text("", lambda kind: kind),
+        q.count("more", _beyond),
+        q.text("share", lambda kind: q.format_share(_beyond(kind) / formula(reference.SETS)[kind])),
+        q.number("more, a set", lambda kind: _beyond(kind) / reference.SETS, ".4f"),
     ),
     f"Sequential. The formula: sets x {WALKS} walks x {SET_LINES} lines, one in {WRITTEN} written.",
 )
-ACCESSES: TableOf[Point] = TableOf(
+ACCESSES: q.TableOf[q.Point] = q.TableOf(
     "Accesses by the formula and counted",
     (
-        text("experiment", lambda point: point.run.experiment.experiment),
-        text("pattern", lambda point: str(point.factors.get("pattern"))),
-        text("footprint", lambda point: str(point.factors.get("footprint"))),
-        count("sets", lambda point: sets(point.samples)),
-        count("accesses by the formula", lambda point: _own(point)["accesses"]),
-        count("reads", lambda point: _own(point)["reads"]),
-        count("writes", lambda point: _own(point)["writes"]),
-        written("reads fed to the model", lambda each: _by_model(each, "reads"), plain_number, numeric=True),
-        written("writes fed to it", lambda each: _by_model(each, "writes"), plain_number, numeric=True),
-        text("equal in all samples", _equal),
+        q.text("experiment", lambda point: point.run.experiment.experiment),
+        q.text("pattern", lambda point: str(point.factors.get("pattern"))),
+        q.text("footprint", lambda point: str(point.factors.get("footprint"))),
+        q.count("sets", lambda point: sets(point.samples)),
+        q.count("accesses by the formula", lambda point: _own(point)["accesses"]),
+        q.count("reads", lambda point: _own(point)["reads"]),
+        q.count("writes", lambda point: _own(point)["writes"]),
+        q.written(
+            "reads fed to the model", lambda each: _by_model(each, "reads"), q.plain_number, numeric=True
+        ),
+        q.written("writes fed to it", lambda each: _by_model(each, "writes"), q.plain_number, numeric=True),
+        q.text("equal in all samples", _equal),
     ),
-    f"{MISSING}: computed by the formula alone. The original report has {format_count(reference.SETS)} sets.",
+    f"{q.MISSING}: by the formula alone. The original report has {q.format_count(reference.SETS)} sets.",
 )
-COUNTED: TableOf[tuple[Point, str]] = TableOf(
+COUNTED: q.TableOf[tuple[q.Point, str]] = q.TableOf(
     "The counters of the CPU beside the formula",
     (
-        text("experiment", lambda row: row[0].run.experiment.experiment),
-        text("pattern", lambda row: str(row[0].factors.get("pattern"))),
-        text("footprint", lambda row: str(row[0].factors.get("footprint"))),
-        text("", lambda row: row[1]),
-        written("counter", lambda row: _median(row[0], HARDWARE[row[1]]), plain_number, numeric=True),
-        written("formula", lambda row: _own(row[0])[row[1]], plain_number, numeric=True),
-        number("more, a set", lambda row: _more(*row), ".3f"),
+        q.text("experiment", lambda row: row[0].run.experiment.experiment),
+        q.text("pattern", lambda row: str(row[0].factors.get("pattern"))),
+        q.text("footprint", lambda row: str(row[0].factors.get("footprint"))),
+        q.text("", lambda row: row[1]),
+        q.written("counter", lambda row: _median(row[0], HARDWARE[row[1]]), q.plain_number, numeric=True),
+        q.written("formula", lambda row: _own(row[0])[row[1]], q.plain_number, numeric=True),
+        q.number("more, a set", lambda row: _more(*row), ".3f"),
     ),
 )
-COUNTS = Question(
+COUNTS = q.Question(
     title="How many accesses there are",
     experiment=EXPERIMENTS,
     rows=_walked,
     headline=_loop,
-    text=(
-        "A counter sees all of the process between two readings. The original's more a set, 5 reads and 4 "
-        f"writes, fits a generator with {STATE_WORDS} words of state in memory and the flag of the pattern."
-    ),
+    text="A counter sees all of the process: 9 more a set fit a random generator with 4 words of state.",
     tables=(
         lambda _, found: ACCESSES.of(_different(found)),
         lambda *_: ORIGINAL.of(HARDWARE),
@@ -148,11 +135,8 @@ COUNTS = Question(
             (each, kind)
             for each in found
             for kind, name in HARDWARE.items()
-            if len(measured(each.samples, name)[0])
+            if len(q.measured(each.samples, name)[0])
         ),
-    ),
-    missing=lambda run: joined(
-        *(reasons(own.experiment) for name in EXPERIMENTS if (own := run.beside(name)))
     ),
 )
 
@@ -170,8 +154,8 @@ KINDS = {
 class Event(NamedTuple):
     """One event, simulated and counted; None where the CPU has no such counter here."""
 
-    simulated: Quantity
-    hardware: Quantity | None
+    simulated: q.Quantity
+    hardware: q.Quantity | None
 
 
 def _event(name: str, simulated: str, hardware: str = "") -> Event:
@@ -179,11 +163,11 @@ def _event(name: str, simulated: str, hardware: str = "") -> Event:
     return Event(replace(each_set(name, simulated), key=hardware), counter)
 
 
-def _rate(misses: str, accesses: str) -> Quantity:
-    def of(point: PointSamples) -> Floats:
-        return metric(point, misses) / metric(point, accesses)
+def _rate(misses: str, accesses: str) -> q.Quantity:
+    def of(point: q.PointSamples) -> q.Floats:
+        return q.metric(point, misses) / q.metric(point, accesses)
 
-    return Quantity("L1D read miss rate", "", of, "rate")
+    return q.Quantity("L1D read miss rate", "", of, "rate")
 
 
 RATE = Event(
@@ -209,20 +193,20 @@ class Where(NamedTuple):
 
     footprint: str
     pattern: str
-    points: dict[str, PointSamples | None]
-    run: Run
+    points: dict[str, q.PointSamples | None]
+    run: q.Run
 
-    def of(self, event: Event, kind: str) -> Summary | None:
+    def of(self, event: Event, kind: str) -> q.Summary | None:
         """Return an event of a set, `simulated` or by the `hardware`."""
         quantity = getattr(event, kind)
         return None if quantity is None else self.run.summary(self.points[kind], quantity)
 
 
-def _places(run: Run) -> list[Where]:
+def _places(run: q.Run) -> list[Where]:
     found = []
     for footprint in run.levels("footprint", FOOTPRINTS):
         for pattern in WORDS:
-            points = shown(run.experiment, footprint=footprint, pattern=pattern)
+            points = q.shown(run.experiment, footprint=footprint, pattern=pattern)
             by_kind = {
                 kind: next((p for p in points if p.factors.get("counters") in levels and _has(p, name)), None)
                 for kind, (levels, name) in KINDS.items()
@@ -232,24 +216,23 @@ def _places(run: Run) -> list[Where]:
     return found
 
 
-def _has(point: PointSamples, name: str) -> bool:
-    return bool(np.isfinite(metric(point, name)).any())
+def _has(point: q.PointSamples, name: str) -> bool:
+    return bool(np.isfinite(q.metric(point, name)).any())
 
 
-def _cell(summary: Summary | None, event: Event) -> str:
+def _cell(summary: q.Summary | None, event: Event) -> str:
     """Return the median with its interval; what is the same in every sample stands alone."""
     if summary is None:
-        return MISSING
+        return q.MISSING
     alone = summary.minimum == summary.maximum
     if event is RATE:
         if summary.ci95 is None or alone:
-            return format_share(summary.median)
+            return q.format_share(summary.median)
         return share(summary.median, *summary.ci95)
-    return f"{summary.median:.3g}" if alone and 0 < summary.median < 10 else figure(summary, "")
+    return f"{summary.median:.3g}" if alone and 0 < summary.median < 10 else q.figure(summary, "")
 
 
-def _miss_rates(_: Run, found: Sequence[Where]) -> str:
-    """Give the miss rates over the largest footprint, counted where they were."""
+def _miss_rates(_: q.Run, found: Sequence[Where]) -> str:
     last = [each for each in found if each.footprint == found[-1].footprint]
     for kind, word in (("hardware", "Counted by the CPU"), ("simulated", "Simulated")):
         rates = {each.pattern: rate for each in last if (rate := each.of(RATE, kind)) is not None}
@@ -260,9 +243,10 @@ def _miss_rates(_: Run, found: Sequence[Where]) -> str:
     return "Sequential and random access were not both measured."
 
 
-def _geometry(run: Run, _: Sequence[Where]) -> list[str]:
-    """Return what the points say of the model's geometry, each note once."""
-    points = [each for each in shown(run.experiment) if each.factors.get("counters") in KINDS["simulated"][0]]
+def _geometry(run: q.Run, _: Sequence[Where]) -> list[str]:
+    points = [
+        each for each in q.shown(run.experiment) if each.factors.get("counters") in KINDS["simulated"][0]
+    ]
     return list(dict.fromkeys(note for point in points for note in point.notes))
 
 
@@ -272,7 +256,7 @@ def _off(where: Where, event: Event) -> str | None:
         return None
     low, high = counted.ci95 or (np.nan, np.nan)
     bounds = (model.median / high, model.median / low) if low > 0 else (np.nan, np.nan)
-    return bounded_text(model.median / counted.median, *bounds)
+    return q.bounded_text(model.median / counted.median, *bounds)
 
 
 def _cited(each: Where, event: Event) -> str | None:
@@ -280,40 +264,38 @@ def _cited(each: Where, event: Event) -> str | None:
         return None
     if event is RATE:
         known = reference.PATTERN[each.pattern]
-        return format_share(known["l1d_read_miss"].mean / known["l1d_read_access"].mean)
+        return q.format_share(known["l1d_read_miss"].mean / known["l1d_read_access"].mean)
     return cite(reference.PATTERN, event.simulated, each.pattern)
 
 
-EVENTS_TABLE: TableOf[tuple[Where, Event]] = TableOf(
+EVENTS_TABLE: q.TableOf[tuple[Where, Event]] = q.TableOf(
     "Events of a working set, simulated and counted",
     (
-        text("footprint", lambda row: row[0].footprint),
-        text("pattern", lambda row: WORDS[row[0].pattern]),
-        text("event, for a set", lambda row: row[1].simulated.name),
-        text("simulated", lambda row: _cell(row[0].of(row[1], "simulated"), row[1])),
-        text("hardware", lambda row: _cell(row[0].of(row[1], "hardware"), row[1])),
-        text("simulated / hardware", lambda row: _off(*row)),
-        text("original report (hardware)", lambda row: _cited(*row)),
+        q.text("footprint", lambda row: row[0].footprint),
+        q.text("pattern", lambda row: WORDS[row[0].pattern]),
+        q.text("event, for a set", lambda row: row[1].simulated.name),
+        q.text("simulated", lambda row: _cell(row[0].of(row[1], "simulated"), row[1])),
+        q.text("hardware", lambda row: _cell(row[0].of(row[1], "hardware"), row[1])),
+        q.text("simulated / hardware", lambda row: _off(*row)),
+        q.text("original report (hardware)", lambda row: _cited(*row)),
     ),
-    f"{NOT_MEASURED}. {MISSING}: not counted here, or not in the original report. {{walked}} "
-    f"{reference.WHERE}",
+    f"{NOT_MEASURED}. {q.MISSING}: not counted, or not in the report. {{walked}} {reference.WHERE}",
 )
 
 
-def _events_table(run: Run, found: Sequence[Where]) -> Table:
+def _events_table(run: q.Run, found: Sequence[Where]) -> q.Table:
     rows = [
         (each, event) for each in found for event in EVENTS if any(each.of(event, kind) for kind in KINDS)
     ]
-    return EVENTS_TABLE.of(rows, walked=walked(shown(run.experiment)))
+    return EVENTS_TABLE.of(rows, walked=walked(q.shown(run.experiment)))
 
 
-def _misses_figures(run: Run, found: Sequence[Where]) -> list[Figure]:
-    """Draw the misses of a set, random beside sequential, for each footprint."""
+def _misses_figures(run: q.Run, found: Sequence[Where]) -> list[q.Figure]:
     figures = []
-    note = f"{NOT_MEASURED}. A bar that is missing is 0, or not known. {walked(shown(run.experiment))}"
+    note = f"{NOT_MEASURED}. A bar that is missing is 0, or not known. {walked(q.shown(run.experiment))}"
     names = [event.simulated.name for event in MISSES]
     for footprint in dict.fromkeys(each.footprint for each in found):
-        series: dict[str, list[Summary | float | None]] = {}
+        series: dict[str, list[q.Summary | float | None]] = {}
         for each in (each for each in found if each.footprint == footprint):
             for kind in KINDS:
                 values = [each.of(event, kind) for event in MISSES]
@@ -321,20 +303,17 @@ def _misses_figures(run: Run, found: Sequence[Where]) -> list[Figure]:
                 row = [one.median if one is not None and one.median > 0 else None for one in values]
                 series[f"{WORDS[each.pattern]} ({kind})"] = list(row)
         title = f"Misses of a working set over {footprint}"
-        figures.append(bars(title, plots.axis("misses a set", scale="log"), names, series, note))
+        figures.append(q.bars(title, q.plots.axis("misses a set", scale="log"), names, series, note))
     return figures
 
 
-COUNTERS = Question(
+COUNTERS = q.Question(
     title="Hits and misses of caches and TLBs",
     experiment="memory.counters",
     rows=_places,
     headline=_miss_rates,
     text=(
-        (
-            f"{NOT_MEASURED}: sets of true LRU, fed with the very addresses that the loop touches, without "
-            "prefetcher, other processes or kernel, which a real CPU has."
-        ),
+        f"{NOT_MEASURED}: sets of true LRU, without prefetcher, other processes or kernel.",
         _geometry,
     ),
     tables=_events_table,
@@ -342,6 +321,6 @@ COUNTERS = Question(
     missing=lambda run: " ".join(
         f"counters={level}: {why}"
         for level in run.levels("counters")
-        if (why := reasons(run.experiment, counters=level))
+        if (why := q.reasons(run.experiment, counters=level))
     ),
 )

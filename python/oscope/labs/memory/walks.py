@@ -6,15 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from oscope.figures.analysed import label
-from oscope.figures.words import cause
-from oscope.labs.engine.contrast import Sides, row_of
-from oscope.labs.engine.drawing import STRIPS, by_level, strips
-from oscope.labs.engine.quantity import figure, plain
-from oscope.labs.engine.question import Question, points
-from oscope.labs.engine.run import Point, Run, first
-from oscope.labs.engine.table import TableOf, count, levels, text
-from oscope.labs.engine.words import judged, times
+from oscope.labs import engine as q
 from oscope.labs.memory import FOOTPRINTS, LINE, PAGE, SET_LINES, reference
 from oscope.labs.memory.access import (
     FAULTS_EACH_PAGE,
@@ -28,32 +20,24 @@ from oscope.labs.memory.access import (
     sets,
     walked,
 )
-from oscope.model.document import Figure, Table
-from oscope.model.factors import Level
-from oscope.model.formatting import format_count, format_share
-from oscope.statistics import ComparedMetric
 
 # ---- in sequence and at random
 
-ZEROS = (
-    "A page that is read first is given the page of zeros, and its first write faults again: random sets "
-    "enter a page mostly at a line that is read."
-)
+ZEROS = "A page that is read first maps the page of zeros, and faults again when it is written."
 FOOTPRINT_WORDS = {"first64th": "the first 1/64 of the buffer", "full": "the whole buffer"}
-PATTERN = Sides(
+PATTERN = q.Sides(
     "pattern", ("seq", "random"), ("sequential", "random"), (TIME, *RESOURCES, FAULTS_EACH_PAGE), 1
 )
 
 
-def _slower(row: ComparedMetric, ratio: str, as_long: str) -> str:
+def _slower(row: q.ComparedMetric, ratio: str, as_long: str) -> str:
     """Return a headline of a ratio of times, or that it is none."""
-    return f"{as_long.format(times(row))}." if row.different == "yes" else f"{ratio} is {judged(row)}."
+    return f"{as_long.format(q.times(row))}." if row.different == "yes" else f"{ratio} is {q.judged(row)}."
 
 
-def _pattern_said(run: Run, found: Sequence[Point]) -> str:
-    """Give the ratio over the largest footprint."""
+def _pattern_said(run: q.Run, found: Sequence[q.Point]) -> str:
     for footprint in reversed(run.levels("footprint", FOOTPRINTS)):
-        if row := row_of(PATTERN.compared(run), TIME, footprint=footprint):
+        if row := q.row_of(PATTERN.compared(run), TIME, footprint=footprint):
             where = f"Over {FOOTPRINT_WORDS[footprint]}, a random set"
             return _slower(
                 row, f"{where} over a sequential one", f"{where} takes {{}} as long as a sequential one"
@@ -62,7 +46,7 @@ def _pattern_said(run: Run, found: Sequence[Point]) -> str:
     return f"Only {only} sets were measured: {found[0].value}."
 
 
-def _zeros(_: Run, found: Sequence[Point]) -> list[str]:
+def _zeros(_: q.Run, found: Sequence[q.Point]) -> list[str]:
     """Explain more faults than pages where the walk itself faults in anonymous pages of 4 KiB."""
     fresh = {"mapping": "anonymous", "populate": False, "initialise": "none", "pages": "4K"}
     faults = [
@@ -74,7 +58,7 @@ def _zeros(_: Run, found: Sequence[Point]) -> list[str]:
     return [ZEROS] if any(each > 1 + NEAR for each in faults) else []
 
 
-def _pattern_tables(run: Run, found: Sequence[Point]) -> Iterable[Table | None]:
+def _pattern_tables(run: q.Run, found: Sequence[q.Point]) -> Iterable[q.Table | None]:
     for footprint in run.levels("footprint", FOOTPRINTS):
         own = footprint == "first64th"
         here = walked(point for point in found if point.level("footprint") == footprint)
@@ -87,38 +71,31 @@ def _pattern_tables(run: Run, found: Sequence[Point]) -> Iterable[Table | None]:
         )
 
 
-def _pattern_figure(_: Run, found: Sequence[Point]) -> Figure:
-    return strips(
+PATTERNS = q.Question(
+    title="Sequential and random access",
+    experiment="memory.access",
+    rows=q.points("set_ns"),
+    headline=_pattern_said,
+    text=(
+        "A set is 512 lines of 64 B, walked 16 times, every 8th written. First touches count in its time.",
+        _zeros,
+    ),
+    tables=_pattern_tables,
+    figures=lambda _, found: q.strips(
         "Time of a working set",
         "time",
         found,
         lambda point: f"{point.level('pattern')}, {point.level('footprint')}",
-        by_level(found, "pattern"),
-        f"{STRIPS} {walked(found)}",
-    )
-
-
-PATTERNS = Question(
-    title="Sequential and random access",
-    experiment="memory.access",
-    rows=points("set_ns"),
-    headline=_pattern_said,
-    text=(
-        (
-            "A working set is 512 lines of 64 B, walked 16 times, every 8th line written. A set's time holds "
-            "its share of first touches, which shrinks with more sets."
-        ),
-        _zeros,
+        q.by_level(found, "pattern"),
+        f"{q.STRIPS} {walked(found)}",
     ),
-    tables=_pattern_tables,
-    figures=_pattern_figure,
     factors=("pattern", "footprint", "sets"),
 )
 
 # ---- what the original report's address arithmetic reaches: 1/64 of the buffer
 
-TOUCHED = plain("pages touched", "touched_pages")
-FOOTPRINT = Sides("footprint", FOOTPRINTS, FOOTPRINTS, (TOUCHED, RESIDENT, *RESOURCES[:5], TIME))
+TOUCHED = q.plain("pages touched", "touched_pages")
+FOOTPRINT = q.Sides("footprint", FOOTPRINTS, FOOTPRINTS, (TOUCHED, RESIDENT, *RESOURCES[:5], TIME))
 
 
 @dataclass(frozen=True)
@@ -151,40 +128,33 @@ def reach(pattern: str, footprint: str, size: int, count: int) -> Reach:
     return Reach(last, touched, size // PAGE)
 
 
-def _reach(point: Point) -> Reach:
+def _reach(point: q.Point) -> Reach:
     return reach(point.level("pattern"), point.level("footprint"), point.size, sets(point.samples))
 
 
-def _touched(_: Run, found: Sequence[Point]) -> str:
-    """Say how many of the pages the first point touched."""
+def _touched(_: q.Run, found: Sequence[q.Point]) -> str:
     point, whole = found[0], _reach(found[0]).whole
-    return (
-        f"{figure(point.summary, '')} of {format_count(whole)} pages are touched "
-        f"({format_share(point.summary.median / whole)}) with footprint={point.level('footprint')}, "
-        f"pattern={point.level('pattern')}."
-    )
+    share = f"{q.format_share(point.summary.median / whole)} of {q.format_count(whole)} pages"
+    return f"{share} are touched with footprint={point['footprint']}, pattern={point['pattern']}."
 
 
-FOOTPRINT_PAGES = Question(
+FOOTPRINT_PAGES = q.Question(
     title="What the address arithmetic touches",
     experiment="memory.access",
-    rows=points(TOUCHED.key),
+    rows=q.points(TOUCHED.key),
     headline=_touched,
-    text=(
-        "The original report's loop takes `p + base + i * 64`: base counts lines, but is added as bytes, "
-        "so that it ends near size / 64. The fix, `p + (base + i) * 64`, multiplies both."
-    ),
+    text="The loop's `p + base + i * 64` has base in lines: it ends near size / 64, which `full` fixes.",
     tables=(
-        TableOf(
+        q.TableOf(
             "Pages touched, counted and by arithmetic",
             (
-                *levels("footprint", "pattern"),
-                count("sets", lambda point: sets(point.samples)),
-                text("pages touched", lambda point: figure(point.summary, "")),
-                count("by arithmetic", lambda point: _reach(point).touched),
-                count("within reach", lambda point: _reach(point).last),
-                count("pages of the mapping", lambda point: _reach(point).whole),
-                text("resident memory", lambda point: RESIDENT.text(point.run.experiment, point.samples)),
+                *q.levels("footprint", "pattern"),
+                q.count("sets", lambda point: sets(point.samples)),
+                q.text("pages touched", lambda point: q.figure(point.summary, "")),
+                q.count("by arithmetic", lambda point: _reach(point).touched),
+                q.count("within reach", lambda point: _reach(point).last),
+                q.count("pages of the mapping", lambda point: _reach(point).whole),
+                q.text("resident memory", lambda point: RESIDENT.text(point.run.experiment, point.samples)),
             ),
             "By arithmetic: what so many sets touch; at random, the expected number. Within reach: up to the "
             "last address that the loop can form. Pages of 4 KiB.",
@@ -198,8 +168,8 @@ FOOTPRINT_PAGES = Question(
 
 # ---- with and without a process that competes for memory
 
-COMPARED = (TIME, *RESOURCES, RESIDENT, plain("major faults of the initialisation", "init_majflt"))
-COMPETITOR = Sides(
+COMPARED = (TIME, *RESOURCES, RESIDENT, q.plain("major faults of the initialisation", "init_majflt"))
+COMPETITOR = q.Sides(
     "pressure",
     ("none", "compete"),
     ("alone", "with a competitor"),
@@ -210,8 +180,8 @@ COMPETITOR = Sides(
         each_set("L1D read misses of a set, counted", "l1d_read_miss"),
         each_set("dTLB read misses of a set, counted", "dtlb_read_miss"),
         each_set("dTLB write misses of a set, counted", "dtlb_write_miss"),
-        plain("competitor's resident memory", "pressure_resident_kib", "KiB"),
-        plain("waited until it was stable", "pressure_wait_s", "s"),
+        q.plain("competitor's resident memory", "pressure_resident_kib", "KiB"),
+        q.plain("waited until it was stable", "pressure_wait_s", "s"),
     ),
     7,
 )
@@ -223,52 +193,48 @@ MACHINE = (
     "With scope=machine the competitor touches as much memory as the machine has, at random. No group limits "
     "it: all processes are short of memory with it. Swap is made for the run."
 )
-PRESENT = (
-    "As in the original report, the mapping is present before the function begins (by memset). What of it is "
-    "pushed out, the function has to bring back: those are its major faults."
-)
-THEIRS: Mapping[str, Level] = {"footprint": "first64th", "pattern": "random", "mapping": "anonymous"}
+PRESENT = "Memory is present before the function begins (memset): what is pushed out costs major faults."
+THEIRS: Mapping[str, q.Level] = {"footprint": "first64th", "pattern": "random", "mapping": "anonymous"}
 """Levels at which the original report has figures of a competitor."""
 
-Where = Mapping[str, Level]
+Where = Mapping[str, q.Level]
 """Levels of the factors beside the pressure that were varied."""
 
 
-def _wheres(run: Run, found: Sequence[Point]) -> list[Where]:
+def _wheres(run: q.Run, found: Sequence[q.Point]) -> list[Where]:
     names = [name for name in run.experiment.varied() if name not in ("pressure", "tracer")]
     rows = (tuple((name, point.factors[name]) for name in names if name in point.factors) for point in found)
     return [dict(where) for where in dict.fromkeys(rows)]
 
 
-def _pressure_said(run: Run, found: Sequence[Point]) -> str:
+def _pressure_said(run: q.Run, found: Sequence[q.Point]) -> str:
     where = _wheres(run, found)[0]
-    if row := row_of(COMPETITOR.compared(run), TIME, **where):
+    if row := q.row_of(COMPETITOR.compared(run), TIME, **where):
         ratio = "The time of a set with a competitor over that without"
         return _slower(row, ratio, "With a competitor for memory, the same work takes {} as long")
-    alone, beside = (first(run.experiment, **where, pressure=end) for end in COMPETITOR.ends)
+    alone, beside = (q.first(run.experiment, **where, pressure=end) for end in COMPETITOR.ends)
     text = TIME.text(run.experiment, beside if alone is None else alone)
     return f"Only one side was measured: a set takes {text} {COMPETITOR.words[alone is None]}."
 
 
-def _conditions(_: Run, found: Sequence[Point]) -> list[str]:
-    """Say what the competitor is, and how the memory was prepared."""
+def _conditions(_: q.Run, found: Sequence[q.Point]) -> list[str]:
     kinds = dict.fromkeys(
         MACHINE if each.factors.get("scope") == "machine" else GROUP
         for each in found
         if each.factors.get("pressure") != "none"
     )
     present = [PRESENT] if all(each.factors.get("initialise", "none") != "none" for each in found) else []
-    notes = dict.fromkeys(cause(note) for point in found for note in point.samples.notes)
+    notes = dict.fromkeys(q.cause(note) for point in found for note in point.samples.notes)
     return [*kinds, *present, *notes]
 
 
-def _pressure_tables(run: Run, found: Sequence[Point]) -> Iterable[Table | None]:
+def _pressure_tables(run: q.Run, found: Sequence[q.Point]) -> Iterable[q.Table | None]:
     for where in _wheres(run, found):
         factors = {"mapping": "anonymous", **run.experiment.points[0].factors, **where}
         own = all(factors.get(name) == level for name, level in THEIRS.items())
-        sides = (first(run.experiment, **where, pressure=end) for end in COMPETITOR.ends)
+        sides = (q.first(run.experiment, **where, pressure=end) for end in COMPETITOR.ends)
         here = walked(point for point in sides if point is not None)
-        name = label(run.experiment, where, where)
+        name = q.label(run.experiment, where, where)
         yield COMPETITOR.table(
             ", ".join(filter(None, ["With and without a competitor", name])),
             run,
@@ -278,10 +244,10 @@ def _pressure_tables(run: Run, found: Sequence[Point]) -> Iterable[Table | None]
         )
 
 
-PRESSURE = Question(
+PRESSURE = q.Question(
     title="Memory pressure",
     experiment="memory.pressure",
-    rows=points("set_ns"),
+    rows=q.points("set_ns"),
     headline=_pressure_said,
     text=_conditions,
     tables=_pressure_tables,

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from oscope.labs.late import late
 from oscope.model.experiment import Design, Experiment, Lab
-from oscope.model.factors import Level
 
 MEBIBYTE = 1 << 20
 
@@ -34,11 +31,6 @@ THROUGHPUT = Experiment.of(
 )
 
 
-def _huge_pages_of_nothing(factors: Mapping[str, Level]) -> bool:
-    """Without resident memory there are no pages whose size could matter."""
-    return factors.get("pages") == "huge" and factors.get("resident") == 0
-
-
 CREATE = Experiment.of(
     "process.create",
     "What making a process costs",
@@ -47,7 +39,8 @@ CREATE = Experiment.of(
     quick=lambda full: full.replace(reps=120, resident=(0, 64 * MEBIBYTE), pages="4K"),
     quick_share="about 15 s: 5 ways, with and without 64 MiB of resident memory, 120 samples each",
     metrics=("child_ns", "parent_ns", "total_ns", "child_cycles", "parent_cycles", "total_cycles"),
-    exclude=_huge_pages_of_nothing,
+    # Without resident memory there are no pages whose size could matter.
+    exclude=lambda factors: factors.get("pages") == "huge" and factors.get("resident") == 0,
 )
 
 
@@ -64,10 +57,7 @@ ENTRY = Experiment.of(
 LAB = Lab(
     name="syscalls",
     title="System calls",
-    document=(
-        "two laboratory reports: one timed a new system call and fork() with the time-stamp counter, the "
-        "other made system calls for ten seconds"
-    ),
+    document="two reports: one timed a new system call and fork(), the other made calls for ten seconds",
     experiments=(COST, THROUGHPUT, CREATE, ENTRY),
     sections=late(
         "syscalls",

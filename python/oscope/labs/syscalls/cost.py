@@ -5,20 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from oscope.figures import plots
-from oscope.figures.analysed import paired_difference
-from oscope.figures.tables import shared_scale, uncertainty, unmeasured
-from oscope.figures.words import excludes_zero, median
-from oscope.labs.engine.contrast import beside
-from oscope.labs.engine.drawing import bars, dots, strips
-from oscope.labs.engine.question import Question, points
-from oscope.labs.engine.run import Point, Run
-from oscope.labs.engine.table import TableOf, count, in_unit, level, number, ratio, stat, text
-from oscope.labs.engine.words import value
+from oscope.labs import engine as q
 from oscope.labs.syscalls import reference
-from oscope.model.document import Figure
-from oscope.model.samples import PointSamples
-from oscope.statistics import Summary
 
 # ---- cost
 
@@ -34,97 +22,92 @@ VDSO_CLOCK_SOURCES = frozenset({"tsc", "kvm-clock", "hyperv_clocksource_tsc_page
 class Call(NamedTuple):
     """One call in both styles."""
 
-    run: Run
+    run: q.Run
     name: str
 
-    def point(self, style: str) -> PointSamples | None:
+    def point(self, style: str) -> q.PointSamples | None:
         """Return its point in a style, measured or not."""
         return self.run.experiment.point(call=self.name, style=style)
 
-    def of(self, style: str) -> Summary | None:
+    def of(self, style: str) -> q.Summary | None:
         """Return its cost in a style."""
         return self.run.summary(self.point(style), METRIC)
 
     def why(self, style: str) -> str:
         """Return why a style has no cost."""
         point = self.point(style)
-        return unmeasured(point, METRIC) if point else f"style={style} was not run"
+        return q.unmeasured(point, METRIC) if point else f"style={style} was not run"
 
-    def difference(self) -> Summary | None:
+    def difference(self) -> q.Summary | None:
         """Return single less loop, paired by block."""
         return _difference(self.run, self.point("loop"), self.point("single"))
 
 
-def _difference(run: Run, a: PointSamples | None, b: PointSamples | None) -> Summary | None:
-    return paired_difference(run.experiment, a, b, METRIC) if a and b else None
+def _difference(run: q.Run, a: q.PointSamples | None, b: q.PointSamples | None) -> q.Summary | None:
+    return q.paired_difference(run.experiment, a, b, METRIC) if a and b else None
 
 
-def _cheapest(_: Run, calls: Sequence[Call]) -> str:
+def _cheapest(_: q.Run, calls: Sequence[Call]) -> str:
     for style, where in (("loop", "in a loop"), ("single", "timed by itself")):
         found = {call.name: summary for call in calls if (summary := call.of(style)) is not None}
         if found:
             ordered = sorted(found, key=lambda name: found[name].median)
             first, last = BARE if BARE in found else ordered[0], ordered[-1]
-            text = f"{first} costs {value(found[first], 'ns')} {where}"
-            most = f"; {last}, the most expensive of {len(found)} calls, {value(found[last], 'ns')}"
+            text = f"{first} costs {q.bracketed(found[first], 'ns')} {where}"
+            most = f"; {last}, the most expensive of {len(found)} calls, {q.bracketed(found[last], 'ns')}"
             return f"{text}{'' if first == last else most}."
     return ""
 
 
-def _crossing(run: Run, _: Sequence[Call]) -> list[str]:
-    """Say what a call into the kernel costs over one that the vDSO answers."""
+def _crossing(run: q.Run, _: Sequence[Call]) -> str | None:
     bare, outside = (run.experiment.point(call=call, style="loop") for call in (BARE, OUTSIDE))
     if bare is None or outside is None:
-        return []
+        return None
     source = run.experiment.environment.get("clocksource")
     if source not in VDSO_CLOCK_SOURCES:
-        return [
-            (
-                "What a call costs over the vDSO is not measured: the kernel's clock source is "
-                f"{source or 'not known'}, which the vDSO cannot be relied on to read."
-            )
-        ]
+        return (
+            "What a call costs over the vDSO is not measured: the kernel's clock source is "
+            f"{source or 'not known'}, which the vDSO cannot be relied on to read."
+        )
     difference, base = _difference(run, outside, bare), run.summary(outside, METRIC)
     if difference is None or base is None:
-        return []
-    return [
-        (
-            f"{BARE} enters the kernel to read a number, and takes {median(difference, 'ns')} more (paired "
-            f"by block) than {OUTSIDE}, which the vDSO answers in {median(base, 'ns')}: entering costs more "
-            f"than that, since {OUTSIDE} also computes."
-        )
-    ]
+        return None
+    return (
+        f"{BARE} enters the kernel to read a number, and takes {q.median(difference, 'ns')} more (paired "
+        f"by block) than {OUTSIDE}, which the vDSO answers in {q.median(base, 'ns')}: entering costs more "
+        f"than that, since {OUTSIDE} also computes."
+    )
 
 
 def _differs(call: Call) -> str | None:
     """Say whether a call timed by itself differs from one in a loop by more than the clock's step."""
     found = call.difference()
-    return None if found is None else ("yes" if excludes_zero(found) else "not found")
+    return None if found is None else ("yes" if q.excludes_zero(found) else "not found")
 
 
-def _cost_figure(_: Run, calls: Sequence[Call]) -> Figure | None:
+def _cost_figure(_: q.Run, calls: Sequence[Call]) -> q.Figure | None:
     found = [
         (style, call.name, cost) for style in STYLES for call in calls if (cost := call.of(style)) is not None
     ]
     title = "Cost of one call, in a loop and by itself"
     note = "Medians with their 95 % intervals; where none is seen, it is narrower than the dot."
-    return dots(title, "time of one call", found, "ns", note) if found else None
+    return q.dots(title, "time of one call", found, "ns", note) if found else None
 
 
-COST = Question(
+COST = q.Question(
     title="What a call costs",
     experiment="syscall.cost",
     rows=lambda run: [Call(run, name) for name in run.levels("call")],
     headline=_cheapest,
     text=_crossing,
-    tables=TableOf(
+    tables=q.TableOf(
         "Cost of one call",
         (
-            text("call", lambda call: call.name),
-            stat("loop", lambda call: call.of("loop"), "ns", why=lambda call: call.why("loop")),
-            stat("single", lambda call: call.of("single"), "ns", why=lambda call: call.why("single")),
-            stat("single - loop", Call.difference, "ns"),
-            text("differ", _differs),
+            q.text("call", lambda call: call.name),
+            q.stat("loop", lambda call: call.of("loop"), "ns", why=lambda call: call.why("loop")),
+            q.stat("single", lambda call: call.of("single"), "ns", why=lambda call: call.why("single")),
+            q.stat("single - loop", Call.difference, "ns"),
+            q.text("differ", _differs),
         ),
         "Medians, less the cost of reading the clock. The difference is paired by block; not found: "
         "within half a step of the clock. gethostid(3) is a library function that reads a file.",
@@ -134,24 +117,24 @@ COST = Question(
 
 # ---- entering the kernel: a call that does not exist, beside getppid and sched_yield
 
-ENTRY = Question(
+ENTRY = q.Question(
     title="Entering the kernel",
     experiment="syscall.entry",
-    rows=points("time_ns"),
-    headline="{least.name} costs {least.value}; {most.name}, the most expensive of {count}, {most.value}.",
+    rows=q.points("time_ns"),
+    headline="{least.name} costs {least.value}; {most.name}, the most expensive of {count}, {most.value}",
     text=(
         "No kernel has call 1023: its cost is that of entering and leaving. Call 24 (x86-64) is sched_yield."
     ),
-    tables=TableOf(
+    tables=q.TableOf(
         "Cost of a call beside getppid",
         (
-            text("call", lambda point: point.name),
-            stat("{}", lambda point: point.summary, "ns", "n", "median", "95 %"),
-            ratio("call / getppid", lambda each: beside(each, "call", "getppid"), "different", "matters"),
+            q.text("call", lambda point: point.name),
+            q.stat("{}", lambda point: point.summary, "ns", "n", "median", "95 %"),
+            q.ratio("call / getppid", lambda each: q.beside(each, "call", "getppid"), "different", "matters"),
         ),
         "Medians; each ratio is paired by block.",
     ),
-    figures=lambda _, found: strips("Time of one call", "time", found, lambda point: point.name),
+    figures=lambda _, found: q.strips("Time of one call", "time", found, lambda point: point.name),
 )
 
 # ---- how many calls fit into a second
@@ -159,59 +142,52 @@ ENTRY = Question(
 UNIT = "calls/s"
 
 
-def _call(point: Point) -> str:
-    return point.level("call")
+def _cited(point: q.Point) -> float | None:
+    return reference.CALLS_PER_SECOND.get(point["call"])
 
 
-def _cited(point: Point) -> float | None:
-    return reference.CALLS_PER_SECOND.get(_call(point))
-
-
-def _most_calls(_: Run, found: Sequence[Point]) -> str:
-    slow, fast = (end(found, key=lambda each: each.summary.median) for end in (min, max))
-    text = f"{_call(fast)} reaches {value(fast.summary, UNIT)}"
-    slower = f"{_call(slow)}, the slowest of {len(found)} calls, {value(slow.summary, UNIT)}"
-    return f"{text}." if slow is fast else f"{text}; {slower}."
-
-
-def _predicted(point: Point) -> tuple[float, float] | None:
+def _predicted(point: q.Point) -> tuple[float, float] | None:
     """Return the reciprocal of the cost of one call in a loop, with what decides its digits."""
-    cost = Run.of(point.run.results, "syscall.cost")
-    found = cost.at("time_ns", call=_call(point), style="loop") if cost else None
+    cost = q.Run.of(point.run.results, "syscall.cost")
+    found = cost.at("time_ns", call=point["call"], style="loop") if cost else None
     if found is None or found.median <= 0:
         return None
     rate = 1e9 / found.median
-    return rate, rate * (uncertainty(found) or 0.0) / found.median
+    return rate, rate * (q.uncertainty(found) or 0.0) / found.median
 
 
-def _throughput_figure(_: Run, found: Sequence[Point]) -> Figure:
-    scale = shared_scale([each.summary for each in found], UNIT)
-    series: dict[str, list[Summary | float | None]] = {
+def _throughput_figure(_: q.Run, found: Sequence[q.Point]) -> q.Figure:
+    scale = q.shared_scale([each.summary for each in found], UNIT)
+    series: dict[str, list[q.Summary | float | None]] = {
         "here": [each.summary for each in found],
         "original": [_cited(each) for each in found],
     }
     title = "Calls a second, here and in the original report"
-    names = [_call(each) for each in found]
-    return bars(title, plots.axis(scale.unit), names, series, factor=scale.factor, cited=["original"])
+    names = [each["call"] for each in found]
+    return q.bars(title, q.plots.axis(scale.unit), names, series, factor=scale.factor, cited=["original"])
 
 
-THROUGHPUT = Question(
+THROUGHPUT = q.Question(
     title="How many calls fit into a second",
     experiment="syscall.throughput",
-    rows=points("calls_per_s"),
-    headline=_most_calls,
+    rows=q.points("calls_per_s"),
+    headline=q.extremes(
+        lambda fast: f"{fast['call']} reaches {q.bracketed(fast.summary, UNIT)}",
+        lambda slow: f"; {slow['call']}, the slowest, {q.bracketed(slow.summary, UNIT)}",
+        by=lambda each: -each.summary.median,
+    ),
     text="The original report counts each call as one byte moved; so does bytes_per_s here.",
-    tables=TableOf(
+    tables=q.TableOf(
         "Calls a second",
         (
-            level("call"),
-            level("duration", "for"),
-            count("n", lambda point: point.summary.n),
-            stat("{}", lambda point: point.summary, UNIT, "median", "95 %", "std. dev."),
-            stat("bytes", "bytes_per_s", "B/s", "median"),
-            in_unit("original", lambda point: None if (c := _cited(point)) is None else (c, None), UNIT),
-            number("here / original", lambda point: (c := _cited(point)) and point.summary.median / c),
-            in_unit("1 / cost in a loop", _predicted, UNIT),
+            q.level("call"),
+            q.level("duration", "for"),
+            q.count("n", lambda point: point.summary.n),
+            q.stat("{}", lambda point: point.summary, UNIT, "median", "95 %", "std. dev."),
+            q.stat("bytes", "bytes_per_s", "B/s", "median"),
+            q.in_unit("original", lambda point: None if (c := _cited(point)) is None else (c, None), UNIT),
+            q.number("here / original", lambda point: (c := _cited(point)) and point.summary.median / c),
+            q.in_unit("1 / cost in a loop", _predicted, UNIT),
         ),
         "The last column is the reciprocal of the median of `syscall.cost`, whose read is from "
         "/dev/zero; this one is from a file in memory.",

@@ -7,22 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from oscope.figures import plots
-from oscope.figures.analysed import block_medians, levels, measured
+from oscope.figures.analysed import levels
 from oscope.figures.experiments import dot
-from oscope.figures.tables import shared_scale
-from oscope.figures.words import counted, excludes_zero, iteration, listed
-from oscope.labs.engine.question import Question
-from oscope.labs.engine.run import Point, Run
-from oscope.labs.engine.table import TableOf, count, stat, text
-from oscope.labs.engine.table import value as value_of
-from oscope.labs.engine.words import reasons, value
+from oscope.labs import engine as q
 from oscope.labs.syscalls.reference import FORK_CHILD, FORK_PARENT, MY_PRECIOUS, Cited, cited
-from oscope.model.document import Figure, Table
-from oscope.model.factors import Level
-from oscope.model.formatting import MISSING, Scale, format_count, format_interval
-from oscope.model.samples import PointSamples
-from oscope.statistics import Summary, summarise
 
 # ---- page tables: the time of making a process against the memory it has touched
 
@@ -35,9 +23,9 @@ class Line(NamedTuple):
 
     how: str
     pages: str
-    points: tuple[PointSamples, ...]
+    points: tuple[q.PointSamples, ...]
     """By resident memory, ascending; at least two."""
-    slope: Summary
+    slope: q.Summary
     """ns for each MiB, a value a block."""
 
     @property
@@ -46,11 +34,11 @@ class Line(NamedTuple):
         return f"{self.how} with {self.pages} pages"
 
 
-def _lines(run: Run) -> list[Line]:
+def _lines(run: q.Run) -> list[Line]:
     measured = [
         point
         for point in run.experiment.points
-        if block_medians(point, METRIC) and "resident" in point.factors
+        if q.block_medians(point, METRIC) and "resident" in point.factors
     ]
     hows = dict.fromkeys(str(point.factors.get("how", "fork")) for point in measured)
     sizes = list(dict.fromkeys(str(point.factors.get("pages", "4K")) for point in measured))
@@ -58,7 +46,7 @@ def _lines(run: Run) -> list[Line]:
     return [line for line in found if line is not None]
 
 
-def _line(how: str, pages: str, measured: list[PointSamples]) -> Line | None:
+def _line(how: str, pages: str, measured: list[q.PointSamples]) -> Line | None:
     """Return the points of one way and one page size; without resident memory it is in both."""
     own = {
         point.factors["resident"]: point
@@ -73,87 +61,73 @@ def _line(how: str, pages: str, measured: list[PointSamples]) -> Line | None:
     return None if slope is None else Line(how, pages, points, slope)
 
 
-def _number(level: Level) -> float:
+def _number(level: q.Level) -> float:
     return float(level)
 
 
-def _slope(points: tuple[PointSamples, ...]) -> Summary | None:
+def _slope(points: tuple[q.PointSamples, ...]) -> q.Summary | None:
     """Fit a line in each block (least squares over the medians of its points), and summarise the slopes."""
     sizes = np.array([_number(point.factors["resident"]) / MEBIBYTE for point in points])
-    medians = [block_medians(point, METRIC) for point in points]
+    medians = [q.block_medians(point, METRIC) for point in points]
     blocks = sorted(set.intersection(*(set(each) for each in medians)))
     slopes = [float(np.polyfit(sizes, [each[block] for each in medians], 1)[0]) for block in blocks]
-    return summarise(slopes, blocks, kind="difference") if slopes else None
+    return q.summarise(slopes, blocks, kind="difference") if slopes else None
 
 
-def _slowed(_: Run, lines: Sequence[Line]) -> str:
+def _slowed(_: q.Run, lines: Sequence[Line]) -> str:
     judged = [line for line in lines if line.slope.ci95 is not None]
-    rising = [line for line in judged if excludes_zero(line.slope) and line.slope.median > 0]
-    rising.sort(key=lambda line: (line.how != "fork", -line.slope.median))
-    flat = _named([line for line in judged if not excludes_zero(line.slope)], lines)
-    none = f"; {listed(flat)} {'does' if len(flat) == 1 else 'do'} not" if flat else ""
-    if rising:
-        others = [line.how for line in rising[1:] if line.pages == rising[0].pages]
-        too = f"; so {'does' if len(others) == 1 else 'do'} {listed(others)}" if others else ""
-        return (
-            f"{rising[0].name} slows down by {value(rising[0].slope, 'ns')} for each MiB resident{too}{none}."
-        )
-    if flat:
-        return f"No cost of resident memory was found for {listed(flat)}."
-    return "One block is too few to say what resident memory costs."
+    if not judged:
+        return "One block is too few to say what resident memory costs."
+    rising = [line for line in judged if _verdict(line) == "slower"]
+    flat = q.listed(list(dict.fromkeys(line.how for line in judged if not q.excludes_zero(line.slope))))
+    if not rising:
+        return f"No cost of resident memory was found for {flat}."
+    most = min(rising, key=lambda line: (line.how != "fork", -line.slope.median))
+    none = f"; none was found for {flat}" if flat else ""
+    return f"{most.name} slows down by {q.bracketed(most.slope, 'ns')} for each MiB resident{none}."
 
 
 def _verdict(line: Line) -> str:
-    """Say what the slope shows."""
     if line.slope.ci95 is None:
         return "one block is too few to decide"
-    if not excludes_zero(line.slope):
+    if not q.excludes_zero(line.slope):
         return "no cost found"
     return "slower" if line.slope.median > 0 else "faster, which page tables cannot explain"
 
 
-def _named(some: list[Line], lines: Sequence[Line]) -> list[str]:
-    """Name lines, by the way alone where those of all page sizes are among them."""
-    names = []
-    for line in some:
-        whole = sum(each.how == line.how for each in some) == sum(each.how == line.how for each in lines)
-        names.append(line.how if whole else line.name)
-    return list(dict.fromkeys(names))
-
-
-TABLE: TableOf[tuple[Run, Line]] = TableOf(
+TABLE: q.TableOf[tuple[q.Run, Line]] = q.TableOf(
     "Time until the parent goes on, against resident memory",
     (
-        text("how", lambda row: row[1].how),
-        text("pages", lambda row: row[1].pages),
-        text("resident memory", lambda row: _span(*row)),
-        value_of("parent returns, least memory", lambda row: row[0].summary(row[1].points[0], METRIC), "ns"),
-        value_of("most memory", lambda row: row[0].summary(row[1].points[-1], METRIC), "ns"),
-        count("blocks", lambda row: row[1].slope.n),
-        text("for each MiB (95 %)", lambda row: _slope_text(row[1].slope)),
-        text("verdict", lambda row: _verdict(row[1])),
+        q.text("how", lambda row: row[1].how),
+        q.text("pages", lambda row: row[1].pages),
+        q.text("resident memory", lambda row: _span(*row)),
+        q.value("parent returns, least memory", lambda row: row[0].summary(row[1].points[0], METRIC), "ns"),
+        q.value("most memory", lambda row: row[0].summary(row[1].points[-1], METRIC), "ns"),
+        q.count("blocks", lambda row: row[1].slope.n),
+        q.text("for each MiB (95 %)", lambda row: _slope_text(row[1].slope)),
+        q.text("verdict", lambda row: _verdict(row[1])),
     ),
     "The slope is fitted in each block by itself; its interval is over the blocks.",
 )
 
 
-def _span(run: Run, line: Line) -> str:
+def _span(run: q.Run, line: Line) -> str:
     return " to ".join(levels(run.experiment, line.points[end].factors)["resident"] for end in (0, -1))
 
 
-def _slope_text(slope: Summary) -> str:
+def _slope_text(slope: q.Summary) -> str:
     low, high = slope.ci95 or (None, None)
-    return format_interval(slope.median, low, high, "ns")
+    return q.format_interval(slope.median, low, high, "ns")
 
 
-def _lines_figure(run: Run, lines: Sequence[Line]) -> Figure:
+def _lines_figure(run: q.Run, lines: Sequence[Line]) -> q.Figure:
     found = [run.summary(point, METRIC) for line in lines for point in line.points]
-    scale = shared_scale([each for each in found if each is not None], "ns")
+    scale = q.shared_scale([each for each in found if each is not None], "ns")
     hows, sizes = (
         list(dict.fromkeys(names)) for names in zip(*((line.how, line.pages) for line in lines), strict=True)
     )
 
-    def drawn(line: Line) -> list[tuple[float, plots.Dot]]:
+    def drawn(line: Line) -> list[tuple[float, q.plots.Dot]]:
         memory = (_number(point.factors["resident"]) / MEBIBYTE for point in line.points)
         every = (
             dot(run.results, run.experiment, (point, METRIC), scale, name=line.name) for point in line.points
@@ -161,29 +135,26 @@ def _lines_figure(run: Run, lines: Sequence[Line]) -> Figure:
         return list(zip(memory, every, strict=True))
 
     series = [
-        plots.Line(
+        q.plots.Line(
             line.name, drawn(line), hows.index(line.how), "dash" if sizes.index(line.pages) else "solid"
         )
         for line in lines
     ]
-    memory = plots.axis("resident memory of the parent [MiB]")
-    axes = (memory, plots.axis(f"parent returns after [{scale.unit}]", rangemode="tozero"))
+    memory = q.plots.axis("resident memory of the parent [MiB]")
+    axes = (memory, q.plots.axis(f"parent returns after [{scale.unit}]", rangemode="tozero"))
     title = "Time until the parent goes on, by its memory"
-    return plots.lines(title, axes, series, "Medians with their 95 % intervals.")
+    return q.plots.lines(title, axes, series, "Medians with their 95 % intervals.")
 
 
-PAGE_TABLES = Question(
+PAGE_TABLES = q.Question(
     title="What page tables cost",
     experiment="process.create",
     rows=_lines,
     headline=_slowed,
-    text=(
-        "fork copies a page-table entry for each page that the parent has touched; a huge page has "
-        "one for 2 MiB instead of 512. vfork, posix_spawn and threads share the parent's tables."
-    ),
+    text="fork copies an entry for each page touched, huge or not; vfork and threads share page tables.",
     tables=lambda run, lines: TABLE.of((run, line) for line in lines),
     figures=_lines_figure,
-    missing=lambda run: reasons(run.experiment) if _lines(run) else "",
+    missing=lambda run: q.reasons(run.experiment) if _lines(run) else "",
 )
 
 # ---- the original report's table: my_precious and fork, in cycles, or in ns where no counter is trusted
@@ -203,30 +174,30 @@ class Row(NamedTuple):
 
     name: str
     original: Cited
-    point: Point | None
+    point: q.Point | None
 
     def label(self) -> str:
         """Return the row's name with what an iteration is here."""
         if self.point is None:
             return self.name
         alone = self.point.run.experiment.experiment == "process.create"
-        return f"{self.name}, {'one call each' if alone else iteration(self.point.samples)}"
+        return f"{self.name}, {'one call each' if alone else q.iteration(self.point.samples)}"
 
     def n(self) -> str:
         """Return how many iterations there are here, or why there are none."""
         if self.point is not None:
-            return format_count(self.point.summary.n)
+            return q.format_count(self.point.summary.n)
         return "not measured where fork was" if self.name == "my_precious" else "not measured"
 
 
-def _unit(run: Run) -> str:
+def _unit(run: q.Run) -> str:
     fork = run.experiment.point(how="fork", resident=0)
-    return "cycles" if fork and len(measured(fork, "child_cycles")[0]) else "ns"
+    return "cycles" if fork and len(q.measured(fork, "child_cycles")[0]) else "ns"
 
 
-def _rows(run: Run) -> list[Row]:
+def _rows(run: q.Run) -> list[Row]:
     unit = _unit(run)
-    fork: dict[str, Level] = {"how": "fork", "resident": 0}
+    fork: dict[str, q.Level] = {"how": "fork", "resident": 0}
     if run.experiment.point(**fork) is None:
         return []
     return [
@@ -236,11 +207,11 @@ def _rows(run: Run) -> list[Row]:
     ]
 
 
-def _first(run: Run, metric: str, **levels: Level) -> Point | None:
+def _first(run: q.Run, metric: str, **levels: q.Level) -> q.Point | None:
     return next(iter(run.points(metric, **levels)), None)
 
 
-def _my_precious(create: Run, unit: str) -> Point | None:
+def _my_precious(create: q.Run, unit: str) -> q.Point | None:
     """Return the call with its line in the log, as the original has it, if it was measured where fork was."""
     metric = "cycles" if unit == "cycles" else "time_ns"
     for name in ("syscall.cost", "kernel.precious-wall"):
@@ -252,32 +223,30 @@ def _my_precious(create: Run, unit: str) -> Point | None:
     return None
 
 
-def _missing(create: Run) -> str:
-    rows, unit = _rows(create), _unit(create)
-    if not rows:
+def _missing(create: q.Run) -> str:
+    if not (rows := _rows(create)):
         return ""
-    parts = [NO_CALL] if rows[0].point is None else []
-    if unit != "cycles":
-        clock = create.experiment.environment.get("clock") or {}
-        parts.append(f"Cycles: {clock.get('why') or 'no sample has them'}.")
-    none = [row.name.removeprefix("fork ") for row in rows[1:] if row.point is None]
-    if none:
-        parts.append(f"Figures of fork's {listed(none)}: no sample without resident memory has them.")
-    return " ".join(parts)
+    clock = create.experiment.environment.get("clock") or {}
+    none = q.listed([row.name.removeprefix("fork ") for row in rows[1:] if row.point is None])
+    return q.joined(
+        NO_CALL if rows[0].point is None else "",
+        f"Cycles: {clock.get('why') or 'no sample has them'}." if _unit(create) != "cycles" else "",
+        f"Figures of fork's {none}: no sample without resident memory has them." if none else "",
+    )
 
 
-def _first_instruction(run: Run, rows: Sequence[Row]) -> str:
+def _first_instruction(run: q.Run, rows: Sequence[Row]) -> str:
     unit = _unit(run)
     child, parent = (row.point for row in rows[1:])
     if child is None or parent is None:
         return ""
     return (
-        f"After fork, the child's first instruction comes {value(child.summary, unit)} after the call, the "
-        f"parent's return {value(parent.summary, unit)}."
+        f"After fork, the child's first instruction comes {q.bracketed(child.summary, unit)} after the call, "
+        f"the parent's return {q.bracketed(parent.summary, unit)}."
     )
 
 
-def _order(run: Run, rows: Sequence[Row]) -> str | None:
+def _order(run: q.Run, rows: Sequence[Row]) -> str | None:
     """Say how often the parent returned before the child ran."""
     point = rows[1].point
     if point is None or rows[2].point is None:
@@ -287,19 +256,19 @@ def _order(run: Run, rows: Sequence[Row]) -> str | None:
     later = later[np.isfinite(later)]
     theirs = np.subtract(FORK_CHILD.iterations, FORK_PARENT.iterations)
     return (
-        f"The parent returned from fork before the child ran in {format_count((later > 0).sum())} of "
-        f"{counted(len(later), 'fork')} ({(theirs > 0).sum()} of {len(theirs)} in the original report)."
+        f"The parent returned from fork before the child ran in {q.format_count((later > 0).sum())} of "
+        f"{q.counted(len(later), 'fork')} ({(theirs > 0).sum()} of {len(theirs)} in the original report)."
     )
 
 
-def _statistics(unit: str) -> TableOf[Row]:
-    return TableOf(
+def _statistics(unit: str) -> q.TableOf[Row]:
+    return q.TableOf(
         "Mean, median and standard deviation",
         (
-            text("", Row.label),
+            q.text("", Row.label),
             *cited(lambda row: row.original),
-            text("here: iterations", Row.n, numeric=True),
-            stat(
+            q.text("here: iterations", Row.n, numeric=True),
+            q.stat(
                 "here: {}",
                 lambda row: None if row.point is None else row.point.summary,
                 unit,
@@ -312,14 +281,13 @@ def _statistics(unit: str) -> TableOf[Row]:
     )
 
 
-def _iterations(rows: Sequence[Row], unit: str) -> Table:
-    """List the first iterations one by one."""
-    own = [measured(row.point.samples, row.point.metric)[0] if row.point else np.zeros(0) for row in rows]
+def _iterations(rows: Sequence[Row], unit: str) -> q.Table:
+    own = [q.measured(row.point.samples, row.point.metric)[0] if row.point else np.zeros(0) for row in rows]
     lines = [
         [
             str(index + 1),
-            *(format_count(row.original.iterations[index]) for row in rows),
-            *(format_count(values[index]) if index < len(values) else MISSING for values in own),
+            *(q.format_count(row.original.iterations[index]) for row in rows),
+            *(q.format_count(values[index]) if index < len(values) else q.MISSING for values in own),
         ]
         for index in range(LISTED)
     ]
@@ -328,24 +296,24 @@ def _iterations(rows: Sequence[Row], unit: str) -> Table:
         *(f"here: {row.name} [{unit}]" for row in rows),
     ]
     note = "In the order in which they were taken; none is left out."
-    return Table(f"The first {LISTED} iterations", ["iteration", *heads], lines, frozenset(range(7)), note)
+    return q.Table(f"The first {LISTED} iterations", ["iteration", *heads], lines, frozenset(range(7)), note)
 
 
-def _single_figure(run: Run, rows: Sequence[Row]) -> Figure | None:
+def _single_figure(run: q.Run, rows: Sequence[Row]) -> q.Figure | None:
     drawn = []
     for row in rows if _unit(run) == "cycles" else ():
         if row.point is not None:
             own, samples = row.point.run, (row.point.samples, row.point.metric)
-            scale = Scale("cycles", 1.0, 0)
+            scale = q.Scale("cycles", 1.0, 0)
             drawn.append(dot(own.results, own.experiment, samples, scale, name=f"{row.name}: here", colour=0))
             theirs = np.array(row.original.iterations, dtype=float)
-            drawn.append(plots.Dot(f"{row.name}: original", row.original.median, None, theirs, 1))
+            drawn.append(q.plots.Dot(f"{row.name}: original", row.original.median, None, theirs, 1))
     note = "Faint: single iterations. Diamond: median, with its 95 % interval where the run gives one."
     title = "Cycles of a call and of fork, single and median"
-    return plots.strips(title, "cycles", drawn, note) if drawn else None
+    return q.plots.strips(title, "cycles", drawn, note) if drawn else None
 
 
-TABLE_ONE = Question(
+TABLE_ONE = q.Question(
     title="A call and fork in cycles, beside the original report",
     experiment="process.create",
     rows=_rows,

@@ -7,19 +7,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from oscope.figures import method, plots, variation
-from oscope.figures.analysed import Analysed, measured, paired_difference
-from oscope.figures.tables import row_scale, shared_scale
+from oscope.figures import method, variation
 from oscope.figures.variation import NAMED, Attributed
-from oscope.figures.words import counted, excludes_zero, listed, median, share
-from oscope.labs.engine.question import Question
-from oscope.labs.engine.run import Point, Run
-from oscope.labs.engine.table import TableOf, count, number, text
-from oscope.labs.engine.words import capital
-from oscope.model.document import Figure, Table
-from oscope.model.formatting import Scale, format_count, format_share, format_value
-from oscope.model.samples import ExperimentResults
-from oscope.statistics import Summary
+from oscope.figures.words import share
+from oscope.labs import engine as q
 from oscope.statistics.attribution import FEWEST_SAMPLES, LEAST_EXTREME, Attribution
 from oscope.statistics.shape import FEWEST_FOR_MODES
 from oscope.statistics.summary import FEWEST_FOR_SHAPE
@@ -27,20 +18,18 @@ from oscope.statistics.summary import FEWEST_FOR_SHAPE
 EXPERIMENTS = ("syscall.cost", "process.create")
 
 
-def judged_points(results: Analysed) -> list[tuple[str, Point]]:
+def judged_points(results: q.Analysed) -> list[tuple[str, q.Point]]:
     """Return the points whose variation is asked for, by name."""
-    found: list[tuple[str, Point]] = []
-    cost, create = Run.of(results, "syscall.cost"), Run.of(results, "process.create")
+    found: list[tuple[str, q.Point]] = []
+    cost, create = q.Run.of(results, "syscall.cost"), q.Run.of(results, "process.create")
     if cost is not None:
         found += [(point.label(("call", "style")), point) for point in cost.points("time_ns")]
     if create is not None:
-        names = create.experiment.varied() or ("how",)
+        names, order = create.experiment.varied() or ("how",), list(map(id, create.experiment.points))
         sides = {who: create.points(f"{who}_ns", how="fork") for who in ("child", "parent")}
-        for each in create.experiment.points:
-            for who, points in sides.items():
-                here = [point for point in points if point.samples is each]
-                found += [(f"{point.label(names)}, {who}", point) for point in here]
-    return [(name, point) for name, point in found if len(measured(point.samples, point.metric)[0])]
+        fork = [(f"{each.label(names)}, {who}", each) for who, points in sides.items() for each in points]
+        found += sorted(fork, key=lambda row: order.index(id(row[1].samples)))
+    return found
 
 
 # ---- percentiles, modes, tail
@@ -48,12 +37,11 @@ def judged_points(results: Analysed) -> list[tuple[str, Point]]:
 PERCENTS = (1.0, 25.0, 75.0, 95.0, 99.0, 99.9)
 NAMES = {"child_ns": "fork, child runs", "parent_ns": "fork, parent returns"}
 
-Series = Sequence[tuple[str, Point]]
+Series = Sequence[tuple[str, q.Point]]
 
 
-def _spread(results: Analysed) -> Mapping[str, Series]:
-    """Return the single calls, and fork."""
-    cost, create = Run.of(results, "syscall.cost"), Run.of(results, "process.create")
+def _spread(results: q.Analysed) -> Mapping[str, Series]:
+    cost, create = q.Run.of(results, "syscall.cost"), q.Run.of(results, "process.create")
     calls = cost.points("time_ns", style="single") if cost else []
     fork = [
         (name, point)
@@ -63,7 +51,7 @@ def _spread(results: Analysed) -> Mapping[str, Series]:
     return {"single calls": [(each.level("call"), each) for each in calls], "fork": fork}
 
 
-def _heaviest(_: Run, every: Series) -> str:
+def _heaviest(_: q.Run, every: Series) -> str:
     """Say which tail is the heaviest, by the highest percentile that all distributions have."""
     judged = [(name, point.summary) for name, point in every if point.summary.n >= FEWEST_FOR_MODES]
     if not judged:
@@ -77,27 +65,24 @@ def _heaviest(_: Run, every: Series) -> str:
         # Not rounded by so lopsided an interval: that would leave a bare 1.
         return f"{subject}: {rare} takes {most:.3g} times [{low:.3g}, {high:.3g}] the median or more."
     several = sum(len(summary.modes) > 1 for _, summary in judged)
-    return f"{several} of {counted(len(judged), 'distribution')} have more than one mode."
+    return f"{several} of {q.counted(len(judged), 'distribution')} have more than one mode."
 
 
-def _step(_: Run, series: Series) -> list[str]:
-    """Say how large the clock's step is where single calls show it."""
+def _step(_: q.Run, series: Series) -> str | None:
     step = max(point.summary.resolution for _, point in series)
     if not any(point.summary.resolution > 0.01 * point.summary.median for _, point in series):
-        return []
-    return [
-        (
-            f"The clock advances in steps of {format_value(step, step / 10, 'ns')} here, so single calls "
-            "fall on few values; peaks no more than two steps apart are not counted as modes."
-        )
-    ]
+        return None
+    return (
+        f"The clock advances in steps of {q.format_value(step, step / 10, 'ns')} here, so single calls fall "
+        "on few values; peaks no more than two steps apart are not counted as modes."
+    )
 
 
-def _figure(what: str, series: Series) -> Figure:
-    scale = shared_scale([point.summary for _, point in series], "ns")
-    values = {name: measured(each.samples, each.metric)[0] / scale.factor for name, each in series}
+def _figure(what: str, series: Series) -> q.Figure:
+    scale = q.shared_scale([point.summary for _, point in series], "ns")
+    values = {name: q.measured(each.samples, each.metric)[0] / scale.factor for name, each in series}
     marks = [
-        (f"{name}: mode, {format_share(mode.share, 0.01)}", mode.location / scale.factor)
+        (f"{name}: mode, {q.format_share(mode.share, 0.01)}", mode.location / scale.factor)
         for name, point in series
         if len(point.summary.modes) > 1
         for mode in point.summary.modes
@@ -105,37 +90,37 @@ def _figure(what: str, series: Series) -> Figure:
     note = "A steep rise is a mode; a long flat end is the tail." + (
         " Dotted: the modes of distributions that have several." if marks else ""
     )
-    return plots.distribution(
+    return q.plots.distribution(
         f"Distribution of the time of {what}", f"time [{scale.unit}]", values, marks=marks, note=note
     )
 
 
-def _table(_: Run, series: Series) -> Table:
-    scale = shared_scale([point.summary for _, point in series], "ns")
+def _table(_: q.Run, series: Series) -> q.Table:
+    scale = q.shared_scale([point.summary for _, point in series], "ns")
     known = {percent for percent in PERCENTS if any(percent in p.summary.percentiles for _, p in series)}
     percents = sorted({*known, 50.0})
     rows = []
     for name, point in series:
-        found, text = point.summary, row_scale(scale, point.summary).text
+        found, text = point.summary, q.row_scale(scale, point.summary).text
         values = {percent: figures[0] for percent, figures in found.percentiles.items()} | {
             50.0: found.median
         }
         given = [text(each) for each in (found.minimum, *map(values.get, percents), found.maximum)]
-        rows.append([name, format_count(found.n), *given, _modes(found, scale)])
+        rows.append([name, q.format_count(found.n), *given, _modes(found, scale)])
     heads = ["median" if percent == 50 else f"p{percent:g}" for percent in percents]
     columns = ["", "n", "min", *heads, "max", "modes (share)"]
     note = "A percentile is given only where at least 5 samples lie beyond it."
-    return Table(f"Percentiles [{scale.unit}]", columns, rows, frozenset(range(1, len(columns) - 1)), note)
+    return q.Table(f"Percentiles [{scale.unit}]", columns, rows, frozenset(range(1, len(columns) - 1)), note)
 
 
-def _modes(summary: Summary, column: Scale) -> str:
-    text = row_scale(column, summary).text
+def _modes(summary: q.Summary, column: q.Scale) -> str:
+    text = q.row_scale(column, summary).text
     if len(summary.modes) < 2:
         return "one" if summary.n >= FEWEST_FOR_MODES else "too few samples"
-    return ", ".join(f"{text(mode.location)} ({format_share(mode.share, 0.01)})" for mode in summary.modes)
+    return ", ".join(f"{text(mode.location)} ({q.format_share(mode.share, 0.01)})" for mode in summary.modes)
 
 
-SHAPE = Question(
+SHAPE = q.Question(
     title="How the times are spread",
     experiment=EXPERIMENTS,
     rows=lambda run: [row for series in _spread(run.results).values() for row in series],
@@ -149,7 +134,7 @@ SHAPE = Question(
 # ---- which value should represent the cost
 
 
-def _represents(_: Run, rows: Series) -> str:
+def _represents(_: q.Run, rows: Series) -> str:
     judged = [point for _, point in rows if point.summary.n >= FEWEST_FOR_SHAPE]
     if not judged:
         return f"Too few samples to judge the distributions: {FEWEST_FOR_SHAPE} of a point are needed."
@@ -158,32 +143,28 @@ def _represents(_: Run, rows: Series) -> str:
         each = "the distribution" if most == 1 else f"each of {most} distributions"
         return f"The {first} represents {each}."
     parts = [f"the {first} represents {most}", *(f"the {name} {number}" for name, number in others)]
-    return f"Of {len(judged)} distributions, {listed(parts)}."
+    return f"Of {len(judged)} distributions, {q.listed(parts)}."
 
 
-ESTIMATOR: Question[tuple[str, Point]] = Question(
+ESTIMATOR: q.Question[tuple[str, q.Point]] = q.Question(
     title="Which value stands for the cost",
     experiment=EXPERIMENTS,
     rows=lambda run: [row for row in judged_points(run.results) if not row[1].factors.get("resident", 0)],
     headline=_represents,
-    text=(
-        "The mean is right for a total; it represents one call only where the distribution is nearly "
-        "symmetric and free of outliers. With several modes no one value represents all."
-    ),
-    tables=TableOf(
+    text="The mean is right for a total; it represents one call only where the distribution is symmetric.",
+    tables=q.TableOf(
         "The distributions, and what represents them",
         (
-            text("what", lambda row: row[0]),
-            count("n", lambda row: row[1].summary.n),
-            number("skewness", lambda row: row[1].summary.skewness),
-            text("outliers", lambda row: format_share(row[1].summary.outliers, 0.01), numeric=True),
-            count("modes", lambda row: len(row[1].summary.modes)),
-            number("autocorrelation", lambda row: row[1].summary.autocorrelation),
-            text("stands for the cost", lambda row: row[1].summary.representative),
-            text("why", lambda row: row[1].summary.reason),
+            q.text("what", lambda row: row[0]),
+            q.count("n", lambda row: row[1].summary.n),
+            q.number("skewness", lambda row: row[1].summary.skewness),
+            q.text("outliers", lambda row: q.format_share(row[1].summary.outliers, 0.01), numeric=True),
+            q.count("modes", lambda row: len(row[1].summary.modes)),
+            q.number("autocorrelation", lambda row: row[1].summary.autocorrelation),
+            q.text("stands for the cost", lambda row: row[1].summary.representative),
+            q.text("why", lambda row: row[1].summary.reason),
         ),
-        "Outliers: beyond Tukey's fences, each side scaled by its own half. Autocorrelation: lag 1, within a "
-        "process.",
+        "Outliers: beyond Tukey's fences, each side by its own half. Autocorrelation: lag 1, in a process.",
     ),
     missing=lambda _: "",
 )
@@ -196,22 +177,21 @@ NEGLIGIBLE = 0.1
 """Share of the standard deviation below which an offset explains nothing: 1 % of the variance."""
 
 
-def _guesses(results: Analysed, attributions: Mapping[str, Attribution]) -> Table:
-    """Return the four guesses with their answers."""
+def _guesses(results: q.Analysed, attributions: Mapping[str, Attribution]) -> q.Table:
     rows = [
         ["the counters of the cores are not synchronised", _unsynchronised(results)],
         ["timer interrupts", _covariate(results, attributions, TIMER)],
         ["pipelining", _pipelining(results)],
         ["caches", _covariate(results, attributions, CACHES)],
     ]
-    return Table("Four guesses of the original report", ["guess", "what was measured here"], rows)
+    return q.Table("Four guesses of the original report", ["guess", "what was measured here"], rows)
 
 
-def _any(results: Analysed) -> ExperimentResults:
+def _any(results: q.Analysed) -> q.ExperimentResults:
     return next(each for each in reversed(results.experiments) if each.experiment in EXPERIMENTS)
 
 
-def _unsynchronised(results: Analysed) -> str:
+def _unsynchronised(results: q.Analysed) -> str:
     """Compare the measured offset of the counters with the spread of fork's child, read on two CPUs."""
     experiment = results.get("process.create") or _any(results)
     found = method.offsets(experiment)
@@ -227,33 +207,25 @@ def _unsynchronised(results: Analysed) -> str:
     small = "too little to explain it" if part < NEGLIGIBLE else "not negligible beside it"
     return (
         f"{text}. With its error it is at most {part:.2g} of the standard deviation of fork's child "
-        f"({format_value(summary.std, summary.std / 100, 'cycles')}): {small}."
+        f"({q.format_value(summary.std, summary.std / 100, 'cycles')}): {small}."
     )
 
 
-def _covariate(results: Analysed, attributions: Mapping[str, Attribution], names: tuple[str, ...]) -> str:
+def _covariate(results: q.Analysed, attributions: Mapping[str, Attribution], names: tuple[str, ...]) -> str:
     """Say how much of the variance is associated with the first of `names` that was recorded."""
     points = [point for name in EXPERIMENTS if (own := results.get(name)) for point in own.points]
-    recorded = [
-        name
-        for name in names
-        if any(np.isfinite(point.covariates.get(name, np.zeros(0))).any() for point in points)
-    ][:1]
-    if not recorded:
+    known = {name for point in points for name, found in point.covariates.items() if np.isfinite(found).any()}
+    recorded = next((name for name in names if name in known), None)
+    if recorded is None:
         return f"Not measured, because {_why(_any(results), names)}."
     judged = {where: found for where, found in attributions.items() if found.enough}
     if not judged:
         return "Not decided: no point has enough samples."
-    hits = [
-        (cause, where)
-        for where, found in judged.items()
-        for cause in found.causes
-        if set(cause.names) & set(recorded)
-    ]
+    hits = [(cause, at) for at, found in judged.items() for cause in found.causes if recorded in cause.names]
     if not hits:
         return (
-            f"No: {recorded[0]} was recorded with each sample; at none of {len(judged)} points is it "
-            "associated with the time beyond chance and beyond what other covariates explain."
+            f"No: {recorded} was recorded with each sample; at none of {len(judged)} points is it associated "
+            "with the time beyond chance and beyond what other covariates explain."
         )
     strongest, where = max(hits, key=lambda hit: hit[0].share)
     at = len({place for _, place in hits})
@@ -264,62 +236,56 @@ def _covariate(results: Analysed, attributions: Mapping[str, Attribution], names
     )
 
 
-def _why(experiment: ExperimentResults, names: tuple[str, ...]) -> str:
+def _why(experiment: q.ExperimentResults, names: tuple[str, ...]) -> str:
     counters = (experiment.environment.get("counters") or {}).get("unavailable") or {}
     unavailable = experiment.environment.get("unavailable") or {}
     reasons = [str(where[name]) for name in names for where in (counters, unavailable) if where.get(name)]
     return reasons[0] if reasons else f"this probe does not record {' or '.join(names)}"
 
 
-def _pipelining(results: Analysed) -> str:
+def _pipelining(results: q.Analysed) -> str:
     """Compare single calls, whose serialised readings let nothing overlap, with calls in a loop."""
     cost = results.get("syscall.cost")
     loop, single = (cost.point(call="getppid", style=style) if cost else None for style in ("loop", "single"))
-    difference = paired_difference(cost, loop, single, "time_ns") if cost and loop and single else None
+    difference = q.paired_difference(cost, loop, single, "time_ns") if cost and loop and single else None
     base = results.summary(cost, loop, "time_ns") if cost and loop else None
     if difference is None or base is None or difference.ci95 is None:
         return "Not measured, because getppid was not run both in a loop and by itself."
-    kind = (cost.environment.get("clock") or {}).get("kind") if cost else None
-    serialised = (
-        "The readings are serialised (lfence), so that no call overlaps its own timing. "
-        if kind == "tsc"
-        else ""
-    )
-    opening = f"{serialised}Calls in a loop may overlap and single ones may not"
-    if not excludes_zero(difference):
+    opening = "Calls in a loop may overlap and single ones, between serialised readings, may not"
+    if not q.excludes_zero(difference):
         step = difference.resolution
-        least = f" beyond half the clock's step of {format_value(step, step / 10, 'ns')}" if step else ""
-        found = f"{median(difference, 'ns')} of {median(base, 'ns')}"
+        least = f" beyond half the clock's step of {q.format_value(step, step / 10, 'ns')}" if step else ""
+        found = f"{q.median(difference, 'ns')} of {q.median(base, 'ns')}"
         return f"{opening}, but no difference{least} was found: {found}."
     return (
-        f"{opening}: getppid by itself differs by {median(difference, 'ns')} from its {median(base, 'ns')} "
-        "in a loop. That shifts every call alike and is no source of variation between calls."
+        f"{opening}: getppid by itself differs by {q.median(difference, 'ns')} from its "
+        f"{q.median(base, 'ns')} in a loop, which shifts every call alike and is no source of variation."
     )
 
 
 # ---- attribution to the recorded covariates
 
 
-def _attributed(run: Run) -> list[Attributed]:
+def _attributed(run: q.Run) -> list[Attributed]:
     return [
         variation.attributed(run.results, point.run.experiment, point.samples, point.metric, name)
         for name, point in judged_points(run.results)
     ]
 
 
-def _largest(run: Run, every: Sequence[Attributed]) -> str:
+def _largest(run: q.Run, every: Sequence[Attributed]) -> str:
     judged = [each for each in every if each.judged]
     if not judged:
         return f"Too few samples to say what makes the times vary: {FEWEST_SAMPLES} of a point are needed."
     totals = variation.totals(judged)
     rest = float(np.mean([each.found.unexplained for each in judged]))
     if not totals:
-        points = counted(len(judged), "point")
+        points = q.counted(len(judged), "point")
         return f"No recorded covariate is associated with the variance beyond chance at any of {points}."
     name, share = next(iter(totals.items()))
     where = f"on average over {len(judged)} points" if len(judged) > 1 else f"at “{judged[0].name}”"
     return (
-        f"{capital(where)}, {_percent(share)} of the variance is associated with "
+        f"{q.capital(where)}, {_percent(share)} of the variance is associated with "
         f"{variation.gloss(run.results, name)}; for {_percent(rest)} no cause was found."
     )
 
@@ -328,29 +294,26 @@ def _percent(share: float) -> str:
     return f"{100 * share:.0f} %"
 
 
-def _thin(_: Run, every: Sequence[Attributed]) -> list[str]:
+def _thin(_: q.Run, every: Sequence[Attributed]) -> list[str]:
     few = [each.name for each in every if not each.found.enough]
-    which = listed(few) if len(few) <= NAMED else f"{counted(len(few), 'point')} of {len(every)}"
+    which = q.listed(few) if len(few) <= NAMED else f"{q.counted(len(few), 'point')} of {len(every)}"
     return [f"Too few samples to judge ({FEWEST_SAMPLES} are needed): {which}."] if few else []
 
 
-def _extreme(_: Run, every: Sequence[Attributed]) -> list[str]:
+def _extreme(_: q.Run, every: Sequence[Attributed]) -> str | None:
     """Name the points whose shares leave out much of the variance, that of the few most extreme samples."""
     much = [each for each in every if each.found.extreme >= LEAST_EXTREME]
     if not much:
-        return []
+        return None
     most = max(much, key=lambda each: each.found.extreme)
-    return [
-        (
-            f"At {counted(len(much), 'point')} of {len(every)} winsorizing took off "
-            f"{format_share(LEAST_EXTREME)} of the variance or more, most at “{most.name}” "
-            f"({format_share(most.found.extreme)}): there the shares are of what is left, and the tail is "
-            "explained by itself."
-        )
-    ]
+    return (
+        f"At {q.counted(len(much), 'point')} of {len(every)} winsorizing cut "
+        f"{q.format_share(LEAST_EXTREME)} off the variance or more, most at “{most.name}” "
+        f"({q.format_share(most.found.extreme)}): shares are of what is left; the tail is explained apart."
+    )
 
 
-def _cause_tables(run: Run, every: Sequence[Attributed]) -> list[Table]:
+def _cause_tables(run: q.Run, every: Sequence[Attributed]) -> list[q.Table]:
     return [
         _guesses(run.results, {each.name: each.found for each in every}),
         variation.table(every),
@@ -360,21 +323,14 @@ def _cause_tables(run: Run, every: Sequence[Attributed]) -> list[Table]:
     ]
 
 
-CAUSES: Question[Attributed] = Question(
+CAUSES: q.Question[Attributed] = q.Question(
     title="What makes the times vary",
     experiment=EXPERIMENTS,
     rows=_attributed,
     headline=_largest,
     text=(
-        (
-            "Variance is shared out among the covariates recorded with every sample (mean gain in R² "
-            "over all orders of entry), processes and drift. Covariates that rise and fall together "
-            "count as one."
-        ),
-        (
-            "Each share comes from samples that did not select the covariate; the most extreme samples "
-            "are winsorized. An association need not be cause and effect."
-        ),
+        "Variance is shared among covariates (mean gain in R² over all orders), processes and drift.",
+        "Shares are of samples that did not select the covariate, winsorized; association need not be cause.",
         _thin,
         _extreme,
     ),

@@ -7,9 +7,7 @@ from itertools import groupby
 from typing import Any
 
 from oscope.figures.sequence import Message, sequence
-from oscope.figures.words import counted
-from oscope.model.document import Figure, Section, Table
-from oscope.model.formatting import MISSING, format_count, format_value
+from oscope.labs import engine as q
 from oscope.tools.dhcp.answers import QUESTIONS
 from oscope.tools.dhcp.lab.plan import CLIENT, SECOND, SERVER
 
@@ -23,16 +21,16 @@ _MOST_ALIKE = 2
 _MOST_NUMBERS = 8
 
 
-def section(title: str, result: Mapping[str, Any]) -> Section:
+def section(title: str, result: Mapping[str, Any]) -> q.Section:
     """Tell the conversations, and what becomes of a release that is lost."""
     scenarios = {scenario["name"]: scenario for scenario in result["scenarios"]}
     freed = {name: each["freed"] for name, each in scenarios.items() if each["freed"] is not None}
     missing = ""
     if "lost" not in scenarios:
-        lease = format_value(result["lease_s"], 1.0, "s")
+        lease = q.format_value(result["lease_s"], 1.0, "s")
         missing = f"the lost release takes a lease of {lease}: oscope run tools.dhcp --profile full"
     programs = result["programs"]
-    return Section(
+    return q.Section(
         title=title,
         answer=" ".join(_told(each, result["lease_s"]) for each in freed.values()),
         text=[
@@ -46,20 +44,17 @@ def section(title: str, result: Mapping[str, Any]) -> Section:
 
 
 def _told(freed: Mapping[str, Any], lease_s: float) -> str:
-    waited = format_value(freed["waited_s"], 0.001, "s")
+    waited = q.format_value(freed["waited_s"], 0.001, "s")
     if freed["release_received"]:
-        return (
-            f"An address that is given back goes to the next client that asks, {waited} after its first "
-            "question."
-        )
-    after, lease = format_value(freed["after_lease_s"], 0.1, "s"), format_value(lease_s, 1.0, "s")
+        return f"An address that is given back goes to the next client, {waited} after its first question."
+    after, lease = q.format_value(freed["after_lease_s"], 0.1, "s"), q.format_value(lease_s, 1.0, "s")
     return (
-        f"Where the release is lost, the next client asks {format_count(freed['in_vain'])} times in vain, "
+        f"Where the release is lost, the next client asks {q.format_count(freed['in_vain'])} times in vain, "
         f"and gets the address {after} after it was leased: when the lease of {lease} ends."
     )
 
 
-def _freed(freed: Mapping[str, Mapping[str, Any]]) -> Table:
+def _freed(freed: Mapping[str, Mapping[str, Any]]) -> q.Table:
     rows = [
         [
             name,
@@ -67,7 +62,7 @@ def _freed(freed: Mapping[str, Mapping[str, Any]]) -> Table:
             f"{each['released_t_s']:.3f}",
             "yes" if each["release_received"] else "no: lost",
             f"{each['asked_t_s']:.3f}",
-            format_count(each["in_vain"]),
+            q.format_count(each["in_vain"]),
             f"{each['given_t_s']:.3f}",
             f"{each['after_lease_s']:.3f}",
         ]
@@ -83,14 +78,11 @@ def _freed(freed: Mapping[str, Mapping[str, Any]]) -> Table:
         "address given [s]",
         "after it was leased [s]",
     ]
-    note = (
-        "A client without an address asks about once a second: no time is known better than that. In vain: "
-        "until the server offers the address."
-    )
-    return Table("When the address is free again", columns, rows, frozenset({1, 2, 4, 5, 6, 7}), note)
+    note = "A client without an address asks once a second. In vain: until the server offers the address."
+    return q.Table("When the address is free again", columns, rows, frozenset({1, 2, 4, 5, 6, 7}), note)
 
 
-def _answers(scenarios: Mapping[str, Mapping[str, Any]]) -> Table:
+def _answers(scenarios: Mapping[str, Mapping[str, Any]]) -> q.Table:
     rows = []
     for letter, question in QUESTIONS.items():
         rows.append([f"({letter})", question, "", ""])
@@ -104,13 +96,13 @@ def _answers(scenarios: Mapping[str, Mapping[str, Any]]) -> Table:
         shown = next(((name, answer) for name, answer in candidates if answer["parts"]), None)
         if shown is None:
             why = ": ".join([NOT_SHOWN, *(answer["why_not"] for _, answer in candidates[:1])])
-            rows.append(["", why, MISSING, MISSING])
+            rows.append(["", why, q.MISSING, q.MISSING])
             continue
         name, answer = shown
         for part in answer["parts"]:
             rows.append(["", part["text"], name, _numbers(part["packets"])])
     note = "Packets are those of the scenario's capture at the server's end."
-    return Table("The six answers", ["", "question, and answers", "scenario", "packets"], rows, note=note)
+    return q.Table("The six answers", ["", "question, and answers", "scenario", "packets"], rows, note=note)
 
 
 def _numbers(packets: Sequence[int]) -> str:
@@ -118,7 +110,7 @@ def _numbers(packets: Sequence[int]) -> str:
     return f"{', '.join(f'#{number}' for number in packets[:_MOST_NUMBERS])}{more}"
 
 
-def _figure(scenario: Mapping[str, Any], hosts: Mapping[str, str]) -> Figure:
+def _figure(scenario: Mapping[str, Any], hosts: Mapping[str, str]) -> q.Figure:
     messages = scenario["messages"]
     present = {name for one in messages for name in (one["source"], one["client"])}
     lanes = [name for name in _LANES if name in present]
@@ -141,7 +133,7 @@ def _drawn(messages: Sequence[Mapping[str, Any]], lanes: Sequence[str]) -> Itera
         for one in shown:
             yield _arrow(one, lanes, f"{one['kind']}{' (lost)' if _is_lost(one) else ''}")
         if len(alike) > len(shown):
-            more = counted(len(alike) - 1, "more time")
+            more = q.counted(len(alike) - 1, "more time")
             yield _arrow(alike[-1], lanes, f"{alike[-1]['kind']}, {more}")
 
 

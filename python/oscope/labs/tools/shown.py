@@ -6,18 +6,15 @@ from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from typing import Any
 
-from oscope.figures import plots
 from oscope.figures.plots import Bars
-from oscope.figures.words import counted, listed
-from oscope.model.document import Figure, Section, Table
-from oscope.model.formatting import MISSING, format_count
+from oscope.labs import engine as q
 
 # ---- session
 
 _NEW_LINE = "\r\n"
 
 
-def session(title: str, result: Mapping[str, Any]) -> Section:
+def session(title: str, result: Mapping[str, Any]) -> q.Section:
     """Show the recording line by line: all that it holds as escapes, and what is left."""
     recorded, cleaned = result["recorded"], result["cleaned"]
     raw, seen = recorded.removesuffix(_NEW_LINE).split(_NEW_LINE), cleaned.splitlines()
@@ -26,23 +23,25 @@ def session(title: str, result: Mapping[str, Any]) -> Section:
     controls = sum(not character.isprintable() for character in recorded.replace(_NEW_LINE, ""))
     sent_characters, seen_characters = sum(map(len, raw)), sum(map(len, seen))
     answer = (
-        f"Of the {format_count(sent_characters)} characters that the terminal was sent, a person saw "
-        f"{format_count(seen_characters)}. {format_count(controls)} are control characters: of corrections, "
-        "colours, a title and a progress bar. `oscope session clean` leaves what they led to."
+        f"Of the {q.format_count(sent_characters)} characters that the terminal was sent, a person saw "
+        f"{q.format_count(seen_characters)}. {q.format_count(controls)} are control characters: of "
+        "corrections, colours, a title and a progress bar. `oscope session clean` leaves what they led to."
     )
     if "\x1b" in cleaned or "\b" in cleaned:
         answer = "The cleaned text still holds control characters: that is a bug in Oscope."
-    return Section(
+    return q.Section(
         title=title,
         answer=answer,
         text=[f"The session is of `{' '.join(result['command'])}`, typed and recorded for this report."],
         tables=[
-            Table("The recording and the text", ["line", "what the terminal was sent", "what was seen"], rows)
+            q.Table(
+                "The recording and the text", ["line", "what the terminal was sent", "what was seen"], rows
+            )
         ],
         figures=[
-            plots.bars(
+            q.plots.bars(
                 "Characters sent and seen, line by line",
-                plots.axis("characters"),
+                q.plots.axis("characters"),
                 [f"line {row[0]}" for row in rows],
                 [
                     Bars("sent", [float(len(sent)) for sent in [*raw, *[""] * (len(rows) - len(raw))]]),
@@ -68,17 +67,17 @@ _MOST_NAMES = 5
 _MOST_BARS = 20
 
 
-def devices(title: str, result: Mapping[str, Any]) -> Section:
+def devices(title: str, result: Mapping[str, Any]) -> q.Section:
     """Tell which devices are held open, by how many processes."""
     devices = result["devices"]
     most = max(devices, key=_processes, default=None)
-    answer = f"Held open: {counted(len(devices), 'device file')}, by {counted_processes(_holders(devices))}"
+    answer = f"Held open: {q.counted(len(devices), 'device file')}, by {counted_processes(_holders(devices))}"
     answer += f" of {counted_processes(result['processes'])}."
     if most is not None:
         answer += f" {most['path']} is held by most: {counted_processes(_processes(most))}."
     hidden = result["unreadable"]
     missing = f"{counted_processes(hidden)} could not be looked at by this user" if hidden else ""
-    return Section(
+    return q.Section(
         title=title,
         answer=answer,
         text=["Processes are given by their names alone. Paths are as their processes see them."],
@@ -90,7 +89,7 @@ def devices(title: str, result: Mapping[str, Any]) -> Section:
 
 def counted_processes(number: int) -> str:
     """Return `1 process`, `2 processes`."""
-    return f"{format_count(number)} process{'' if number == 1 else 'es'}"
+    return f"{q.format_count(number)} process{'' if number == 1 else 'es'}"
 
 
 def _holders(devices: Sequence[Mapping[str, Any]]) -> int:
@@ -101,22 +100,22 @@ def _processes(device: Mapping[str, Any]) -> int:
     return len({held["pid"] for held in device["held"]})
 
 
-def _devices_table(devices: Sequence[Mapping[str, Any]]) -> Table:
+def _devices_table(devices: Sequence[Mapping[str, Any]]) -> q.Table:
     rows = [
         [
             f"{device['path']}{' (deleted)' if device['deleted'] else ''}",
             device["what"],
             ", ".join(dict.fromkeys(held["mode"] for held in device["held"])),
-            format_count(_processes(device)),
+            q.format_count(_processes(device)),
             f"{device['major']}:{device['minor']}",
             device["name"],
-            format_count(len(device["held"])),
+            q.format_count(len(device["held"])),
             _names(device),
         ]
         for device in devices
     ]
     columns = ["path", "what it is", "mode", "processes", "number", "device", "descriptors", "names"]
-    return Table("Device files held open", columns, rows, frozenset({3, 6}))
+    return q.Table("Device files held open", columns, rows, frozenset({3, 6}))
 
 
 def _names(device: Mapping[str, Any]) -> str:
@@ -125,12 +124,12 @@ def _names(device: Mapping[str, Any]) -> str:
     return f"{', '.join(names[:_MOST_NAMES])}{more}"
 
 
-def _figure(devices: Sequence[Mapping[str, Any]]) -> Figure:
+def _figure(devices: Sequence[Mapping[str, Any]]) -> q.Figure:
     shown = sorted(devices, key=_processes, reverse=True)[:_MOST_BARS]
     note = f"The {_MOST_BARS} held by most; the table has all." if len(devices) > _MOST_BARS else ""
-    return plots.bars(
+    return q.plots.bars(
         "Processes that hold a device open",
-        plots.axis("processes"),
+        q.plots.axis("processes"),
         # Two mount namespaces may each have a device at the same path.
         [f"{device['path']} ({device['major']}:{device['minor']})" for device in shown],
         [Bars("processes", [float(_processes(device)) for device in shown])],
@@ -141,45 +140,46 @@ def _figure(devices: Sequence[Mapping[str, Any]]) -> Figure:
 # ---- interfaces
 
 _FAMILIES = (4, 6)
-_HIDDEN = (
-    "The last bytes of link-layer addresses are hidden, also in IPv6 addresses that are made of them; "
-    "`oscope interfaces` shows them."
-)
+_HIDDEN = "The last bytes of link-layer addresses are hidden, in IPv6 too; `oscope interfaces` shows them."
 
 
-def interfaces(title: str, result: Mapping[str, Any]) -> Section:
+def interfaces(title: str, result: Mapping[str, Any]) -> q.Section:
     """Tell which interfaces there are, and which one carries the default route."""
     interfaces, routes = result["interfaces"], result["default_routes"]
     enabled = [one["name"] for one in interfaces if one["is_enabled"]]
-    answer = f"{counted(len(interfaces), 'interface')}, switched on: {listed(enabled) or 'none'}."
+    answer = f"{q.counted(len(interfaces), 'interface')}, switched on: {q.listed(enabled) or 'none'}."
     for family in _FAMILIES:
         carriers = [_route(one) for one in routes if one["family"] == family and one["is_carrier"]]
-        through = listed(carriers) if carriers else "nothing"
+        through = q.listed(carriers) if carriers else "nothing"
         answer += f" The default route of IPv{family} is carried by {through}."
-    return Section(title=title, answer=answer, text=[_HIDDEN], tables=[_interfaces_table(interfaces, routes)])
+    return q.Section(
+        title=title, answer=answer, text=[_HIDDEN], tables=[_interfaces_table(interfaces, routes)]
+    )
 
 
 def _route(route: Mapping[str, Any]) -> str:
     return f"{route['interface']} to {route['gateway']}" if route["gateway"] else str(route["interface"])
 
 
-def _interfaces_table(interfaces: Sequence[Mapping[str, Any]], routes: Sequence[Mapping[str, Any]]) -> Table:
+def _interfaces_table(
+    interfaces: Sequence[Mapping[str, Any]], routes: Sequence[Mapping[str, Any]]
+) -> q.Table:
     rows: list[list[str]] = []
     for interface in interfaces:
         name = interface["name"]
         gateways = dict.fromkeys(one["gateway"] or "the link" for one in routes if one["interface"] == name)
         own = [
-            ", ".join(gateways) or MISSING,
-            ", ".join(f"IPv{family}" for family in interface["carries_default"]) or MISSING,
-            interface["link_address"] or MISSING,
+            ", ".join(gateways) or q.MISSING,
+            ", ".join(f"IPv{family}" for family in interface["carries_default"]) or q.MISSING,
+            interface["link_address"] or q.MISSING,
             interface["state"].lower() if interface["is_enabled"] else "off",
             interface["kind"],
             str(interface["mtu"]),
         ]
         addresses = [(f"{one['address']}/{one['prefix']}", one["netmask"]) for one in interface["addresses"]]
-        first, *others = addresses or [(MISSING, None)]
-        rows.append([name, first[0], first[1] or MISSING, *own])
+        first, *others = addresses or [(q.MISSING, None)]
+        rows.append([name, first[0], first[1] or q.MISSING, *own])
         # What belongs to the interface stands in the first of its rows.
-        rows += [["", address, netmask or MISSING, *[""] * len(own)] for address, netmask in others]
+        rows += [["", address, netmask or q.MISSING, *[""] * len(own)] for address, netmask in others]
     columns = ["interface", "address", "netmask", "gateway", "default of", "link layer", "state", "kind"]
-    return Table("Network interfaces", [*columns, "MTU [B]"], rows, frozenset({8}))
+    return q.Table("Network interfaces", [*columns, "MTU [B]"], rows, frozenset({8}))

@@ -77,16 +77,6 @@ def _device_executions(factors: Mapping[str, Level]) -> bool:
     return factors["files"] != 1 or (factors["content"] == "zeros" and factors["size"] not in SIZES)
 
 
-def _slow_lines(factors: Mapping[str, Level]) -> bool:
-    """Leave out losses but on a line with a rate and a delay: without a delay they cost next to nothing."""
-    return factors["loss"] != 0 and (factors["rate"] == 0 or factors["delay"] == 0)
-
-
-def _met(factors: Mapping[str, Level]) -> bool:
-    """Leave out an exchange of small writes with who is late."""
-    return factors["meeting"] != "ready" and factors["writes"] != "whole"
-
-
 _TOLD = (
     *("time_ns", "receiver_time_ns", "bytes_per_s", "calls", "receiver_calls", "switches"),
     *("receiver_switches", "cpu_s_per_gib", "receiver_cpu_s_per_gib"),
@@ -202,7 +192,10 @@ NETWORK = Experiment.of(
     "transfer.network",
     "Over a line with rate, delay and loss",
     "How much of a line's rate does a transfer get, by its delay and its losses?",
-    _NETWORK.replace(omit=_slow_lines),
+    _NETWORK.replace(
+        # Leave out losses but on a line with a rate and a delay: without a delay they cost next to nothing.
+        omit=lambda factors: factors["loss"] != 0 and (factors["rate"] == 0 or factors["delay"] == 0)
+    ),
     workload="transfer.copy",
     quick=lambda _: _NETWORK.replace(rate=(0, 100 * MEGABIT_S), delay=(0, 0.01), loss=0, size=MEBIBYTE),
     quick_share="about 3 s: 4 points, 1 MiB 5 times each",
@@ -222,7 +215,8 @@ MEETING = Experiment.of(
         files=5,
         sizes="equal",
         size=KIBIBYTE,
-        omit=_met,
+        # Leave out an exchange of small writes with who is late.
+        omit=lambda factors: factors["meeting"] != "ready" and factors["writes"] != "whole",
     ),
     workload="transfer.copy",
     quick=lambda full: full.replace(reps=5, late=LATE_S),
@@ -285,10 +279,7 @@ DEVICE_INPUTS = Experiment.of(
 LAB = Lab(
     name="transfer",
     title="Transfer",
-    document=(
-        "a laboratory report on sending files through two kernel devices that hold a TCP connection, by read "
-        "and write and by mmap"
-    ),
+    document="a laboratory report on files sent through two kernel devices, by read and write and by mmap",
     experiments=(COPY, FEW, LARGE, INPUTS, NETWORK, MEETING, TRACE, DEVICE, DEVICE_INPUTS),
     sections=late(
         "transfer",

@@ -10,111 +10,92 @@ from typing import NamedTuple
 import numpy as np
 import scipy
 
-from oscope.figures.analysed import measured
-from oscope.figures.words import counted, listed
-from oscope.labs.engine.contrast import Contrast, compared
-from oscope.labs.engine.curves import over_sizes
-from oscope.labs.engine.drawing import dots
-from oscope.labs.engine.question import Question, points
-from oscope.labs.engine.run import Point, Run, known
-from oscope.labs.engine.table import Column, TableOf, count, level, number, ratio, text
-from oscope.labs.engine.words import cautions, joined, judged, reasons, times
+from oscope.labs import engine as q
 from oscope.labs.transfer import CONTENTS, SIZES, reference
 from oscope.labs.transfer import points as moved
 from oscope.labs.transfer.points import CALLS, CONTENT, COPIED, DEVICE, MAPPED, METHOD, Sides, way
-from oscope.model.document import Figure, Table
-from oscope.model.formatting import bounded_text, format_count, format_value
-from oscope.model.units import format_bytes
-from oscope.statistics import ComparedMetric, summarise
-
-WORDS = {"zeros": "zeros", "random": "random bytes"}
 
 # ---- by size, also of what goes through the devices
 
 
-def equal(rows: Sequence[Contrast]) -> list[Contrast]:
+def equal(rows: Sequence[q.Contrast]) -> list[q.Contrast]:
     """Return the rows of files that all have one size, by rising size."""
     own = (each for each in rows if each.row.factors.get("sizes", "equal") == "equal")
     return sorted(own, key=lambda each: each.size)
 
 
-def headline(rows: Sequence[Contrast], names: tuple[str, str]) -> str:
+def headline(rows: Sequence[q.Contrast], names: tuple[str, str]) -> str:
     """Say from which size on mmap is faster, and by how much at the largest; of random bytes if sent."""
     here = [each for each in equal(rows) if each.ends[1] == names[1]]
     if not here:
-        return f"{listed(names)} were not both measured, so that mmap is not compared."
-    contents = [each.level("content") for each in here]
-    content = "random" if "random" in contents else contents[-1]
+        return f"{q.listed(names)} were not both measured, so that mmap is not compared."
+    content = max((each.level("content") for each in here), key="random".__eq__)
+    what = "random bytes" if content == "random" else content
     own = {each.size: each.row for each in here if each.level("content") == content}
     faster = {size: row.different == "yes" and row.ratio < 1 for size, row in own.items()}
-    start, some = moved.lasting(list(own), faster.__getitem__), [size for size in own if faster[size]]
-    where = f"only at {listed([format_bytes(size) for size in some])}" if some else "at no size"
-    found = (
-        f"is faster than {names[0]} from {format_bytes(start)} on"
-        if start is not None
-        else f"is found faster than {names[0]} {where}"
-    )
+    start = moved.lasting(list(own), faster.__getitem__)
+    some = q.listed([q.format_bytes(size) for size, is_faster in faster.items() if is_faster])
+    found = f"is found faster than {names[0]} {f'only at {some}' if some else 'at no size'}"
+    if start is not None:
+        found = f"is faster than {names[0]} from {q.format_bytes(start)} on"
     last = own[max(own)]
-    time = f"{times(last)} its time" if last.different == "yes" else judged(last, "its time")
-    words = WORDS.get(content, "content")
-    return f"With {words}, {names[1]} {found}; at {format_bytes(max(own))} it takes {time}."
+    time = f"{q.times(last)} its time" if last.different == "yes" else q.judged(last, "its time")
+    return f"With {what}, {names[1]} {found}; at {q.format_bytes(max(own))} it takes {time}."
 
 
-def firsts(run: Run, metric: str) -> str:
+def firsts(run: q.Run, metric: str) -> str:
     """Return a note of how the first execution of each process compares with those after it."""
-    ratios, blocks = [], []
-    for point in known(run.experiment, metric):
-        values, kept = measured(point, metric)
+    ratios = {}
+    for place, point in enumerate(q.known(run.experiment, metric)):
+        values, kept = q.measured(point, metric)
         for block in np.unique(point.block[kept]):
-            here = np.flatnonzero(point.block[kept] == block)
-            if len(here) > 1:
-                ratios.append(float(values[here[0]] / np.median(values[here[1:]])))
-                blocks.append(int(block))
-    found = summarise(ratios, blocks, seed=run.experiment.seed) if ratios else None
-    if found is None or found.ci95 is None:
+            first, *rest = values[point.block[kept] == block]
+            if rest:
+                ratios[place, int(block)] = float(first / np.median(rest))
+    found = q.summarise(list(ratios.values()), [block for _, block in ratios], seed=run.experiment.seed)
+    if not ratios or found.ci95 is None:
         return ""
-    ratio = bounded_text(found.median, *found.ci95)
-    return f" The first of a process takes {ratio} times those after it (of {format_count(found.n)}, 95 %)."
+    ratio = q.bounded_text(found.median, *found.ci95)
+    return f" The first of a process takes {ratio} times those after it (of {q.format_count(found.n)}, 95 %)."
 
 
-def table_of_times(run: Run, sides: Sides, title: str, note: str = "") -> Table:
+def table_of_times(run: q.Run, sides: Sides, title: str, note: str = "") -> q.Table:
     """Return the averages and medians of both sides, a row for each size, content and way."""
     found = [each for each in run.points(sides.receiver) if each.factors.get("sizes", "equal") == "equal"]
-    table: TableOf[Point] = TableOf(
+    table: q.TableOf[q.Point] = q.TableOf(
         f"{title}, time on both sides",
         (
-            level("size"),
+            q.level("size"),
             CONTENT,
             METHOD,
-            count("n", lambda each: each.summary.n),
+            q.count("n", lambda each: each.summary.n),
             *moved.times_of(sides, "{side}, {part}", *moved.SPREAD),
-            text("throughput", _throughput),
+            q.value("throughput", moved.RATE, "B/s"),
         ),
         f"The average and standard deviation of all executions, and the median with its interval.{note}",
     )
     return table.of(sorted(found, key=lambda each: each.size))
 
 
-def _throughput(point: Point) -> str | None:
-    found = point.of(moved.RATE)
-    return None if found is None else format_value(found.median, found.std, "B/s")
-
-
-def verdicts(rows: Sequence[Contrast], base: str, title: str) -> Table:
+def verdicts(rows: Sequence[q.Contrast], base: str, title: str) -> q.Table:
     """Return each other way's time over that of `base`, by size and content."""
-    return moved.verdict_table(title, base, equal(rows), level("size"), CONTENT)
+    return moved.verdict_table(title, base, equal(rows), q.level("size"), CONTENT)
 
 
-def figures(run: Run, metric: str, title: str) -> list[Figure]:
+def figures(run: q.Run, metric: str, title: str) -> list[q.Figure]:
     """Draw time over size for each content that was measured at several sizes."""
-    several = any("sizes" in point.factors for point in run.experiment.points)
+    levels = {"sizes": "equal"} if run.levels("sizes") else {}
     unit = run.experiment.metrics[metric].unit
-    drawn = []
-    for content in run.levels("content"):
-        found = moved.curves(run, metric, content=content, **({"sizes": "equal"} if several else {}))
-        if found and max(len(each) for each in found.values()) > 1:
-            drawn.append(over_sizes(f"{title}, {content}", found, unit, name="size of the file"))
-    return drawn
+    return [
+        figure
+        for content in run.levels("content")
+        for figure in q.several(
+            f"{title}, {content}",
+            moved.curves(run, metric, content=content, **levels),
+            unit,
+            "size of the file",
+        )
+    ]
 
 
 Cited = tuple[str, str, str, Sequence[float]]
@@ -124,40 +105,37 @@ CITED: Sequence[Cited] = [
     for (method, content), values in inputs.items()
 ]
 """The original report's times: side, method, content, ms."""
-CITED_COLUMNS: tuple[Column[Cited], ...] = (
-    text("side", lambda row: row[0]),
-    text("method", lambda row: row[1]),
-    text("content", lambda row: row[2]),
+CITED_COLUMNS: tuple[q.Column[Cited], ...] = (
+    q.text("side", lambda row: row[0]),
+    q.text("method", lambda row: row[1]),
+    q.text("content", lambda row: row[2]),
 )
-ORIGINAL: TableOf[Cited] = TableOf(
+ORIGINAL: q.TableOf[Cited] = q.TableOf(
     "The original report's large inputs",
     (
         *CITED_COLUMNS,
-        count("n", lambda row: len(row[3])),
-        number("mean [ms]", lambda row: mean(row[3]), ".1f"),
-        number("median [ms]", lambda row: middle(row[3]), ".1f"),
-        text("groups: median [ms] (n)", lambda row: reference.groups_text(row[3])),
+        q.count("n", lambda row: len(row[3])),
+        q.number("mean [ms]", lambda row: mean(row[3]), ".1f"),
+        q.number("median [ms]", lambda row: middle(row[3]), ".1f"),
+        q.text("groups: median [ms] (n)", lambda row: reference.groups_text(row[3])),
     ),
     "1 KiB, 5 KiB, 1 MiB, 10 MiB and 100 MiB in one execution. A group ends where the next value is more "
-    f"than {reference.GAP_MS:g} ms away. The report prints {format_count(reference.PRINTED_BYTES)} bytes; "
+    f"than {reference.GAP_MS:g} ms away. The report prints {q.format_count(reference.PRINTED_BYTES)} bytes; "
     f"its inputs have {sum(SIZES) / reference.PRINTED_BYTES:g} times as many, so no throughput is cited. "
     f"{reference.WHERE}",
 )
 
 
-def _verdicts(run: Run) -> list[Contrast]:
+def _verdicts(run: q.Run) -> list[q.Contrast]:
     return run.once("verdicts", lambda: moved.compared_ways(run, COPIED.sender, CALLS))
 
 
-LARGE = Question(
+LARGE = q.Question(
     title="Large inputs: mmap against read and write",
     experiment="transfer.large",
-    rows=points(COPIED.sender),
+    rows=q.points(COPIED.sender),
     headline=lambda run, _: headline(_verdicts(run), (CALLS, MAPPED)),
-    text=(
-        "The sender's clock runs from its connect until it has the receipt of a verified file, the "
-        "receiver's from accept until then; both ends are ready before, and no execution is left out."
-    ),
+    text="Timed from the sender's connect, and the receiver's accept, to the receipt of a verified file.",
     tables=lambda run, _: [
         table_of_times(run, COPIED, "Large inputs", firsts(run, COPIED.sender)),
         verdicts(_verdicts(run), CALLS, "Against read and write, the sender's time"),
@@ -169,23 +147,22 @@ LARGE = Question(
 
 # ---- zeros against random bytes: the original report saw a difference, and guessed the CPU
 
-TITLE = "Zeros against random bytes"
 METRICS = (COPIED.sender, COPIED.receiver, "cpu_s_per_gib", "receiver_cpu_s_per_gib")
 
 
-def _most_apart(_: Run, rows: Sequence[ComparedMetric]) -> str:
-    here = [row for row in rows if row.metric == COPIED.receiver] or rows
-    apart = [row for row in here if row.different == "yes"]
+def _most_apart(_: q.Run, rows: Sequence[q.Contrast]) -> str:
+    here = [each for each in rows if each.row.metric == COPIED.receiver] or rows
+    apart = [each for each in here if each.row.different == "yes"]
     if not apart:
-        return f"The content makes no difference that was found at {counted(len(here), 'point')}."
-    most = max(apart, key=lambda row: abs(row.ratio - 1))
-    place = f"{way(most.factors)}, {format_bytes(int(most.factors['size']))}"
-    where = f"at {len(apart)} of {counted(len(here), 'point')}"
-    return f"Random bytes take another time than zeros {where}, most at {place}: {times(most)}."
+        return f"The content makes no difference that was found at {q.counted(len(here), 'point')}."
+    most = max(apart, key=lambda each: abs(each.row.ratio - 1))
+    return (
+        f"Random bytes take another time than zeros at {len(apart)} of {q.counted(len(here), 'point')}, most "
+        f"at {way(most.row.factors)}, {most.level('size')}: {q.times(most.row)}."
+    )
 
 
 def _received(method: str) -> tuple[Sequence[float], Sequence[float]]:
-    """Return the original report's times in ms, of zeros and of random bytes."""
     zeros, random = (reference.RECEIVER[method, each] for each in CONTENTS)
     return zeros, random
 
@@ -201,48 +178,43 @@ def by_group(method: str) -> float:
     return (random - zeros) * (middle(late) - middle(early))
 
 
-def _apart(method: str) -> float:
-    zeros, random = map(mean, _received(method))
-    return random - zeros
-
-
 def _within(method: str) -> str:
     """Return the difference within each group that both contents have, with its p."""
     zeros, random = (reference.groups(values) for values in _received(method))
     shared = ((a, b) for a in zeros for b in random if abs(middle(a) - middle(b)) < reference.GAP_MS)
     tests = ((a, b, scipy.stats.mannwhitneyu(a, b, method="exact").pvalue) for a, b in shared)
-    return listed([f"{middle(b) - middle(a):+.1f} near {middle(a):.0f} (p {p:.2f})" for a, b, p in tests])
+    return q.listed([f"{middle(b) - middle(a):+.1f} near {middle(a):.0f} (p {p:.2f})" for a, b, p in tests])
 
 
-ZEROS_ORIGINAL: TableOf[str] = TableOf(
+ZEROS_ORIGINAL: q.TableOf[str] = q.TableOf(
     "The original report's difference between random bytes and zeros",
     (
-        text("method", lambda method: method),
-        text("zeros: groups [ms] (n)", lambda method: reference.groups_text(_received(method)[0])),
-        text("random: groups [ms] (n)", lambda method: reference.groups_text(_received(method)[1])),
-        number("averages apart [ms]", _apart, ".0f"),
-        number("by more in the late group [ms]", by_group, ".0f"),
-        text("within a group [ms]", _within),
+        q.text("method", lambda method: method),
+        q.text("zeros: groups [ms] (n)", lambda method: reference.groups_text(_received(method)[0])),
+        q.text("random: groups [ms] (n)", lambda method: reference.groups_text(_received(method)[1])),
+        q.number(
+            "averages apart [ms]", lambda method: float(np.diff([*map(mean, _received(method))])[0]), ".0f"
+        ),
+        q.number("by more in the late group [ms]", by_group, ".0f"),
+        q.text("within a group [ms]", _within),
     ),
-    "Within a group: random less zeros, p of the rank sum test, exact, uncorrected. The report guessed the "
-    "CPU.",
+    "Within a group: random less zeros, p of the exact rank sum test, uncorrected.",
 )
-ZEROS: Question[ComparedMetric] = Question(
-    title=TITLE,
+ZEROS: q.Question[q.Contrast] = q.Question(
+    title="Zeros against random bytes",
     experiment="transfer.large",
     rows=lambda run: sorted(
-        compared(run.experiment, METRICS, "content", (CONTENTS[0], CONTENTS[1])),
-        key=lambda row: int(row.factors["size"]),
+        q.contrasts(run, METRICS, "content", (CONTENTS[0], CONTENTS[1])), key=lambda each: each.size
     ),
     headline=_most_apart,
     tables=(
-        TableOf(
-            TITLE,
+        q.TableOf(
+            "Zeros against random bytes",
             (
-                text("size", lambda row: format_bytes(int(row.factors["size"]))),
-                text("method", lambda row: way(row.factors)),
-                text("metric", lambda row: row.metric),
-                ratio("random / zeros", lambda row: row, "different", "matters"),
+                q.level("size"),
+                q.text("method", lambda each: way(each.row.factors)),
+                q.text("metric", lambda each: each.row.metric),
+                q.ratio("random / zeros", lambda each: each.row, "different", "matters"),
             ),
             "Paired by block, p corrected (Holm) for all rows.",
         ),
@@ -267,87 +239,81 @@ SPACE = Through("transfer.inputs", "user space", COPIED, (CALLS, MAPPED))
 DEVICES = Through("transfer.device-inputs", "the devices", DEVICE, ("fcntl", "mmap"))
 KINDS = (SPACE, DEVICES)
 APART = "A guest has its own clock and its own kernel: its figures are not compared with those of user space."
-Shown = tuple[Through, Run, Sequence[Point]]
+Shown = tuple[Through, q.Run, Sequence[q.Point]]
 
 
-def _runs(run: Run) -> list[tuple[Through, Run]]:
-    return [(kind, found) for kind in KINDS if (found := run.beside(kind.experiment)) is not None]
+def _shown(run: q.Run) -> list[Shown]:
+    runs = ((kind, found) for kind in KINDS if (found := run.beside(kind.experiment)) is not None)
+    return [(kind, each, rows) for kind, each in runs if (rows := each.points(kind.sides.receiver))]
 
 
-def _against(shown: Shown) -> list[Contrast]:
+def _against(shown: Shown) -> list[q.Contrast]:
     kind, run, _ = shown
     return moved.compared_ways(run, kind.sides.receiver, kind.methods[0])
 
 
-def _five(_: Run, shown: Sequence[Shown]) -> str:
+def _five(_: q.Run, shown: Sequence[Shown]) -> str:
     pairs = [(each[0], row) for each in shown for row in _against(each) if row.ends[1] == each[0].methods[1]]
     if not pairs:
         return "The original report's two methods were not both measured."
     kind, found = max(pairs, key=lambda pair: pair[1].level("content") == "random")
-    what, row = f"the time of {kind.methods[0]} through {kind.name}", found.row
-    ratio_of = f"{times(row)} {what}" if row.different == "yes" else judged(row, what)
+    what = f"the time of {kind.methods[0]} through {kind.name}"
+    ratio_of = f"{q.times(found.row)} {what}" if found.row.different == "yes" else q.judged(found.row, what)
     return f"Five large inputs take by {kind.methods[1]} {ratio_of}."
 
 
-def _cited(side: reference.Inputs) -> Callable[[Point], float | None]:
+def _cited(side: reference.Inputs) -> Callable[[q.Point], float | None]:
     """Return the average of the original report's ten executions by this method."""
 
-    def average(point: Point) -> float | None:
+    def average(point: q.Point) -> float | None:
         values = side.get((reference.own_name(way(point.factors)) or "", point.level("content")))
         return None if values is None else mean(values)
 
     return average
 
 
-def _times(shown: Shown) -> Table:
-    """Return averages and medians of both sides, beside the original report's averages."""
-    kind, _, points = shown
-    table: TableOf[Point] = TableOf(
-        f"Five large inputs through {kind.name}",
+def _times(shown: Shown) -> q.Table:
+    table: q.TableOf[q.Point] = q.TableOf(
+        f"Five large inputs through {shown[0].name}",
         (
             CONTENT,
             METHOD,
-            count("bytes", "bytes"),
-            count("n", lambda each: each.summary.n),
-            *moved.times_of(kind.sides, "{side}, {part}", *moved.SPREAD),
-            number("original report's sender, mean [ms]", _cited(reference.SENDER), ".1f"),
-            number("its receiver, mean [ms]", _cited(reference.RECEIVER), ".1f"),
+            q.count("bytes", "bytes"),
+            q.count("n", lambda each: each.summary.n),
+            *moved.times_of(shown[0].sides, "{side}, {part}", *moved.SPREAD),
+            q.number("original report's sender, mean [ms]", _cited(reference.SENDER), ".1f"),
+            q.number("its receiver, mean [ms]", _cited(reference.RECEIVER), ".1f"),
         ),
         f"The average of all executions, and the median with its interval. {reference.WHERE}",
     )
-    return table.of(points)
+    return table.of(shown[2])
 
 
-def _against_table(shown: Shown) -> Table:
+def _against_table(shown: Shown) -> q.Table:
     base, name = shown[0].methods[0], shown[0].name
     title = f"Against {base} through {name}, the receiver's time"
     return moved.verdict_table(title, base, _against(shown), CONTENT)
 
 
-def _five_figure(shown: Shown) -> Figure:
-    """Draw the receiver's time of each content, a colour for each way."""
-    rows = moved.way_dots(shown[2], lambda each: f"{each.level('content')}, {way(each.factors)}")
+def _five_figure(shown: Shown) -> q.Figure:
+    rows = moved.way_dots(shown[2], lambda each: f"{each['content']}, {way(each.factors)}")
     title = f"Time of the receiver, five large inputs through {shown[0].name}"
-    return dots(title, "receiver's time", rows, "ns")
+    return q.dots(title, "receiver's time", rows, "ns")
 
 
-FIVE = Question(
+FIVE = q.Question(
     title="Five large inputs in one execution",
     experiment=tuple(kind.experiment for kind in KINDS),
-    rows=lambda run: [
-        (kind, each, found) for kind, each in _runs(run) if (found := each.points(kind.sides.receiver))
-    ],
+    rows=_shown,
     headline=_five,
     about=(
-        f"1 KiB, 5 KiB, 1 MiB, 10 MiB and 100 MiB, {format_count(sum(SIZES))} bytes, over one connection: "
-        "ten executions in the original report, which left out a first one started by hand. Here every one "
-        "counts."
+        f"1 KiB, 5 KiB, 1 MiB, 10 MiB and 100 MiB, {q.format_count(sum(SIZES))} bytes, over one connection: "
+        "ten executions in the original report, without a first one started by hand. Here all count."
     ),
     text=(
         lambda _, shown: APART if any(kind is DEVICES for kind, *_ in shown) else None,
-        lambda _, shown: dict.fromkeys(text for _, run, _ in shown for text in cautions(run.experiment)),
+        lambda _, shown: dict.fromkeys(text for _, run, _ in shown for text in q.cautions(run.experiment)),
     ),
     tables=(lambda _, shown: map(_times, shown), lambda _, shown: map(_against_table, shown)),
     figures=lambda _, shown: map(_five_figure, shown),
-    missing=lambda run: joined(*(reasons(each.experiment) for _, each in _runs(run))),
 )

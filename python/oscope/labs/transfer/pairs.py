@@ -5,118 +5,99 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from oscope.figures.tables import row_scale, shared_scale
-from oscope.figures.words import counted, listed
-from oscope.labs.engine.contrast import Contrast, contrasts
-from oscope.labs.engine.curves import At, best, several
-from oscope.labs.engine.question import Question
-from oscope.labs.engine.run import Point, Run
-from oscope.labs.engine.table import TableOf, count, level, ratio, text
-from oscope.labs.engine.words import value
+from oscope.labs import engine as q
 from oscope.labs.transfer import DIGESTS, LAB, PLAIN, RECEIVERS, SENDERS, pair
-from oscope.labs.transfer.points import PLAIN_WAY, RATE, compared_ways, curves, named, sizes, way
-from oscope.model.document import Figure, Table
-from oscope.model.factors import Level
-from oscope.model.formatting import MISSING
-from oscope.model.samples import ExperimentResults
-from oscope.model.units import format_bytes
+from oscope.labs.transfer.points import ARROW, PLAIN_WAY, RATE, compared_ways, curves, named, way
 
 # ---- pairs
 
-DEFAULT, NONE = DIGESTS[0], DIGESTS[-1]
 OWN = ("sender", "receiver", "size", "digest", "tracer")
 """Factors that the PAIRS names; of any other the first level is shown."""
 
 
-def _narrow(run: Run) -> Run:
+def _narrow(run: q.Run) -> q.Run:
     return run.narrowed(*OWN)
 
 
-def _found(run: Run) -> dict[str, list[At]]:
-    """Return the throughput of each pair over the size, with one digest."""
+def _found(run: q.Run) -> dict[str, list[q.At]]:
     own = _narrow(run)
-    return curves(own, RATE, digest=_digest(own.experiment))
+    return curves(own, RATE, digest=_digest(own))
 
 
-def _digest(experiment: ExperimentResults) -> str:
+def _digest(run: q.Run) -> str:
     """Return the digest that the pairs are compared with: the default, or the first measured."""
-    names = list(dict.fromkeys(str(point.factors.get("digest", DEFAULT)) for point in experiment.points))
-    return DEFAULT if DEFAULT in names else names[0]
+    return run.levels("digest", DIGESTS)[0]
 
 
-def _fastest(run: Run, _: Sequence[Point]) -> str:
-    """Name the fastest pair at the largest size, and those that are not distinguished from it."""
+def _fastest(run: q.Run, _: Sequence[q.Point]) -> str:
     every = [each for row in _found(run).values() for each in row]
     most = max(each.size for each in every)
-    top, alike = best([each for each in every if each.size == most], run.experiment, RATE)
+    top, alike = q.best([each for each in every if each.size == most], run.experiment, RATE)
     names = [way(each.point.factors) for each in alike]
-    others = f" (not distinguished from {listed(names) if len(names) < 3 else f'{len(names)} others'})"
-    found = f"{way(top.point.factors)} is the fastest at {top.name}: {value(top.summary, 'B/s')}"
+    others = f" (not distinguished from {q.listed(names) if len(names) < 3 else f'{len(names)} others'})"
+    found = f"{way(top.point.factors)} is the fastest at {top.name}: {q.bracketed(top.summary, 'B/s')}"
     return f"{found}{others if alike else ''}."
 
 
-def _digests(run: Run) -> list[Contrast]:
+def _digests(run: q.Run) -> list[q.Contrast]:
     """Return for each digest and size the throughput over that without, at the plain pair."""
     own = _narrow(run).only(sender=PLAIN[0], receiver=PLAIN[1])
-    found = [each for name in DIGESTS[:-1] for each in contrasts(own, RATE, "digest", (NONE, name))]
+    found = [each for name in DIGESTS[:-1] for each in q.contrasts(own, RATE, "digest", (DIGESTS[-1], name))]
     return sorted(found, key=lambda each: (DIGESTS.index(str(each.ends[1])), each.size))
 
 
-def _matrices(run: Run, found: Sequence[Point]) -> list[Table]:
+def _matrices(run: q.Run, found: Sequence[q.Point]) -> list[q.Table]:
     own = _narrow(run)
-    levels: dict[str, Level] = {"digest": _digest(own.experiment)}
-    return [_matrix(own, size, levels) for size in reversed(sizes([each.samples for each in found]))]
+    sizes = sorted({each.size for each in found}, reverse=True)
+    return [_matrix(own, size, {"digest": _digest(own)}) for size in sizes]
 
 
-def _matrix(run: Run, size: int, levels: dict[str, Level]) -> Table:
+def _matrix(run: q.Run, size: int, levels: dict[str, q.Level]) -> q.Table:
     """Return the throughput of each sender (rows) with each receiver, beside the plain pair."""
     by_pair = {pair(each.samples.factors): each for each in run.points(RATE, size=size, **levels)}
     senders = [name for name in ("auto", *SENDERS) if any(name == each for each, _ in by_pair)]
     receivers = [name for name in ("auto", *RECEIVERS) if any(name == each for _, each in by_pair)]
-    scale = shared_scale([each.summary for each in by_pair.values()], "B/s")
+    scale = q.shared_scale([each.summary for each in by_pair.values()], "B/s")
     ratios = {each.ends[1]: each.row for each in compared_ways(run, RATE, PLAIN_WAY, size=size, **levels)}
-    rows = []
-    for sender in senders:
-        line = [sender]
-        for receiver in receivers:
-            one, row = by_pair.get((sender, receiver)), ratios.get(named((sender, receiver)))
-            beside = "" if row is None else f" · {row.ratio:.2f}×{'' if row.different == 'yes' else '?'}"
-            line.append(
-                MISSING
-                if one is None
-                else f"{row_scale(scale, one.summary).text(one.summary.median)}{beside}"
-            )
-        rows.append(line)
-    note = (
-        f"Rows: sender. Columns: receiver. ×: over {PLAIN_WAY}, paired by block; ?: not found different. "
-        f"{MISSING}: not measured."
-    )
-    title = f"Throughput of every pair at {format_bytes(size)} [{scale.unit}]"
-    return Table(title, ["sender", *(f"→ {name}" for name in receivers)], rows, frozenset(), note)
+
+    def cell(sender: str, receiver: str) -> str | None:
+        one, row = by_pair.get((sender, receiver)), ratios.get(named((sender, receiver)))
+        if one is None:
+            return None
+        beside = "" if row is None else f" · {row.ratio:.2f}×{'' if row.different == 'yes' else '?'}"
+        return f"{q.row_scale(scale, one.summary).text(one.summary.median)}{beside}"
+
+    def column(receiver: str) -> q.Column[str]:
+        return q.text(f"→ {receiver}", lambda sender: cell(sender, receiver))
+
+    note = f"×: over {PLAIN_WAY}, paired by block; ?: not found different. {q.MISSING}: not measured."
+    title = f"Throughput of every pair at {q.format_bytes(size)} [{scale.unit}]"
+    table: q.TableOf[str] = q.TableOf(title, (q.text("sender", str), *map(column, receivers)), note)
+    return table.of(senders)
 
 
-DIGEST_COSTS: TableOf[Contrast] = TableOf(
+DIGEST_COSTS: q.TableOf[q.Contrast] = q.TableOf(
     "What verification costs",
     (
-        text("digest", lambda each: str(each.ends[1])),
-        level("size"),
-        ratio("throughput / that without", lambda each: each.row, "different", "matters"),
+        q.text("digest", lambda each: str(each.ends[1])),
+        q.level("size"),
+        q.ratio("throughput / that without", lambda each: each.row, "different", "matters"),
     ),
     f"{PLAIN_WAY}, paired by block, p corrected (Holm) for the sizes of a digest.",
 )
 
 
-def _figures(run: Run, _: Sequence[Point]) -> list[Figure]:
+def _figures(run: q.Run, _: Sequence[q.Point]) -> list[q.Figure]:
     found = _found(run)
     ends = (("Ways to send", 1), ("Ways to receive", 0))
     drawn = []
     for title, side in ends:
-        rows = {name: row for name, row in found.items() if pair(row[0].point.factors)[side] == PLAIN[side]}
-        drawn += several(f"{title}, throughput", rows, "B/s", "size of the file")
+        rows = {name: row for name, row in found.items() if (name.split(ARROW) * 2)[side] == PLAIN[side]}
+        drawn += q.several(f"{title}, throughput", rows, "B/s", "size of the file")
     return drawn
 
 
-PAIRS = Question(
+PAIRS = q.Question(
     title="Every way of sending and receiving",
     experiment="transfer.copy",
     rows=lambda run: _narrow(run).points(RATE),
@@ -134,61 +115,49 @@ PAIRS = Question(
 NAMES = tuple(each.name for each in LAB.experiments)
 
 
-def _checked(run: Run) -> list[ExperimentResults]:
-    """Return every experiment of the lab that was run."""
-    found = [each.experiment for name in NAMES if (each := run.beside(name)) is not None]
-    return [each for each in found if _transfers(each)]
-
-
-def _transfers(experiment: ExperimentResults) -> int:
+def _transfers(experiment: q.ExperimentResults) -> int:
     return sum(len(point) for point in experiment.points)
 
 
-def _failed(experiment: ExperimentResults) -> Counter[str]:
-    """Return how many transfers failed, by reason."""
+def _failed(experiment: q.ExperimentResults) -> Counter[str]:
     return Counter(reason for point in experiment.points for _, reason in point.failed)
 
 
-def _files(experiment: ExperimentResults) -> int:
-    """Return how many files arrived equal to their sources."""
+def _files(experiment: q.ExperimentResults) -> int:
     return sum(
         (len(point) - len({index for index, _ in point.failed})) * int(point.factors.get("files", 1))
         for point in experiment.points
     )
 
 
-def _arrived(_: Run, rows: Sequence[ExperimentResults]) -> str:
+def _arrived(_: q.Run, rows: Sequence[q.ExperimentResults]) -> str:
     files, transfers = sum(map(_files, rows)), sum(map(_transfers, rows))
     failed = sum(_failed(row).total() for row in rows)
-    text = f"{counted(files, 'file')} of {counted(transfers - failed, 'transfer')} arrived equal to their "
-    text += "sources"
+    what = f"{q.counted(files, 'file')} of {q.counted(transfers - failed, 'transfer')} arrived equal to their"
     if not failed:
-        return f"All {text}."
-    return f"{text}; {counted(failed, 'transfer')} failed, and no time of theirs is used."
+        return f"All {what} sources."
+    return f"{what} sources; {q.counted(failed, 'transfer')} failed, and no time of theirs is used."
 
 
-def _why(experiment: ExperimentResults) -> str:
+def _why(experiment: q.ExperimentResults) -> str:
     return "; ".join(f"{why} ({n})" for why, n in _failed(experiment).most_common()) or "none"
 
 
-INTEGRITY = Question(
+INTEGRITY = q.Question(
     title="Every file is equal to its source",
     experiment=NAMES,
-    rows=_checked,
+    rows=lambda run: [each.experiment for each in run.all(*NAMES) if _transfers(each.experiment)],
     headline=_arrived,
-    text=(
-        "Each received file is read again after the clock has stopped. A transfer that fails this is a "
-        "failed sample and never a time."
-    ),
-    tables=TableOf(
+    text="Received files are read again after the clock has stopped; one that differs is a failed sample.",
+    tables=q.TableOf(
         "Files compared with their sources",
         (
-            text("experiment", lambda row: row.experiment),
-            text("compared", lambda row: "sha512" if row.workload == "transfer.device" else "byte by byte"),
-            count("transfers", _transfers),
-            count("files equal", _files),
-            count("failed", lambda row: _failed(row).total()),
-            text("why", _why),
+            q.text("experiment", lambda row: row.experiment),
+            q.text("compared", lambda row: "sha512" if row.workload == "transfer.device" else "byte by byte"),
+            q.count("transfers", _transfers),
+            q.count("files equal", _files),
+            q.count("failed", lambda row: _failed(row).total()),
+            q.text("why", _why),
         ),
     ),
     missing=lambda _: "",

@@ -5,15 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from oscope.labs.engine.contrast import Contrast, contrasts
-from oscope.labs.engine.curves import At
-from oscope.labs.engine.run import Point, Run, known, untraced
-from oscope.labs.engine.table import Column, TableOf, level, ratio, stat, text
+from oscope.labs import engine as q
 from oscope.labs.transfer import PLAIN, pair
-from oscope.model.document import Table
-from oscope.model.factors import Level
-from oscope.model.samples import PointSamples
-from oscope.statistics import Summary
 
 MEBIBYTE = 1 << 20
 GIBIBYTE = 1 << 30
@@ -37,96 +30,80 @@ DEVICE = Sides(SENDER_TIME, TIME)
 """The device's time is the receiver's, as in the original report."""
 
 
-def way(factors: Mapping[str, Level]) -> str:
+def way(factors: Mapping[str, q.Level]) -> str:
     """Return how a point moves files: the device's method, or those of sender and receiver."""
-    if "method" in factors:
-        return str(factors["method"])
-    return named(pair(factors))
+    return str(factors.get(WAY) or factors.get("method") or named(pair(factors)))
 
 
 def named(methods: tuple[str, str]) -> str:
     """Return `mmap` where both sides have the method, else `sendfile → readwrite`."""
-    sender, receiver = methods
-    return sender if sender == receiver else f"{sender}{ARROW}{receiver}"
+    return ARROW.join(dict.fromkeys(methods))
 
 
 PLAIN_WAY = named(PLAIN)
 
 
-def ways(points: Sequence[PointSamples]) -> list[str]:
-    """Return the ways of these points, in the order of the experiment."""
-    return list(dict.fromkeys(way(point.factors) for point in points))
-
-
-def sizes(points: Sequence[PointSamples]) -> list[int]:
-    """Return the sizes of these points, rising."""
-    return sorted({int(point.factors["size"]) for point in points if "size" in point.factors})
-
-
-def curves(run: Run, metric: str, **levels: Level) -> dict[str, list[At]]:
-    """Return for each way its points by rising size; of several at one size, the first."""
-    found: dict[str, dict[int, At]] = {}
-    for point in run.points(metric, **levels):
-        factors = point.samples.factors
-        if "size" in factors:
-            size = int(factors["size"])
-            found.setdefault(way(factors), {}).setdefault(size, At(size, point.samples, point.summary))
-    return {name: [each[size] for size in sorted(each)] for name, each in found.items()}
-
-
-def way_dots(points: Sequence[Point], row: Callable[[Point], str]) -> list[tuple[str, str, Summary]]:
-    """Return what a figure draws of these points: a colour for each way, rows named by `row`."""
-    names = ways([each.samples for each in points])
-    ordered = sorted(points, key=lambda each: names.index(way(each.samples.factors)))
-    return [(way(each.samples.factors), row(each), each.summary) for each in ordered]
-
-
-def by_way(run: Run) -> Run:
+def by_way(run: q.Run) -> q.Run:
     """Return the untraced points with the way as a factor, in place of the methods of both sides."""
     own = ("sender", "receiver", "method", "tracer")
 
-    def renamed(point: PointSamples) -> PointSamples:
+    def renamed(point: q.PointSamples) -> q.PointSamples:
         rest = {name: level for name, level in point.factors.items() if name not in own}
         return replace(point, factors={**rest, WAY: way(point.factors)})
 
-    points = tuple(map(renamed, untraced(run.experiment)))
-    return run.once(WAY, lambda: Run(run.results, replace(run.experiment, points=points)))
+    points = tuple(map(renamed, q.untraced(run.experiment)))
+    return run.once(WAY, lambda: q.Run(run.results, replace(run.experiment, points=points)))
 
 
-def compared_ways(run: Run, metric: str | Sequence[str], base: str, **levels: Level) -> list[Contrast]:
+def curves(run: q.Run, metric: str, **levels: q.Level) -> dict[str, list[q.At]]:
+    """Return for each way its points by rising size."""
+    return q.curves_by(by_way(run), metric, WAY, (), **levels)
+
+
+def compared_ways(run: q.Run, metric: str | Sequence[str], base: str, **levels: q.Level) -> list[q.Contrast]:
     """Return how each other way compares with `base`, p corrected (Holm) for the rows of a way."""
     first = metric if isinstance(metric, str) else metric[0]
-    others = [name for name in ways(known(run.experiment, first)) if name != base]
-    return [each for name in others for each in contrasts(by_way(run), metric, WAY, (base, name), **levels)]
+    others = dict.fromkeys(way(point.factors) for point in q.known(run.experiment, first))
+    return [
+        each
+        for name in others
+        if name != base
+        for each in q.contrasts(by_way(run), metric, WAY, (base, name), **levels)
+    ]
 
 
-METHOD: Column[Point] = text("method", lambda point: way(point.samples.factors))
-CONTENT = level("content")
+def way_dots(points: Sequence[q.Point], row: Callable[[q.Point], str]) -> list[tuple[str, str, q.Summary]]:
+    """Return what a figure draws of these points: a colour for each way, rows named by `row`."""
+    order = list(dict.fromkeys(way(each.factors) for each in points))
+    rows = [(way(each.factors), row(each), each.summary) for each in points]
+    return sorted(rows, key=lambda each: order.index(each[0]))
+
+
+METHOD: q.Column[q.Point] = q.text("method", lambda point: way(point.factors))
+CONTENT = q.level("content")
 SPREAD = ("mean", "std. dev.", "median", "95 %")
 
 
-def times_of(sides: Sides, heading: str, *parts: str) -> list[Column[Point]]:
+def times_of(sides: Sides, heading: str, *parts: str) -> list[q.Column[q.Point]]:
     """Return columns of both sides' times; the heading names `{side}` and `{part}`."""
     both = (("sender", sides.sender), ("receiver", sides.receiver))
-    return [stat(heading.format(side=side, part="{}"), metric, "ns", *parts) for side, metric in both]
+    return [q.stat(heading.format(side=side, part="{}"), metric, "ns", *parts) for side, metric in both]
 
 
-def verdict_table(title: str, base: str, rows: Sequence[Contrast], *places: Column[Contrast]) -> Table:
+def verdict_table(
+    title: str, base: str, rows: Sequence[q.Contrast], *places: q.Column[q.Contrast]
+) -> q.Table:
     """Return each other way's time over that of `base`, with both answers; `places` say where."""
     columns = (
         *places,
-        text("method", lambda each: str(each.ends[1])),
-        ratio(f"time / {base}'s", lambda each: each.row, "different", "matters"),
+        q.text("method", lambda each: str(each.ends[1])),
+        q.ratio(f"time / {base}'s", lambda each: each.row, "different", "matters"),
     )
     note = "Paired by block, p corrected (Holm) for all rows of a method."
-    return TableOf(title, columns, note).of(rows)
+    return q.TableOf(title, columns, note).of(rows)
 
 
 def lasting(sizes: Sequence[int], holds: Callable[[int], bool]) -> int | None:
     """Return the size from which on `holds` is true of every size; None where it is not of the largest."""
-    start = None
-    for size in sorted(sizes, reverse=True):
-        if not holds(size):
-            break
-        start = size
-    return start
+    fails = [size for size in sizes if not holds(size)]
+    return min((size for size in sizes if size > max(fails, default=-1)), default=None)

@@ -10,22 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from oscope.figures import plots
-from oscope.figures.analysed import paired_difference
-from oscope.figures.words import excludes_zero
-from oscope.labs.engine.drawing import dot, strips
-from oscope.labs.engine.question import Question
-from oscope.labs.engine.run import Point, Run
-from oscope.labs.engine.table import TableOf, count, text
-from oscope.labs.engine.table import value as value_of
-from oscope.labs.engine.words import value
+from oscope.labs import engine as q
 from oscope.labs.transfer import RETRY_S, reference
 from oscope.labs.transfer.large import CITED, CITED_COLUMNS, Cited
 from oscope.labs.transfer.points import RECEIVER_TIME, TIME
-from oscope.model.document import Figure
-from oscope.model.formatting import format_value
-from oscope.model.units import format_duration
-from oscope.statistics import Summary
 
 NS = 1e9
 RETRY, RECEIVER_RETRY = "retry", "receiver-retry"
@@ -33,7 +21,7 @@ LATE = {RETRY: "receiver", RECEIVER_RETRY: "sender"}
 """Who comes late, by which the other is refused and tries again."""
 AGAIN = {RETRY: "sender", RECEIVER_RETRY: "receiver"}
 """Who is refused and sleeps."""
-FORMULA = {RETRY: "the retry interval less the lateness", RECEIVER_RETRY: "the retry interval"}
+FORMULA = {RETRY: "retry interval less the lateness", RECEIVER_RETRY: "retry interval"}
 WRITES = {"small": ", small writes", "nodelay": ", small writes without Nagle's algorithm"}
 
 
@@ -43,8 +31,8 @@ class Met(NamedTuple):
     The receiver's time is from its own coming on: where it tries again, from its first try.
     """
 
-    point: Point
-    step: Summary | None
+    point: q.Point
+    step: q.Summary | None
     """The receiver's time beyond that where both are ready, a difference a block: where one side is late, and
     of small writes beyond those without Nagle's algorithm."""
 
@@ -71,7 +59,7 @@ class Met(NamedTuple):
         """Return the point in words."""
         if self.meeting in LATE:
             late, again = LATE[self.meeting], AGAIN[self.meeting]
-            return f"{late} {format_duration(self.late_s)} late, the {again} tries again"
+            return f"{late} {q.format_duration(self.late_s)} late, the {again} tries again"
         return f"both ready{WRITES.get(str(self.point.factors.get('writes', 'whole')), '')}"
 
     def a_file(self) -> str | None:
@@ -79,53 +67,54 @@ class Met(NamedTuple):
         if self.meeting in LATE or self.step is None:
             return None
         more = self.step.median / int(self.point.factors.get("files", 1))
-        return format_value(more, more / 20, "ns")
+        return q.format_value(more, more / 20, "ns")
 
     def expected(self) -> str | None:
         """Return the step that is expected where one side tries again."""
-        return format_value(self.expected_ns, None, "ns") if self.meeting in LATE else None
+        return q.format_value(self.expected_ns, None, "ns") if self.meeting in LATE else None
 
 
-def _met(run: Run) -> list[Met]:
+def _met(run: q.Run) -> list[Met]:
     points, found = run.points(RECEIVER_TIME), []
     plain = next((each.samples for each in points if _plainly_ready(each)), None)
     nodelay = next((each.samples for each in points if each.factors.get("writes") == "nodelay"), None)
     for each in points:
         late, small = each.factors.get("meeting") in LATE, each.factors.get("writes") == "small"
         base = plain if late else nodelay if small else None
-        step = None if base is None else paired_difference(run.experiment, base, each.samples, RECEIVER_TIME)
+        step = (
+            None if base is None else q.paired_difference(run.experiment, base, each.samples, RECEIVER_TIME)
+        )
         found.append(Met(each, step))
     return sorted(found, key=lambda each: (each.meeting in LATE, each.meeting, each.late_s))
 
 
-def _plainly_ready(point: Point) -> bool:
+def _plainly_ready(point: q.Point) -> bool:
     return point.factors.get("meeting") == "ready" and point.factors.get("writes", "whole") == "whole"
 
 
-def _headline(_: Run, found: Sequence[Met]) -> str:
-    """Give the greatest step of a side that tries again, and the time without."""
+def _headline(_: q.Run, found: Sequence[Met]) -> str:
     ready = next((each.point for each in found if _plainly_ready(each.point)), None)
-    without = "" if ready is None else f"; where both are ready it takes {value(ready.summary, 'ns')}"
+    without = "" if ready is None else f"; where both are ready it takes {ready.value}"
     tried = [each for each in found if each.meeting in LATE]
-    steps_found = [(one.median, each, one) for each in tried if (one := each.step) and excludes_zero(one)]
+    steps_found = [(one.median, each, one) for each in tried if (one := each.step) and q.excludes_zero(one)]
     if not any(median > 0 for median, *_ in steps_found):
         return f"No step is found{' where one side is late' if tried else ''}{without}."
     most, step = max(steps_found, key=lambda row: row[0])[1:]
-    late = f"the {LATE[most.meeting]} is {format_duration(most.late_s)} late and the {AGAIN[most.meeting]}"
-    return f"Where {late} tries again, the receiver takes longer by {value(step, 'ns')}{without}."
+    late = f"the {LATE[most.meeting]} is {q.format_duration(most.late_s)} late and the {AGAIN[most.meeting]}"
+    return f"Where {late} tries again, the receiver takes longer by {q.bracketed(step, 'ns')}{without}."
 
 
-TABLE: TableOf[Met] = TableOf(
+TABLE: q.TableOf[Met] = q.TableOf(
     "Times by how both ends meet",
     (
-        text("how both ends meet", Met.name),
-        count("n", lambda each: each.point.summary.n),
-        value_of("receiver's time (95 %)", lambda each: each.point.summary, "ns"),
-        value_of("sender's time (95 %)", lambda each: each.point.of(TIME), "ns"),
-        value_of("sender, until they met", lambda each: each.point.of("wait_ns"), "ns"),
-        value_of("receiver's step (95 %)", lambda each: each.step, "ns"),
-        text("step a file", Met.a_file),
-        text("step expected", Met.expected),
+        q.text("how both ends meet", Met.name),
+        q.count("n", lambda each: each.point.summary.n),
+        q.value("receiver's time (95 %)", lambda each: each.point.summary, "ns"),
+        q.value("sender's time (95 %)", lambda each: each.point.of(TIME), "ns"),
+        q.value("sender, until they met", lambda each: each.point.of("wait_ns"), "ns"),
+        q.value("receiver's step (95 %)", lambda each: each.step, "ns"),
+        q.text("step a file", Met.a_file),
+        q.text("step expected", Met.expected),
     ),
     "The receiver's clock runs from its own coming, or its first try. Medians with their 95 % intervals; a "
     "step is the difference, a block each, from both ready, or of small writes from those without Nagle's "
@@ -133,29 +122,25 @@ TABLE: TableOf[Met] = TableOf(
 )
 
 
-def _step_figure(_: Run, found: Sequence[Met]) -> list[Figure]:
-    """Draw the receiver's step over the lateness of whoever is late, where several were measured."""
+def _step_figure(_: q.Run, found: Sequence[Met]) -> list[q.Figure]:
     lines = []
     for colour, meeting in enumerate(LATE):
-        measured, expected = [], []
-        for each in found:
-            if each.step is None or each.meeting != meeting:
-                continue
-            measured.append((each.late_s, dot("step", each.step, NS)))
-            expected.append((each.late_s, plots.Dot("expected", each.expected_ns / NS, None, np.zeros(0))))
-        if len(measured) > 1:
-            lines.append(plots.Line(f"the {AGAIN[meeting]} tries again", measured, colour))
-            lines.append(plots.Line(FORMULA[meeting].removeprefix("the "), expected, colour, "dash"))
+        here = [(each, each.step) for each in found if each.step is not None and each.meeting == meeting]
+        if len(here) > 1:
+            steps = [(each.late_s, q.dot("step", step, NS)) for each, step in here]
+            expected = [(each.late_s, q.plots.Dot("expected", each.expected_ns / NS)) for each, _ in here]
+            lines.append(q.plots.Line(f"the {AGAIN[meeting]} tries again", steps, colour))
+            lines.append(q.plots.Line(FORMULA[meeting], expected, colour, "dash"))
     if not lines:
         return []
-    axes = (plots.axis("late by [s]"), plots.axis("step [s]", rangemode="tozero"))
+    axes = (q.plots.axis("late by [s]"), q.plots.axis("step [s]", rangemode="tozero"))
     note = "Medians with their 95 % intervals. Dashed: what sleeps of a whole interval make expect."
-    return [plots.lines("The receiver's step over the lateness", axes, lines, note)]
+    return [q.plots.lines("The receiver's step over the lateness", axes, lines, note)]
 
 
-def _strips(_: Run, found: Sequence[Met]) -> Figure:
+def _strips(_: q.Run, found: Sequence[Met]) -> q.Figure:
     met = {id(each.point): each for each in found}
-    return strips(
+    return q.strips(
         "Time of the receiver",
         "time",
         [each.point for each in found],
@@ -174,12 +159,12 @@ def steps(side: reference.Inputs) -> list[float]:
     return found
 
 
-ORIGINAL: TableOf[Cited] = TableOf(
+ORIGINAL: q.TableOf[Cited] = q.TableOf(
     "The steps in the original report's times",
     (
         *CITED_COLUMNS,
-        text("groups: median [ms] (n)", lambda row: reference.groups_text(row[3])),
-        text(
+        q.text("groups: median [ms] (n)", lambda row: reference.groups_text(row[3])),
+        q.text(
             "steps [ms]", lambda row: ", ".join(f"{step:.1f}" for step in steps({("", ""): row[3]})) or None
         ),
     ),
@@ -189,35 +174,28 @@ ORIGINAL: TableOf[Cited] = TableOf(
 )
 
 
-def _original_figure(*_: object) -> Figure:
+def _original_figure(*_: object) -> q.Figure:
     dots = [
-        plots.Dot(f"{method}, {content}", middle(values), None, np.array(values), colour)
+        q.plots.Dot(f"{method}, {content}", middle(values), None, np.array(values), colour)
         for (method, content), values in reference.RECEIVER.items()
         for colour in [list(reference.METHODS).index(method)]
     ]
     note = "Faint: single executions, cited. Diamond: their median, which may lie between two groups."
-    return plots.strips("Time of the original report's receiver", "time [ms]", dots, note)
+    return q.plots.strips("Time of the original report's receiver", "time [ms]", dots, note)
 
 
-section = Question(
+section = q.Question(
     title="The original report’s jumps of 900 ms",
     experiment="transfer.meeting",
     rows=_met,
     headline=_headline,
     text=(
-        (
-            "Who is refused sleeps and tries again: a receiver waits whole intervals from its first try, a "
-            "sender makes a late receiver wait for the rest of one."
-        ),
+        "Who is refused sleeps: a receiver whole intervals; for a sender a late receiver waits the rest.",
         (
             "The original's distance is the same by both methods, as a wait makes it. Which mechanism it was "
-            "cannot be decided from the report, which shows neither its programs' sleeps nor where their "
-            "clocks begin."
+            "cannot be decided from the report: it shows neither sleeps nor where its clocks begin."
         ),
-        (
-            "Nagle's algorithm with delayed acknowledgements, up to 40 ms, is the other candidate: its step "
-            "grows with the number of files."
-        ),
+        "Nagle's algorithm with delayed acknowledgements (up to 40 ms) makes a step for each file.",
     ),
     tables=(TABLE, lambda *_: [ORIGINAL.of(CITED)]),
     figures=(_step_figure, _strips, _original_figure),

@@ -5,161 +5,137 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from statistics import median as middle
 
-from oscope.figures.analysed import Analysed, paired_difference
-from oscope.figures.words import counted, listed
-from oscope.labs.engine.contrast import Contrast
-from oscope.labs.engine.curves import At
-from oscope.labs.engine.drawing import dots
-from oscope.labs.engine.question import Question, points
-from oscope.labs.engine.run import Point, Run
-from oscope.labs.engine.table import Column, TableOf, count, level, number, text, written
-from oscope.labs.engine.table import value as value_of
-from oscope.labs.engine.words import NOT_RUN, reasons, value
+from oscope.labs import engine as q
 from oscope.labs.transfer import LAB, SMALL, TARGET, large, reference
 from oscope.labs.transfer import points as moved
 from oscope.labs.transfer.points import CALLS, CONTENT, COPIED, DEVICE, MAPPED, METHOD, Sides, way
-from oscope.model.document import Figure, Table
-from oscope.model.factors import Level
-from oscope.model.formatting import format_count, format_value
 
 # ---- also of what goes through the devices
 
 
-def _files(point: Point) -> int:
+def _files(point: q.Point) -> int:
     return int(point.factors.get("files", 1))
 
 
-def _executions(run: Run, metric: str) -> list[Point]:
-    """Return the points that move several of the original report's files."""
+def _executions(run: q.Run, metric: str) -> list[q.Point]:
     found = [each for each in run.points(metric, sizes="document") if _files(each) > 1]
     return sorted(found, key=_files)
 
 
-def _singles(run: Run, metric: str) -> list[Point]:
+def _singles(run: q.Run, metric: str) -> list[q.Point]:
     """Return the points that move one of the original report's small files or its larger one, by size."""
     found = run.points(metric, sizes="equal", files=1)
     return sorted((each for each in found if each.size in (*SMALL, TARGET)), key=lambda each: each.size)
 
 
-def _headline(run: Run, sides: Sides, names: tuple[str, str]) -> str:
-    """Give the time of the most files by each method."""
+def _headline(run: q.Run, sides: Sides, names: tuple[str, str]) -> str:
     several = _executions(run, sides.receiver) or _singles(run, sides.receiver)
-    most = max((_files(each) for each in several), default=1)
-    unit = run.experiment.metrics[sides.receiver].unit
+    most = max(map(_files, several), default=1)
     by_way = {way(each.factors): each for each in reversed(several) if _files(each) == most}
-    parts = [f"{value(by_way[name].summary, unit)} by {name}" for name in names if name in by_way]
-    what = counted(most, "small file")
-    return f"For {what} an execution the receiver takes {listed(parts)}." if parts else ""
+    parts = [f"{by_way[name].value} by {name}" for name in names if name in by_way]
+    what = q.counted(most, "small file")
+    return f"For {what} an execution the receiver takes {q.listed(parts)}." if parts else ""
 
 
-def _file_more(run: Run, metric: str, point: Point) -> str | None:
+def _file_more(run: q.Run, metric: str, point: q.Point) -> str | None:
     """Return what each file beyond the fewest adds by this method; None where that is not found to cost."""
     own = [each for each in _executions(run, metric) if way(each.factors) == way(point.factors)]
-    here = {_files(each): each.samples for each in own}
-    span = _files(point) - min(here)
-    found = paired_difference(run.experiment, here[min(here)], point.samples, metric) if span else None
+    span = _files(point) - _files(own[0])
+    found = q.paired_difference(run.experiment, own[0].samples, point.samples, metric) if span else None
     if found is None or found.ci95 is None or found.ci95[0] <= 0:
         return None
     half = (found.ci95[1] - found.ci95[0]) / 2 / span
-    return format_value(found.median / span, half, run.experiment.metrics[metric].unit)
+    return q.format_value(found.median / span, half, point.unit)
 
 
-def _tables(run: Run, sides: Sides, base: str) -> list[Table]:
-    """Return the times of single files, of five and ten, and the verdicts on them."""
+def _tables(run: q.Run, sides: Sides, base: str) -> list[q.Table]:
     name = run.experiment.experiment
     times = moved.times_of(sides, "{side} {part}", "median", "95 %")
-    single: TableOf[Point] = TableOf(
+    single: q.TableOf[q.Point] = q.TableOf(
         f"One file an execution ({name})",
         (
-            text("file", lambda each: f"{format_count(each.size)} B"),
+            q.text("file", lambda each: f"{q.format_count(each.size)} B"),
             METHOD,
-            count("n", lambda each: each.summary.n),
+            q.count("n", lambda each: each.summary.n),
             *times,
-            number("original report's receiver [ms]", _cited, ".4f"),
+            q.number("original report's receiver [ms]", _cited, ".4f"),
         ),
         f"Medians. The original report has one execution of each file. {reference.WHERE}",
     )
-    several: TableOf[Point] = TableOf(
+    several: q.TableOf[q.Point] = q.TableOf(
         f"Five and ten files an execution ({name})",
         (
-            number("files", _files, "d"),
-            count("bytes", "bytes"),
+            q.number("files", _files, "d"),
+            q.count("bytes", "bytes"),
             METHOD,
-            count("n", lambda each: each.summary.n),
+            q.count("n", lambda each: each.summary.n),
             *times,
-            text("receiver, a file more", lambda each: _file_more(run, sides.receiver, each)),
-            number("original report's receiver, median [ms]", _cited_median, ".4f"),
-            number("its printed average [ms]", _cited_average, ".4f"),
+            q.text("receiver, a file more", lambda each: _file_more(run, sides.receiver, each)),
+            q.number("original report's receiver, median [ms]", _cited_median, ".4f"),
+            q.number("its printed average [ms]", _cited_average, ".4f"),
         ),
         "The original report prints 2275 bytes for five files, which are its last five, and 3018 for ten, "
-        f"whose sizes sum to {format_count(sum(SMALL))}. {reference.WHERE}",
+        f"whose sizes sum to {q.format_count(sum(SMALL))}. {reference.WHERE}",
     )
-    found = (
+    return [
         single.of(_singles(run, sides.receiver)),
         several.of(_executions(run, sides.receiver)),
         _verdicts(run, sides.receiver, base),
-    )
-    return [each for each in found if each.rows]
+    ]
 
 
-def _own_name(point: Point) -> str:
+def _own_name(point: q.Point) -> str:
     return reference.own_name(way(point.factors)) or ""
 
 
-def _cited(point: Point) -> float | None:
+def _cited(point: q.Point) -> float | None:
     """Return the original report's time of a file by this method."""
     if point.size == TARGET:
         return reference.TARGET_FILE.get(_own_name(point))
     values = reference.SMALL_FILES.get(_own_name(point))
-    return None if values is None else values[SMALL.index(point.size)]
+    return values[SMALL.index(point.size)] if values else None
 
 
-def _cited_median(point: Point) -> float | None:
-    """Return the median of the original report's times of so many files."""
+def _cited_median(point: q.Point) -> float | None:
     theirs = reference.EXECUTION.get(_files(point), {}).get(_own_name(point))
-    return None if theirs is None else middle(theirs)
+    return middle(theirs) if theirs else None
 
 
-def _cited_average(point: Point) -> float | None:
-    """Return the average that it prints."""
+def _cited_average(point: q.Point) -> float | None:
     return reference.AVERAGE.get(_files(point), {}).get(_own_name(point))
 
 
-def _execution(factors: Mapping[str, Level]) -> tuple[int, int]:
+def _execution(factors: Mapping[str, q.Level]) -> tuple[int, int]:
     """Return how many files an execution has, and the size of each where all have one, else 0."""
     return int(factors["files"]), int(factors.get("size", 0)) if factors["sizes"] == "equal" else 0
 
 
-def _place(factors: Mapping[str, Level]) -> str:
+def _place(factors: Mapping[str, q.Level]) -> str:
     files, size = _execution(factors)
-    return f"{format_count(size)} B" if size else f"{files} files"
+    return f"{q.format_count(size)} B" if size else f"{files} files"
 
 
-def _verdicts(run: Run, metric: str, base: str) -> Table:
+def _verdicts(run: q.Run, metric: str, base: str) -> q.Table:
     found = [*_singles(run, metric), *_executions(run, metric)]
     shown = {_execution(each.factors) for each in found}
     rows = [each for each in moved.compared_ways(run, metric, base) if _execution(each.row.factors) in shown]
     rows.sort(key=lambda each: _execution(each.row.factors))
     title = f"Against {base}, the receiver's time"
-    return moved.verdict_table(title, base, rows, text("files", lambda each: _place(each.row.factors)))
+    return moved.verdict_table(title, base, rows, q.text("files", lambda each: _place(each.row.factors)))
 
 
-def _figure(run: Run, metric: str, title: str) -> Figure:
-    """Draw the small files and the executions as rows, a colour for each way."""
+def _figure(run: q.Run, metric: str, title: str) -> q.Figure:
     found = [*(each for each in _singles(run, metric) if each.size < TARGET), *_executions(run, metric)]
     rows = moved.way_dots(found, lambda point: _place(point.factors))
-    return dots(f"{title}, small files", "time", rows, "ns")
+    return q.dots(f"{title}, small files", "time", rows, "ns")
 
 
-SMALL_FILES = Question(
+SMALL_FILES = q.Question(
     title="Small files: 1, 5 and 10 an execution",
     experiment="transfer.small",
-    rows=points(COPIED.sender),
+    rows=q.points(COPIED.sender),
     headline=lambda run, _: _headline(run, COPIED, (CALLS, MAPPED)),
-    text=(
-        "All files of an execution follow each other over one connection. Here the sender connects; in "
-        "the original report it listens, and the receiver connects."
-    ),
+    text="Files share one connection. Here the sender connects, in the original report the receiver.",
     tables=lambda run, _: _tables(run, COPIED, CALLS),
     figures=lambda run, _: _figure(run, COPIED.sender, "Time of the sender"),
     timed=True,
@@ -174,14 +150,14 @@ HOW_TO = (
 )
 
 
-def _median(heading: str, name: str) -> Column[Point]:
-    return written(heading, name, lambda found: format_value(found, None, ""), numeric=True)
+def _median(heading: str, name: str) -> q.Column[q.Point]:
+    return q.written(heading, name, lambda found: q.format_value(found, None, ""), numeric=True)
 
 
-WORK: TableOf[Point] = TableOf(
+WORK: q.TableOf[q.Point] = q.TableOf(
     "What the programs do",
     (
-        level("size"),
+        q.level("size"),
         CONTENT,
         METHOD,
         _median("sender's calls", "sender_calls"),
@@ -190,32 +166,31 @@ WORK: TableOf[Point] = TableOf(
     ),
     "Medians, of a whole transfer. Page faults are minor ones of the measured process.",
 )
-Beside = tuple[At, str, str, str]
+Beside = tuple[q.At, str, str, str]
 """A size at which a way was measured: with its content, through devices or user space, and its method."""
-SIDE_BY_SIDE: TableOf[Beside] = TableOf(
+SIDE_BY_SIDE: q.TableOf[Beside] = q.TableOf(
     "Devices and user space side by side",
     (
-        text("size", lambda row: row[0].name),
-        text("content", lambda row: row[1]),
-        text("through", lambda row: row[2]),
-        text("method", lambda row: row[3]),
-        value_of("receiver's time (95 %)", lambda row: row[0].summary, "ns"),
+        q.text("size", lambda row: row[0].name),
+        q.text("content", lambda row: row[1]),
+        q.text("through", lambda row: row[2]),
+        q.text("method", lambda row: row[3]),
+        q.value("receiver's time (95 %)", lambda row: row[0].summary, "ns"),
     ),
-    "{apart}: the figures stand side by side and are not compared. A digest is checked in the time of user "
-    "space.",
+    "{apart}: the figures are not compared. A digest is checked in the time of user space.",
 )
 
 
-def _through_verdicts(run: Run) -> list[Contrast]:
+def _through_verdicts(run: q.Run) -> list[q.Contrast]:
     return run.once("verdicts", lambda: moved.compared_ways(run, DEVICE.receiver, METHODS[0]))
 
 
-def _work(_: Run, found: Sequence[Point]) -> Table:
+def _work(_: q.Run, found: Sequence[q.Point]) -> q.Table:
     sized = [point for point in found if point.level("sizes") == "equal"]
     return WORK.of(sorted(sized, key=lambda point: point.size))
 
 
-def _side_by_side(run: Run, _: Sequence[Point]) -> Table | None:
+def _side_by_side(run: q.Run, _: Sequence[q.Point]) -> q.Table | None:
     """Return the devices' receiver times beside those through user space, if both are known."""
     other = run.beside("transfer.large")
     if other is None or not other.points(COPIED.receiver):
@@ -236,20 +211,20 @@ def _side_by_side(run: Run, _: Sequence[Point]) -> Table | None:
     return SIDE_BY_SIDE.of(sorted(rows, key=lambda row: row[0].size), apart=apart)
 
 
-def _few(run: Run, _: Sequence[Point]) -> Figure | None:
+def _few(run: q.Run, _: Sequence[q.Point]) -> q.Figure | None:
     some = _singles(run, DEVICE.receiver) or _executions(run, DEVICE.receiver)
     return _figure(run, DEVICE.receiver, "Time of the receiving device") if some else None
 
 
-def _unrun(results: Analysed) -> str:
+def _unrun(results: q.Analysed) -> str:
     others = any(results.get(each.name) for each in LAB.experiments)
-    return f"{NOT_RUN.format(NAME, NAME)}. {HOW_TO}" if others else ""
+    return f"{q.NOT_RUN.format(NAME, NAME)}. {HOW_TO}" if others else ""
 
 
-THROUGH_DEVICES = Question(
+THROUGH_DEVICES = q.Question(
     title="Through devices in the kernel: fcntl against mmap",
     experiment=NAME,
-    rows=points(DEVICE.receiver),
+    rows=q.points(DEVICE.receiver),
     headline=lambda run, _: large.headline(_through_verdicts(run), METHODS),
     about=(
         "oscope_sender and oscope_receiver are the original report's master and slave: character devices "
@@ -265,7 +240,7 @@ THROUGH_DEVICES = Question(
         _side_by_side,
     ),
     figures=(lambda run, _: large.figures(run, DEVICE.receiver, "Time of the receiving device"), _few),
-    missing=lambda run: reasons(run.experiment) or ("" if run.points(DEVICE.receiver) else HOW_TO),
+    missing=lambda run: q.reasons(run.experiment) or ("" if run.points(DEVICE.receiver) else HOW_TO),
     timed=True,
     unrun=_unrun,
 )

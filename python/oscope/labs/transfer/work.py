@@ -3,27 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
 
-from oscope.figures import plots
-from oscope.figures.analysed import measured
-from oscope.figures.traced import Traced, traced
-from oscope.labs.engine.contrast import Contrast, judge
-from oscope.labs.engine.drawing import bars
-from oscope.labs.engine.quantity import Quantity, metric
-from oscope.labs.engine.question import Question
-from oscope.labs.engine.run import Point, Run
-from oscope.labs.engine.table import TableOf, count, ratio, share, stat, text, written
-from oscope.labs.engine.traced import effect_column, losses, missing_traces, scheduling, wakeups
-from oscope.labs.engine.words import EFFECT, Verdict
+from oscope.figures.traced import traced
+from oscope.labs import engine as q
 from oscope.labs.transfer.points import CALLS, COPIED, GIBIBYTE, MEBIBYTE, TIME, compared_ways, way
-from oscope.model.document import Figure, Table
-from oscope.model.formatting import format_share, format_value
-from oscope.model.samples import Floats, PointSamples
-from oscope.model.units import format_bytes
-from oscope.statistics import Summary
 from oscope.trace.reading import time_in_calls_ns
 
 # ---- counted
@@ -34,29 +21,29 @@ OWN = ("sender", "receiver", "size", "content", "digest", "tracer")
 """Factors that the section names; of any other the first level is shown."""
 
 
-def _side(prefix: str, time: str) -> dict[str, Quantity]:
+def _side(prefix: str, time: str) -> dict[str, q.Quantity]:
     """Return what the side does whose metrics begin with `prefix`.
 
     It is idle while none of its threads is on a CPU: at least this share of its time, which is below 0 where
     they are at once on several.
     """
 
-    def a_mebibyte(what: str) -> Quantity:
-        return Quantity(
-            what, "", lambda point: metric(point, f"{prefix}{what}") / (metric(point, "bytes") / MEBIBYTE)
+    def a_mebibyte(what: str) -> q.Quantity:
+        return q.Quantity(
+            what, "", lambda point: q.metric(point, f"{prefix}{what}") / (q.metric(point, "bytes") / MEBIBYTE)
         )
 
-    def cpu(point: PointSamples) -> Floats:
-        return metric(point, f"{prefix}cpu_s_per_gib")
+    def cpu(point: q.PointSamples) -> q.Floats:
+        return q.metric(point, f"{prefix}cpu_s_per_gib")
 
-    def idle(point: PointSamples) -> Floats:
-        return 1 - cpu(point) * metric(point, "bytes") / GIBIBYTE / (metric(point, time) / 1e9)
+    def idle(point: q.PointSamples) -> q.Floats:
+        return 1 - cpu(point) * q.metric(point, "bytes") / GIBIBYTE / (q.metric(point, time) / 1e9)
 
     parts = (
         a_mebibyte("calls"),
         a_mebibyte("switches"),
-        Quantity("cpu", "s", cpu),
-        Quantity("idle", "", idle),
+        q.Quantity("cpu", "s", cpu),
+        q.Quantity("idle", "", idle),
     )
     return {each.name: each for each in parts}
 
@@ -69,9 +56,9 @@ class Row(NamedTuple):
     """What one side does at one point."""
 
     side: str
-    point: Point
+    point: q.Point
 
-    def of(self, what: str) -> Summary | None:
+    def of(self, what: str) -> q.Summary | None:
         """Return calls and switches for a MiB, CPU seconds for a GiB, or the share that is idle."""
         return self.point.of(SIDES[self.side][what])
 
@@ -84,109 +71,97 @@ class Row(NamedTuple):
         return _faults_a_mebibyte(self.point.samples) if self.side == SENDER else None
 
 
-def _rows(run: Run) -> list[Row]:
+def _rows(run: q.Run) -> list[Row]:
     """Return both sides of the points at the largest size with random content and the default digest."""
-    levels = {"content": CONTENT, "digest": "blake3"}
-    points = [
-        each
-        for each in run.narrowed(*OWN).points("bytes")
-        if all(each.factors.get(name, level) == level for name, level in levels.items())
-    ]
+    points = run.narrowed(*OWN).only(content=CONTENT, digest="blake3").points("bytes")
     most = max((each.size for each in points), default=0)
     rows = [Row(side, each) for each in points if each.size == most for side in SIDES]
     return rows if any(row.of("cpu") for row in rows) else []
 
 
-def _fewest(_: Run, rows: Sequence[Row]) -> str:
+def _fewest(_: q.Run, rows: Sequence[Row]) -> str:
     """Give the fewest and the most calls of the sender; where they are not known, the least CPU time."""
     sending = [(each.median, row) for row in rows if row.side == SENDER and (each := row.of("calls"))]
     if not sending:
-        spent = [(each.median, row) for row in rows if (each := row.of("cpu"))]
-        cpu, row = min(spent, key=lambda pair: pair[0])
-        return f"Least CPU time has {row.way()} at the {row.side}: {format_value(cpu, None, 's')} a GiB."
-    (few, least), (many, most) = (end(sending, key=lambda pair: pair[0]) for end in (min, max))
-    size = format_bytes(least.point.size)
-    found = f"At {size} the sender makes {format_value(few, None, '')} system calls a MiB by {least.way()}"
-    more = "" if least is most else f" and {format_value(many, None, '')} by {most.way()}"
-    return f"{found}{more}."
+        cpu, row = min(((each.median, row) for row in rows if (each := row.of("cpu"))), key=itemgetter(0))
+        return f"Least CPU time has {row.way()} at the {row.side}: {q.format_value(cpu, None, 's')} a GiB."
+    ends = [end(sending, key=itemgetter(0)) for end in (min, max)]
+    said = q.listed([f"{q.format_value(n, None, '')} by {row.way()}" for n, row in dict.fromkeys(ends)])
+    return f"At {rows[0].point['size']} the sender makes {said}.".replace(
+        " by ", " system calls a MiB by ", 1
+    )
 
 
 def _plain(found: float) -> str:
-    return format_value(found, found / 50, "")
+    return q.format_value(found, found / 50, "")
 
 
-def _faults_a_mebibyte(point: PointSamples) -> float | None:
+def _faults_a_mebibyte(point: q.PointSamples) -> float | None:
     """Return the sender's minor faults for a MiB; None where they were not recorded."""
     faults = point.covariates.get("minor_faults")
     if faults is None:
         return None
-    values = faults / (metric(point, "bytes") * point.iterations / MEBIBYTE)
+    values = faults / (q.metric(point, "bytes") * point.iterations / MEBIBYTE)
     kept = values[np.isfinite(values)]
     return float(np.median(kept)) if len(kept) else None
 
 
-TABLE: TableOf[Row] = TableOf(
+TABLE: q.TableOf[Row] = q.TableOf(
     "What both sides do",
     (
-        text("method", Row.way),
-        text("side", lambda row: row.side),
-        written("calls a MiB", lambda row: row.of("calls"), _plain, numeric=True),
-        written("switches a MiB", lambda row: row.of("switches"), _plain, numeric=True),
-        stat("CPU time a GiB", lambda row: row.of("cpu"), "s"),
-        share("on no CPU, at least", lambda row: row.of("idle")),
-        written("page faults a MiB", Row.faults, _plain, numeric=True),
+        q.text("method", Row.way),
+        q.text("side", lambda row: row.side),
+        q.written("calls a MiB", lambda row: row.of("calls"), _plain, numeric=True),
+        q.written("switches a MiB", lambda row: row.of("switches"), _plain, numeric=True),
+        q.stat("CPU time a GiB", lambda row: row.of("cpu"), "s"),
+        q.share("on no CPU, at least", lambda row: row.of("idle")),
+        q.written("page faults a MiB", Row.faults, _plain, numeric=True),
     ),
     "Medians at {size}, random bytes. Page faults are counted of the sender alone.",
 )
-VERDICTS: TableOf[tuple[Contrast, Verdict | None]] = TableOf(
+VERDICTS: q.TableOf[tuple[q.Contrast, q.Verdict | None]] = q.TableOf(
     "CPU time and calls against read and write",
     (
-        text("method", lambda row: str(row[0].ends[1])),
-        text("metric", lambda row: row[0].row.metric),
-        ratio(f"over {CALLS}'s", lambda row: row[1], "different", "matters"),
+        q.text("method", lambda row: str(row[0].ends[1])),
+        q.text("metric", lambda row: row[0].row.metric),
+        q.ratio(f"over {CALLS}'s", lambda row: row[1], "different", "matters"),
     ),
     "At {size}. Paired by block, p corrected (Holm) for all metrics and sizes of a method; counts that never "
     "change are compared as they are.",
 )
 
 
-def _verdicts(run: Run, rows: Sequence[Row]) -> Table:
+def _verdicts(run: q.Run, rows: Sequence[Row]) -> q.Table:
     """Return how each other way compares with read and write; the family is all metrics of a way."""
     size, points = rows[0].point.size, {row.way(): row.point for row in rows}
     found = []
     for each in compared_ways(run.narrowed(*OWN), COMPARED, CALLS):
         if each.size == size and each.level("content") == CONTENT:
             base, other = (points[str(end)].of(each.row.metric) for end in each.ends)
-            found.append((each, judge(base, other, each.row)))
-    return VERDICTS.of(found, size=format_bytes(size))
+            found.append((each, q.judge(base, other, each.row)))
+    return VERDICTS.of(found, size=q.format_bytes(size))
 
 
-def _figure(_: Run, rows: Sequence[Row]) -> Figure:
+def _figure(_: q.Run, rows: Sequence[Row]) -> q.Figure:
     names = list(dict.fromkeys(row.way() for row in rows))
     cpu = {(row.side, row.way()): row.of("cpu") for row in rows}
     series = {side: [cpu.get((side, name)) for name in names] for side in SIDES}
-    axis = plots.axis("CPU time a GiB [s]", rangemode="tozero")
-    note = f"At {format_bytes(rows[0].point.size)}; digests included."
-    return bars("CPU time of both sides", axis, names, series, note)
+    axis = q.plots.axis("CPU time a GiB [s]", rangemode="tozero")
+    note = f"At {q.format_bytes(rows[0].point.size)}; digests included."
+    return q.bars("CPU time of both sides", axis, names, series, note)
 
 
-WORK = Question(
+WORK = q.Question(
     title="Where the time goes",
     experiment=("transfer.large", "transfer.copy"),
     rows=_rows,
     headline=_fewest,
     text=(
         "Over loopback the receiving half of TCP is done in the sender's call and charged to the sender.",
-        (
-            "On no CPU: 1 - CPU time / time, the least share in which no thread of a side was on a CPU; "
-            "below 0 it shows nothing of waiting."
-        ),
-        (
-            "Read and write copy each byte at both ends; mmap pays with page faults for the calls it saves; "
-            "sendfile and splice hand pages on, but the digest reads them all the same."
-        ),
+        "On no CPU: 1 - CPU time / time, at least the share without any thread of a side on a CPU.",
+        "mmap pays with page faults for the calls it saves; the digest reads what sendfile hands on.",
     ),
-    tables=(lambda _, rows: TABLE.of(rows, size=format_bytes(rows[0].point.size)), _verdicts),
+    tables=(lambda _, rows: TABLE.of(rows, size=q.format_bytes(rows[0].point.size)), _verdicts),
     figures=_figure,
     factors=OWN,
     timed=True,
@@ -202,41 +177,40 @@ LEAST_SHARE = 0.005
 """Calls that take less of the time than this are not listed."""
 
 
-def _points(run: Run) -> list[Traced]:
+def _points(run: q.Run) -> list[q.Traced]:
     return run.once("traces", lambda: traced(run.experiment, TIME, "calls"))
 
 
-def _name(point: Traced) -> str:
+def _name(point: q.Traced) -> str:
     return way(point.point.factors)
 
 
 class Call(NamedTuple):
     """One call of a way, or all of them."""
 
-    where: Traced
+    where: q.Traced
     name: str
     number: int | None
     share: float
 
     def a_mebibyte(self) -> str | None:
         """Return how often it is called for a MiB, of all that the traced repetitions moved."""
-        moved = float(measured(self.where.point, "bytes")[0].sum()) / MEBIBYTE
+        moved = float(q.measured(self.where.point, "bytes")[0].sum()) / MEBIBYTE
         return f"{self.number / moved:.3g}" if self.number is not None and moved else None
 
 
-def _longest(_: Run, points: Sequence[Traced]) -> str:
-    """Name the call with the most time; of futex, most is the digest's thread, beside the calls that move."""
+def _longest(_: q.Run, points: Sequence[q.Traced]) -> str:
     moving = [
         each for each in _calls(points) if each.number is not None and each.name != FUTEX and each.share
     ]
     if not moving:
         return ""
     most = max(moving, key=lambda call: call.share)
-    part = format_share(most.share, 0.01)
+    part = q.format_share(most.share, 0.01)
     return f"By {_name(most.where)}, {part} of both sides' time is in {most.name}, waiting included."
 
 
-def _calls(points: Sequence[Traced]) -> list[Call]:
+def _calls(points: Sequence[q.Traced]) -> list[Call]:
     rows = []
     for each in points:
         whole, inside = each.reading.get("region_ns") or 0, time_in_calls_ns(each.reading)
@@ -250,55 +224,52 @@ def _calls(points: Sequence[Traced]) -> list[Call]:
     return rows
 
 
-TRACED_CALLS: TableOf[Call] = TableOf(
+TRACED_CALLS: q.TableOf[Call] = q.TableOf(
     "System calls of both sides, traced",
     (
-        text("method", lambda call: _name(call.where)),
-        text("call", lambda call: call.name),
-        count("calls", lambda call: call.number),
-        text("calls a MiB", Call.a_mebibyte, numeric=True),
-        share("of the time", lambda call: call.share),
-        effect_column(lambda call: call.where),
+        q.text("method", lambda call: _name(call.where)),
+        q.text("call", lambda call: call.name),
+        q.count("calls", lambda call: call.number),
+        q.text("calls a MiB", Call.a_mebibyte, numeric=True),
+        q.share("of the time", lambda call: call.share),
+        q.effect_column(lambda call: call.where),
     ),
-    f"All traced repetitions together; calls below {format_share(LEAST_SHARE)} of the time are left out. "
-    f"Every thread's calls count, so that all calls can have more than the time. {EFFECT}",
+    f"All traced repetitions together; calls below {q.format_share(LEAST_SHARE)} of the time are left out. "
+    f"Every thread's calls count, so that all calls can have more than the time. {q.EFFECT}",
 )
 
 
-def _faults(each: Traced) -> int | None:
+def _faults(each: q.Traced) -> int | None:
     faults = each.reading.get("faults")
     return None if faults is None else sum(row["count"] for row in faults)
 
 
-SWITCHES: TableOf[Traced] = TableOf(
+SWITCHES: q.TableOf[q.Traced] = q.TableOf(
     "Switches and faults of both sides, traced",
     (
-        text("method", _name),
-        *scheduling("voluntary", "involuntary", latency="wake-up"),
-        count("faults", _faults),
+        q.text("method", _name),
+        *q.scheduling("voluntary", "involuntary", latency="wake-up"),
+        q.count("faults", _faults),
     ),
     "All traced repetitions together; percentiles are known to a power of two.",
 )
 
 
-def _switches(_: Run, points: Sequence[Traced]) -> Table:
+def _switches(_: q.Run, points: Sequence[q.Traced]) -> q.Table:
     return SWITCHES.of(each for each in points if each.reading.get("switches") is not None)
 
 
-TRACED = Question(
+TRACED = q.Question(
     title="A transfer, traced",
     experiment=NAME,
     rows=_points,
     headline=_longest,
     text=(
-        (
-            "Traced are sender and receiver with all their threads. A call that waits is in the call all the "
-            "while, as threads that wait for one another (futex), such as the digest's."
-        ),
-        lambda _, points: losses(points),
+        "All threads of both sides are traced. A call that waits is in the call all the while, as in futex.",
+        lambda _, points: q.losses(points),
     ),
     tables=(lambda _, points: TRACED_CALLS.of(_calls(points)), _switches),
-    figures=lambda _, points: wakeups("Wake-up latency of both sides", points, _name),
-    missing=lambda run: missing_traces(run.experiment, NAME, _points(run)),
+    figures=lambda _, points: q.wakeups("Wake-up latency of both sides", points, _name),
+    missing=lambda run: q.missing_traces(run.experiment, NAME, _points(run)),
     timed=True,
 )

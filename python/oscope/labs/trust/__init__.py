@@ -9,7 +9,7 @@ CALIBRATION = Inspection(
     name="trust.calibration",
     title="How often verdicts are wrong here",
     question="How often are equal measurements found to differ, and how often is a true difference found?",
-    inspect=late_inspection("trust.answers", "calibrate"),
+    inspect=late_inspection("labs.trust.answers", "calibrate"),
     quick=False,
     quick_share="not in it: hundreds of runs, some minutes; oscope calibrate says how many and shows how far",
 )

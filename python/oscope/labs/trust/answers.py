@@ -15,10 +15,9 @@ from oscope.analysis.calibration.methods import METHODS, OSCOPE, T_INTERVAL
 from oscope.analysis.calibration.peers import WELCH
 from oscope.analysis.calibration.spec import CalibrationSpec
 from oscope.analysis.calibration.trials import Trial
-from oscope.figures import plots, reach
-from oscope.model.document import Figure, Section, Table
+from oscope.figures import reach
+from oscope.labs import engine as q
 from oscope.model.factors import Profile
-from oscope.model.formatting import MISSING, format_share
 from oscope.statistics.rate import Rate
 
 _COLOURS = {name: index for index, name in enumerate(name for name in METHODS if name != WELCH)}
@@ -45,11 +44,11 @@ def calibrate(profile: Profile) -> Mapping[str, Any]:
     return result_of.calibrate(spec, find=labs.experiment)
 
 
-def section(title: str, result: Mapping[str, Any]) -> Section:
+def section(title: str, result: Mapping[str, Any]) -> q.Section:
     """Return the rates of one calibration, `oscope.calibration/1`."""
     found = trials.from_object(result["trials"])
     certified = entries(found)
-    return Section(
+    return q.Section(
         title=title,
         answer=answer(found),
         text=[_told(result, found)],
@@ -66,7 +65,7 @@ def answer(found: Sequence[Trial]) -> str:
     if effects := trials.effects(found):
         parts.append(f"Intervals held a known difference in {trials.coverage(found)}.")
         parts += [
-            f"A slow-down of {format_share(effect)} was found in {trials.found(found, effect)}."
+            f"A slow-down of {q.format_share(effect)} was found in {trials.found(found, effect)}."
             for effect in effects
         ]
     return " ".join(parts)
@@ -87,7 +86,7 @@ def _told(result: Mapping[str, Any], found: Sequence[Trial]) -> str:
     return text
 
 
-def by_subject(found: Sequence[Trial]) -> Table:
+def by_subject(found: Sequence[Trial]) -> q.Table:
     """Return the counts of each subject and way, and of all together."""
     effects = trials.effects(found)
     rows = sorted([*name, *_counts(own, effects)] for name, own in trials.by_subject(found).items())
@@ -98,14 +97,13 @@ def by_subject(found: Sequence[Trial]) -> Table:
         "false positives",
         "would find",
         *(["truth held"] if effects else []),
-        *(f"found {format_share(effect)}" for effect in effects),
+        *(f"found {q.format_share(effect)}" for effect in effects),
     ]
     note = (
-        "Would find: the smallest difference that Oscope says it would have found with 80 % power, the median"
-        " of the pairs. Truth held: the 95 % interval holds the known difference. Between sides in sequence a"
-        " common drift is allowed for."
+        "Would find: the smallest difference found with 80 % power, the median of the pairs. Truth held: the "
+        "95 % interval holds the known difference. Sides in sequence allow for a common drift."
     )
-    return Table("Errors by subject", columns, rows, note=note)
+    return q.Table("Errors by subject", columns, rows, note=note)
 
 
 def _counts(own: Sequence[Trial], effects: Sequence[float]) -> list[str]:
@@ -120,20 +118,20 @@ def _counts(own: Sequence[Trial], effects: Sequence[float]) -> list[str]:
 
 def _seen(share: float) -> str:
     if not np.isfinite(share):
-        return MISSING
-    return format_share(float(f"{share:.2g}")) if share <= _MOST_SEEN else f"> {format_share(_MOST_SEEN)}"
+        return q.MISSING
+    return q.format_share(float(f"{share:.2g}")) if share <= _MOST_SEEN else f"> {q.format_share(_MOST_SEEN)}"
 
 
 def _count(rate: Rate) -> str:
-    return f"{rate.count} of {rate.of}" if rate.of else MISSING
+    return f"{rate.count} of {rate.of}" if rate.of else q.MISSING
 
 
-def by_method(found: Sequence[Trial]) -> Table:
+def by_method(found: Sequence[Trial]) -> q.Table:
     """Return what Oscope, other tools' rules and common habits make of the same samples."""
     return _by_method(found, METHODS_TITLE, _METHODS_NOTE)
 
 
-def by_method_and_way(found: Sequence[Trial]) -> list[Table]:
+def by_method_and_way(found: Sequence[Trial]) -> list[q.Table]:
     """Return that table for each way of measuring: drift between separate runs misleads most methods.
 
     The last one has the note.
@@ -151,7 +149,7 @@ def by_method_and_way(found: Sequence[Trial]) -> list[Table]:
     ]
 
 
-def _by_method(found: Sequence[Trial], title: str, note: str) -> Table:
+def _by_method(found: Sequence[Trial], title: str, note: str) -> q.Table:
     effects = trials.effects(found)
     columns = [
         "method",
@@ -159,16 +157,16 @@ def _by_method(found: Sequence[Trial], title: str, note: str) -> Table:
         *(
             heading
             for effect in effects
-            for heading in (f"found {format_share(effect)}", f"s per {format_share(effect)}")
+            for heading in (f"found {q.format_share(effect)}", f"s per {q.format_share(effect)}")
         ),
         *(["truth held"] if effects else []),
     ]
     pairs = ", ".join(
         [f"{trials.false_alarms(found).of} pairs without a difference"]
-        + [f"{trials.found(found, effect).of} of {format_share(effect)}" for effect in effects]
+        + [f"{trials.found(found, effect).of} of {q.format_share(effect)}" for effect in effects]
     )
     rows = [_method_row(rates, effects) for rates in method_rates(found)]
-    return Table(title, columns, rows, note=f"{pairs}. {note}".rstrip())
+    return q.Table(title, columns, rows, note=f"{pairs}. {note}".rstrip())
 
 
 def _method_row(rates: MethodRates, effects: Sequence[float]) -> list[str]:
@@ -176,31 +174,30 @@ def _method_row(rates: MethodRates, effects: Sequence[float]) -> list[str]:
     for effect in effects:
         rate, seconds = rates.power[effect], rates.seconds_per_find(effect)
         row += [
-            f"{100 * rate.share:.0f} %" if rate.of else MISSING,
-            MISSING if seconds is None else f"{seconds:.3g}",
+            f"{100 * rate.share:.0f} %" if rate.of else q.MISSING,
+            q.MISSING if seconds is None else f"{seconds:.3g}",
         ]
     if effects:
-        row.append(MISSING if rates.coverage is None else rates.coverage.percent)
+        row.append(q.MISSING if rates.coverage is None else rates.coverage.percent)
     return row
 
 
-def _figure(found: Sequence[Trial]) -> Figure:
-    """Return the share of pairs found to differ, by how much they truly do: the power of each method."""
+def _figure(found: Sequence[Trial]) -> q.Figure:
     series = []
     for rates in method_rates(found):
         name, colour = rates.method, _COLOURS[rates.method]
         every = {0.0: rates.false_positives, **rates.power}
         dots = [_dot(effect, rate, colour, name) for effect, rate in every.items()]
-        series.append(plots.Line(name, dots, colour, "solid" if name == OSCOPE else "dash"))
-    return plots.lines(
+        series.append(q.plots.Line(name, dots, colour, "solid" if name == OSCOPE else "dash"))
+    return q.plots.lines(
         "Found to differ, by how much the sides differ",
-        (plots.axis("true slow-down [%]"), plots.axis("pairs found to differ [%]", range=[-3, 103])),
+        (q.plots.axis("true slow-down [%]"), q.plots.axis("pairs found to differ [%]", range=[-3, 103])),
         series,
         "At 0 these are false positives, of which 5 % are allowed; further right, more is better.",
     )
 
 
-def _dot(effect: float, rate: Rate, colour: int, name: str) -> tuple[float, plots.Dot]:
+def _dot(effect: float, rate: Rate, colour: int, name: str) -> tuple[float, q.plots.Dot]:
     low, high = rate.interval
     share = rate.share if rate.of else 0.0
-    return 100 * effect, plots.Dot(name, 100 * share, (100 * low, 100 * high), np.array([]), colour)
+    return 100 * effect, q.plots.Dot(name, 100 * share, (100 * low, 100 * high), colour=colour)

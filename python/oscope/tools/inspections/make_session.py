@@ -12,9 +12,9 @@ import time
 from pathlib import Path
 from typing import IO, Any
 
-from oscope.labs.tools.own_command import carry_out, check, started
 from oscope.model.errors import OscopeError
 from oscope.model.factors import Profile
+from oscope.tools.inspections.own_command import carry_out, check, started
 
 _LIMIT_S = 30.0
 _PROMPT = b"$ "

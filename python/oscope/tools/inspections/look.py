@@ -7,9 +7,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from oscope.labs.tools.hiding import hide
-from oscope.labs.tools.own_command import ask, carry_out
 from oscope.model.factors import Profile
+from oscope.tools.inspections.hiding import hide
+from oscope.tools.inspections.own_command import ask, carry_out
 
 EXPLAINED = ("cat", "/etc/os-release")
 """A program with a loader and a library, that reads a file in which nothing is personal."""
