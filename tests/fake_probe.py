@@ -23,6 +23,8 @@ MISDEEDS = [
     "exit",
     "hang",
     "deaf",
+    "compute",
+    "compute_long",
     "garbage",
     "endless",
     "foreign",
@@ -152,6 +154,11 @@ def misbehave_first(do: str, request: dict[str, Any]) -> bool:
         print("stuck here", file=sys.stderr, flush=True)
         while not interrupted:
             time.sleep(0.05)
+    elif do in ("compute", "compute_long"):
+        end = time.monotonic() + (1.5 if do == "compute" else 600.0)
+        while time.monotonic() < end and not interrupted:
+            pass
+        return False
     elif do == "garbage":
         print("this is not JSON", flush=True)
     elif do == "endless":

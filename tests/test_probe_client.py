@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from conftest import TESTS
 from oscope.model.errors import OscopeError, ProbeError
-from oscope.probe import locate
+from oscope.probe import locate, programs
 from oscope.probe.process import Probe, Request
 from oscope.probe.wire import Done, Event, Note, Refusal, Sample, parse_event
 from oscope.targets.affinity import Placement
@@ -76,6 +76,15 @@ def test_a_silent_probe_is_killed(fake_probe: Path) -> None:
         ):
             ask(client, "hang", silence_limit_s=0.1)
         assert not Path(f"/proc/{client.pid}").exists()
+
+
+def test_a_probe_that_computes_may_be_silent_for_longer(fake_probe: Path) -> None:
+    with Probe([fake_probe, "run"]) as client:
+        events = ask(client, "compute", silence_limit_s=0.7)
+        assert isinstance(events[-1], Done)
+        assert events[-1].samples == 3
+        with pytest.raises(ProbeError, match=r"was silent for 1\.5 s and was killed"):
+            ask(client, "compute_long", silence_limit_s=0.3)
 
 
 def test_a_probe_told_to_end_gives_its_last_events(fake_probe: Path) -> None:
@@ -166,7 +175,7 @@ def test_the_probe_is_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     with pytest.raises(OscopeError, match="OSCOPE_PROBE"):
         locate.find_probe()
     monkeypatch.delenv("OSCOPE_PROBE")
-    monkeypatch.setattr(locate.sys, "executable", str(tmp_path / "python"))
+    monkeypatch.setattr(programs.sys, "executable", str(tmp_path / "python"))
     monkeypatch.setenv("PATH", str(tmp_path / "path"))
     with pytest.raises(OscopeError, match="make setup"):
         locate.find_probe()

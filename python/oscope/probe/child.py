@@ -30,6 +30,8 @@ class Child:
     """What messages call it."""
     goodbye_limit_s = 10.0
     """How long it may take to end once it is asked to: it may have things to undo first."""
+    busy_patience = 1
+    """How many times as long it may be silent while it computes: beside other load, that takes longer."""
     start_remedy = "build it anew with `make setup`"
     """How to fix that it does not start."""
     death_remedy: str | None = None
@@ -43,6 +45,8 @@ class Child:
         It runs in `folder`; None: in this process's.
         """
         self._terminated_at: float | None = None
+        self._cpu_ticks: int | None = None
+        """Those that it had when last looked at in a silence that is too long."""
         self._words: deque[str] = deque(maxlen=_LAST_WORDS)
         self._unread = {"stdout": b"", "stderr": b""}
         try:
@@ -80,7 +84,7 @@ class Child:
         Raises ProbeError, and kills it, where it says nothing for `silence_limit_s` (None: it may wait for
         others), does not end in time once it is asked to, or writes a line without end.
         """
-        heard = time.monotonic()
+        heard, self._cpu_ticks = time.monotonic(), None
         while True:
             for key, _ in self._selector.select(_LOOK_S):
                 chunk = os.read(key.fd, 1 << 16)
@@ -164,7 +168,12 @@ class Child:
         if self._terminated_at is not None and now - self._terminated_at > self.goodbye_limit_s:
             self.give_up(f"did not end within {self.goodbye_limit_s:g} s of being asked to")
         if limit_s is not None and now - heard > limit_s:
-            self.give_up(f"was silent for {limit_s:.3g} s", self.doing())
+            before, self._cpu_ticks = self._cpu_ticks, _cpu_ticks(self.pid)
+            if before is None:
+                return
+            limit_s *= self.busy_patience if self._cpu_ticks > before else 1
+            if now - heard > limit_s:
+                self.give_up(f"was silent for {limit_s:.3g} s", self.doing())
 
     def _cut(self, chunk: bytes) -> list[bytes]:
         *lines, rest = (self._unread["stdout"] + chunk).split(b"\n")
@@ -195,6 +204,16 @@ class Child:
         if rest := self._unread["stderr"].decode(errors="replace").strip():
             self._words.append(rest)
             self._unread["stderr"] = b""
+
+
+def _cpu_ticks(pid: int) -> int:
+    """Return the CPU time of a process and of its children that have ended, in ticks (proc_pid_stat(5))."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0
+    # utime, stime, cutime and cstime are the fields 14 to 17; what is split here begins with the third.
+    return sum(map(int, fields[11:15]))
 
 
 def _signal_name(number: int) -> str:

@@ -49,6 +49,7 @@ class Probe(Child):
     """One probe process that measures what it is asked to."""
 
     schema_remedy = "install both from one build"
+    busy_patience = 5
 
     def __init__(
         self,

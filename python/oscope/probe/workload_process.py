@@ -45,6 +45,8 @@ class WorkloadProcess(Probe):
 
     schema_remedy = f"write the schema as in {DOCUMENT}"
     start_remedy = START_REMEDY
+    busy_patience = 1
+    """Its author says how long it may be silent."""
 
     def __init__(
         self,

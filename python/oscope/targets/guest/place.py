@@ -33,6 +33,8 @@ class GuestProbe(Probe):
     """The probe in a guest. Every error contains the guest's console."""
 
     subject = "the guest"
+    busy_patience = 1
+    """A guest that hangs computes as well."""
 
     def __init__(
         self,
