@@ -20,7 +20,7 @@ use crate::parameters;
 use crate::region::Region;
 use crate::workload::{Context, Iterations, Work, Workload};
 use oscope_sys::error::Failure;
-use oscope_sys::program::Program;
+use oscope_sys::worker::program::Program;
 use peer::{Account, Peer, Reading};
 
 /// A reading that lasts longer is given up.

@@ -27,7 +27,7 @@ use mapped::Mapped;
 use method::{Asked, Engine, Method};
 use oscope_sys::affinity::Pinned;
 use oscope_sys::error::Failure;
-use oscope_sys::team::{assign_cpus, run_pinned, take_seat};
+use oscope_sys::worker::{assign_cpus, run_pinned, take_seat};
 use pass::{Pass, Tally, Use};
 
 /// State of the page cache before each repetition.

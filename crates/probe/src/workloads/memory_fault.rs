@@ -22,7 +22,7 @@ use fresh::{Fresh, page_of};
 use oscope_sys::affinity::Pinned;
 use oscope_sys::error::Failure;
 use oscope_sys::mapping::Pages;
-use oscope_sys::team::{assign_cpus, run_pinned, take_seat};
+use oscope_sys::worker::{assign_cpus, run_pinned, take_seat};
 use swapped::Room;
 use touch::Tally;
 
