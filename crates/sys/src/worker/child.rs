@@ -149,7 +149,8 @@ fn depend_on(parent: Pid) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A descriptor that becomes readable at a process's end (pidfd_open(2), Linux 5.3). The process is this one, or a child not waited for.
+/// A descriptor that becomes readable at a process's end (pidfd_open(2), Linux 5.3). The process is this one or a child not waited for:
+/// the number of another may be reused before the call.
 pub fn pidfd(process: u32) -> io::Result<OwnedFd> {
     // SAFETY: the call takes two numbers.
     let answer = unsafe { libc::syscall(libc::SYS_pidfd_open, process, 0) };
