@@ -9,7 +9,7 @@ use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
 
 use super::place::neighbour;
 use super::{Cause, Disturbance, Kind, Site};
-use crate::workloads::disk::residency::{DROP_CACHES, take_turn};
+use crate::disk::residency::{DROP_CACHES, take_turn};
 use oscope_sys::error::{Failure, errno_message};
 use oscope_sys::worker::Listener;
 

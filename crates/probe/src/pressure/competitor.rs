@@ -10,7 +10,7 @@ use nix::unistd::Pid;
 use super::kills::{Kills, OomScoreAdj};
 use super::turns::Turns;
 use super::xorshift::Xorshift;
-use crate::workloads::disk::residency::page_bytes;
+use crate::disk::residency::page_bytes;
 use oscope_sys::affinity;
 use oscope_sys::cancel;
 use oscope_sys::error::{Failure, errno_message};

@@ -12,9 +12,9 @@ use std::rc::Rc;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::disk::scratch::Scratch;
-use super::disk::source::Place;
 use crate::description::{Description, Kind, Metric, Parameter, Quantity, SchedulingIsolation};
+use crate::disk::scratch::Scratch;
+use crate::disk::source::Place;
 use crate::pressure::SwapKind;
 use crate::region::Region;
 use crate::workload::{Context, Iterations, Work, Workload};

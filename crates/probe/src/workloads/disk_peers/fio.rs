@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use super::peer::{Account, Peer, Reading};
-use crate::workloads::disk::residency::page_bytes;
+use crate::disk::residency::page_bytes;
 use oscope_sys::error::Failure;
 use oscope_sys::worker::program::{Name, Said};
 

@@ -3,7 +3,7 @@
 use super::Operation;
 use super::layout::Layout;
 use super::stream::Share;
-use crate::workloads::disk::content;
+use crate::disk::content;
 use oscope_sys::cancel;
 use oscope_sys::error::Failure;
 use oscope_sys::mapping::{Mapping, Pages};
