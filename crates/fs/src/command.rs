@@ -3,7 +3,6 @@
 mod arguments;
 mod daemon;
 mod life;
-pub mod log;
 mod mountinfo;
 mod mounting;
 mod mountpoint;
@@ -24,6 +23,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
+use crate::log;
 use arguments::{Cli, Verb};
 use oscope_sys::error::Failure;
 
@@ -118,8 +118,10 @@ fn wrong(text: &str) -> String {
         .next()
         .unwrap_or_default();
     // With no word at all, clap begins with the help.
-    told.strip_prefix("error:")
-        .map_or_else(|| "no verb is given".to_owned(), log::one_line)
+    told.strip_prefix("error:").map_or_else(
+        || "no verb is given".to_owned(),
+        oscope_sys::error::one_line,
+    )
 }
 
 /// The command with its verb, where that is one.

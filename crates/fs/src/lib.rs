@@ -6,6 +6,7 @@
 mod command;
 mod digest;
 mod hex;
+mod log;
 mod mount;
 mod remote;
 mod serve;

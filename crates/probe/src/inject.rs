@@ -8,7 +8,6 @@
 pub mod delay;
 mod drift;
 mod evict;
-mod gate;
 mod hog;
 mod interrupts;
 mod memory;
@@ -19,7 +18,6 @@ mod sibling;
 mod target;
 
 use std::io::{self, Write};
-use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -30,11 +28,10 @@ use serde_json::{Value, json};
 
 use crate::clock::reading;
 use crate::names;
-use gate::Gate;
 use oscope_sys::affinity::{self, Pinned};
 use oscope_sys::cancel;
 use oscope_sys::error::Failure;
-use oscope_sys::process::{Child, describe_exit};
+use oscope_sys::worker::{Child, Listener, Notifier, describe_exit, notify_pipe};
 use phases::Phases;
 use target::Target;
 
@@ -94,11 +91,11 @@ pub trait Disturbance {
     }
 
     /// Disturb for some milliseconds at most, or as long as `left` is of the phase where that needs no CPU; how much was done, in units that mean
-    /// something for this cause. Waits are waits at the gate, which ends them.
+    /// something for this cause. Waits are waits for the end of the injection.
     ///
     /// # Errors
     /// What went wrong: the injection ends.
-    fn step(&mut self, gate: &Gate, left: Duration) -> Result<u64, Failure>;
+    fn step(&mut self, stop: &Listener, left: Duration) -> Result<u64, Failure>;
 }
 
 /// Disturbances by the names of their causes.
@@ -189,14 +186,14 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     };
     let until = arguments.length.map(|length| Instant::now() + length);
     report(&arguments.begun(&site, &found))?;
-    let (gate, hold) = Gate::new()?;
+    let (stop, hold) = notify_pipe()?;
     let mut living = Living {
         children: Vec::new(),
         hold: Some(hold),
     };
     for (cause, disturbance) in found {
         let phases = Phases::new(arguments.seed, cause, arguments.means());
-        living.add(cause, disturbance, &gate, phases)?;
+        living.add(cause, disturbance, &stop, phases)?;
     }
     let ended = living.watch(until);
     living.end();
@@ -275,8 +272,8 @@ impl Arguments {
 /// The children that disturb. Those that still live when it is dropped are killed.
 struct Living {
     children: Vec<(&'static str, Child)>,
-    /// What keeps the gate shut.
-    hold: Option<OwnedFd>,
+    /// Closing it stops them all.
+    hold: Option<Notifier>,
 }
 
 impl Living {
@@ -284,14 +281,14 @@ impl Living {
         &mut self,
         cause: &'static str,
         mut disturbance: Box<dyn Disturbance>,
-        gate: &Gate,
+        stop: &Listener,
         phases: Phases,
     ) -> Result<(), Failure> {
         let hold = &mut self.hold;
         let child = Child::fork(move || {
-            // The parent alone holds the gate, and alone is asked to stop.
+            // The parent alone holds it, and alone is asked to stop.
             drop(hold.take());
-            let lived = live(cause, &mut *disturbance, gate, phases);
+            let lived = live(cause, &mut *disturbance, stop, phases);
             // What it has in the journal is struck; a child leaves without running what is left on its stack.
             drop(disturbance);
             if let Err(failure) = lived {
@@ -325,7 +322,7 @@ impl Living {
         Ok(())
     }
 
-    /// Open the gate, and wait until each has reported its last phase.
+    /// Stop them, and wait until each has reported its last phase.
     fn end(&mut self) {
         drop(self.hold.take());
         let latest = Instant::now() + GOODBYE;
@@ -352,7 +349,7 @@ fn pause(until: Option<Instant>) {
 fn live(
     cause: &str,
     disturbance: &mut dyn Disturbance,
-    gate: &Gate,
+    stop: &Listener,
     mut phases: Phases,
 ) -> Result<(), Failure> {
     for signal in cancel::SIGNALS {
@@ -360,7 +357,7 @@ fn live(
     }
     affinity::pin(disturbance.cpu())?;
     disturbance.ready()?;
-    while !gate.wait(phases.off()) {
+    while !stop.is_closed_within(phases.off()) {
         let length = phases.on();
         let began = Instant::now();
         let from_ns = reading::realtime();
@@ -368,9 +365,9 @@ fn live(
         let mut done = 0;
         while let Some(left) = length
             .checked_sub(began.elapsed())
-            .filter(|_| !gate.is_open())
+            .filter(|_| !stop.is_closed())
         {
-            done += disturbance.step(gate, left)?;
+            done += disturbance.step(stop, left)?;
         }
         let to_ns = reading::realtime();
         report(

@@ -10,6 +10,7 @@ mod counters;
 mod covariates;
 mod cpu_modes;
 mod description;
+mod disk;
 mod environment;
 mod guest_init;
 mod harness;

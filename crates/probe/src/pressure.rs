@@ -26,7 +26,7 @@ use group::Group;
 use kills::Kills;
 use machine::Machine;
 use oscope_sys::error::Failure;
-use oscope_sys::process::is_dead;
+use oscope_sys::worker::is_dead;
 pub use swap::{Swap, SwapKind, swap_for, without_readahead};
 pub use turns::Turns;
 

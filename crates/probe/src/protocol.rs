@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use crate::inject::delay::Wanted;
 use crate::names;
-use oscope_sys::error::Failure;
+use oscope_sys::error::{Failure, one_line};
 
 /// Name and version of the wire.
 pub const SCHEMA: &str = "oscope.probe/1";
@@ -359,10 +359,6 @@ impl From<Refused> for Event {
             remedy: None,
         }
     }
-}
-
-fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]

@@ -8,8 +8,8 @@ use serde::de::DeserializeOwned;
 use crate::clock::offsets::Offsets;
 use crate::clock::{Clock, ClockKind};
 use crate::description::Description;
+use crate::disk::scratch::Files;
 use crate::region::Region;
-use crate::workloads::disk::scratch::Files;
 use oscope_sys::error::Failure;
 
 /// A thing the probe can measure.

@@ -3,7 +3,6 @@
 mod call_numbers;
 mod calls;
 pub mod command_run;
-pub mod disk;
 pub mod disk_drop_caches;
 pub mod disk_peers;
 pub mod disk_read;

@@ -38,9 +38,10 @@ pub enum Failure {
     },
 }
 
-/// The text without line breaks: what a server or another program said may hold any characters.
-fn one_line(text: &str) -> String {
-    let words = text.replace(|letter: char| letter.is_control(), " ");
+/// The text in one line: white space as single spaces, and no control characters, since what a server or another program said may hold any.
+pub fn one_line(text: &str) -> String {
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let words = words.replace(|letter: char| letter.is_control(), " ");
     words.trim().to_owned()
 }
 

@@ -3,7 +3,6 @@
 //! Nothing here knows of measuring.
 
 pub mod affinity;
-pub mod answer;
 pub mod cancel;
 pub mod cleanup;
 pub mod error;
@@ -12,10 +11,8 @@ pub mod in_flight;
 pub mod machine;
 pub mod mapping;
 pub mod net;
-pub mod process;
-pub mod program;
 pub mod serialized_error;
 pub mod shared_memory;
-pub mod team;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+pub mod worker;

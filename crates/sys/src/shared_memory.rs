@@ -2,6 +2,7 @@
 
 use std::ops::Deref;
 use std::ptr::{NonNull, null_mut};
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
 
 use crate::error::Failure;
 
@@ -14,15 +15,25 @@ unsafe impl<T: Sync> Send for Shared<T> {}
 // SAFETY: as above.
 unsafe impl<T: Sync> Sync for Shared<T> {}
 
-impl<T> Shared<T> {
+/// What may be made of memory that holds nothing but zeros.
+///
+/// # Safety
+/// A value of nothing but zeros must be valid.
+pub unsafe trait Zeroable {}
+
+// SAFETY: it may be 0.
+unsafe impl Zeroable for AtomicI32 {}
+// SAFETY: it may be 0.
+unsafe impl Zeroable for AtomicU32 {}
+// SAFETY: it may be 0.
+unsafe impl Zeroable for AtomicU64 {}
+
+impl<T: Zeroable> Shared<T> {
     /// A value of zeros, every page of it touched.
-    ///
-    /// # Safety
-    /// A value of nothing but zeros must be a valid `T`.
     ///
     /// # Errors
     /// `Failure::Unavailable` where there is not the memory.
-    pub unsafe fn zeroed() -> Result<Self, Failure> {
+    pub fn zeroed() -> Result<Self, Failure> {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS | libc::MAP_POPULATE;
         // SAFETY: a new mapping of no particular address disturbs no other.

@@ -8,12 +8,14 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Mutex;
 
 use nix::fcntl::OFlag;
-use nix::sys::wait::{WaitStatus, waitpid};
+use nix::sys::wait::waitpid;
 use nix::unistd::{ForkResult, Pid, fork, pipe2, setsid};
 use serde::{Deserialize, Serialize};
 
-use super::{failed, log};
+use super::failed;
+use crate::log;
 use oscope_sys::error::Failure;
+use oscope_sys::worker::describe_exit;
 
 /// What the child reports.
 #[derive(Serialize, Deserialize)]
@@ -147,13 +149,13 @@ fn attend(reading: OwnedFd, child: Pid) -> Result<Side, Failure> {
             None => break,
         }
     }
+    let who = format!("the process of the mount (PID {child})");
     let ended = match waitpid(child, None) {
-        Ok(WaitStatus::Exited(_, status)) => format!("ended with status {status}"),
-        Ok(WaitStatus::Signaled(_, signal, _)) => format!("was killed by {signal}"),
-        _ => "ended".to_owned(),
+        Ok(status) => describe_exit(&who, status),
+        Err(_) => format!("{who} ended"),
     };
     Err(failed(
-        format!("the process of the mount (PID {child}) {ended} before it answered"),
+        format!("{ended} before it answered"),
         "add -f to see what it says",
     ))
 }

@@ -4,9 +4,9 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::log::note;
 use super::mountpoint::{self, Outcome, Way};
 use super::{failed, mountinfo, signals};
+use crate::log::note;
 use oscope_sys::error::Failure;
 
 #[derive(Clone, Copy, PartialEq, Eq)]

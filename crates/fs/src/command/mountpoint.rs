@@ -7,11 +7,12 @@ use std::time::{Duration, Instant};
 
 use nix::mount::{MntFlags, umount2};
 
-use super::log::{note, one_line};
 use super::mountinfo::{self, Mount};
 use super::record::{self, Record};
 use super::{failed, ssh};
+use crate::log::note;
 use oscope_sys::error::Failure;
+use oscope_sys::error::one_line;
 
 /// fusermount3 asks the kernel only, which answers at once.
 const LIMIT: Duration = Duration::from_secs(20);

@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use super::arguments::Recover;
-use super::log::note;
 use super::record::{self, Record};
 use super::{Ending, failed, place, socket, ssh};
+use crate::log::note;
 use crate::mount::{Recovered, recover};
 use crate::remote::{Limits, Remote, Target};
 use crate::store::Store;

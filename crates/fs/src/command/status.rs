@@ -8,8 +8,9 @@ use serde_json::{Value, json};
 
 use super::arguments::Status;
 use super::record::{self, Record};
-use super::{Ending, failed, log, mountpoint, place, print, socket, ssh};
+use super::{Ending, failed, mountpoint, place, print, socket, ssh};
 use crate::hex;
+use crate::log;
 use crate::mount::Report;
 use oscope_sys::error::Failure;
 

@@ -1,19 +1,21 @@
 //! `oscope-fs umount`: unmount, and wait until the mount's process has copied everything back and ended.
 
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde_json::Value;
 
 use super::arguments::Umount;
-use super::log::note;
 use super::mountinfo::{self, Mount};
 use super::mountpoint::{Outcome, Way, look, take_away};
 use super::record::{self, Record};
 use super::{Ending, failed, place, socket, status};
+use crate::log::note;
 use oscope_sys::error::Failure;
+use oscope_sys::worker::pidfd;
 
 /// How many files that are left are named.
 const MOST_NAMED: usize = 5;
@@ -217,22 +219,14 @@ struct Process(OwnedFd);
 
 impl Process {
     fn open(pid: u32) -> Option<Self> {
-        // SAFETY: pidfd_open(2) takes two numbers.
-        let held = unsafe { libc::syscall(libc::SYS_pidfd_open, libc::c_long::from(pid), 0) };
-        let held = libc::c_int::try_from(held).ok().filter(|held| *held >= 0)?;
-        // SAFETY: it is a new descriptor, which nobody else closes.
-        Some(Self(unsafe { OwnedFd::from_raw_fd(held) }))
+        pidfd(pid).ok().map(Self)
     }
 
     /// Wait for the end, after which all that it had locked is free; at most this long.
     fn ended_within(&self, limit: Duration) {
-        let mut watched = libc::pollfd {
-            fd: self.0.as_raw_fd(),
-            events: libc::POLLIN,
-            revents: 0,
-        };
-        let milliseconds = libc::c_int::try_from(limit.as_millis()).unwrap_or(libc::c_int::MAX);
-        // SAFETY: the entry is valid for the whole call.
-        unsafe { libc::poll(&raw mut watched, 1, milliseconds) };
+        let mut watched = [PollFd::new(self.0.as_fd(), PollFlags::POLLIN)];
+        let limit = PollTimeout::try_from(limit).unwrap_or(PollTimeout::MAX);
+        // The lock of the cache says whether it has ended; a signal ends the wait early.
+        let _ = poll(&mut watched, limit);
     }
 }

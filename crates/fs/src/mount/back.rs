@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 
-use crate::command::log;
+use crate::log;
 use crate::remote::{Attributes, Put, PutError, Time, Unsettled, Version};
 use crate::store::{self, Copy, Digest};
 

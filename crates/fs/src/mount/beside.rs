@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 
-use crate::command::log;
+use crate::log;
 use crate::remote::{Attributes, Put, PutError, Remote, Version};
 use crate::store::{self, Digest, Store};
 

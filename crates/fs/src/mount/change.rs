@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use fuser::{INodeNo, TimeOrNow};
 use nix::errno::Errno;
 
-use crate::command::log;
+use crate::log;
 use crate::remote::{Attributes, Change, Time, Version};
 use crate::store::{self, Entry};
 

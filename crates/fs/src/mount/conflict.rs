@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use crate::command::log;
+use crate::log;
 
 /// Bytes of a name at most, on all usual file systems (`NAME_MAX`).
 const LONGEST: usize = 255;

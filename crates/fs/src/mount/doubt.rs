@@ -82,7 +82,7 @@ impl Shared {
             return Ok(());
         }
         if let Err(why) = self.rename_done(from, to, &files, replaced, record) {
-            crate::command::log::note(&format!(
+            crate::log::note(&format!(
                 "that {} was renamed cannot be written down: {}",
                 record.to.display(),
                 why.desc()

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use fuser::{RenameFlags, Request};
 use nix::errno::Errno;
 
-use crate::command::log;
+use crate::log;
 use crate::remote::{Attributes, BOUNDS, Change, Kind, is_temporary};
 
 use super::Shared;

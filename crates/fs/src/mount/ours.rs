@@ -2,7 +2,7 @@
 
 use nix::errno::Errno;
 
-use crate::command::log;
+use crate::log;
 use crate::remote::{Attributes, Kind, Version};
 use crate::store::Digest;
 

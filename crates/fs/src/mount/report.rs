@@ -6,7 +6,7 @@ use std::sync::Mutex;
 
 use serde::Serialize;
 
-use crate::command::log;
+use crate::log;
 use crate::remote::{Remote, State};
 use crate::store::Store;
 

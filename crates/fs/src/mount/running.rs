@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, OnceLock, RwLock};
 use fuser::{Config, MountOption, SessionACL};
 use nix::unistd::{AccessFlags, access};
 
-use crate::command::log;
+use crate::log;
 use crate::remote::{Attributes, Kind, Remote, Time};
 use crate::store::{Store, Temporaries};
 use oscope_sys::error::Failure;

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 
-use crate::command::log;
+use crate::log;
 use crate::remote::{Attributes, Kind, Remote};
 use crate::store::{CopyId, Entry};
 

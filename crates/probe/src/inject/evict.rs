@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
 
-use super::gate::Gate;
 use super::place::neighbour;
 use super::{Cause, Disturbance, Kind, Site};
-use crate::workloads::disk::residency::{DROP_CACHES, take_turn};
+use crate::disk::residency::{DROP_CACHES, take_turn};
 use oscope_sys::error::{Failure, errno_message};
+use oscope_sys::worker::Listener;
 
 /// The line of the registry.
 pub const CAUSE: Cause = Cause {
@@ -92,7 +92,7 @@ impl Disturbance for Evict {
     }
 
     /// Drops.
-    fn step(&mut self, gate: &Gate, left: Duration) -> Result<u64, Failure> {
+    fn step(&mut self, stop: &Listener, left: Duration) -> Result<u64, Failure> {
         let pause = match &self.dropped {
             Dropped::Files(files) => {
                 for (path, file) in files {
@@ -109,7 +109,7 @@ impl Disturbance for Evict {
                 LONG_PAUSE
             }
         };
-        gate.wait(pause.min(left));
+        stop.is_closed_within(pause.min(left));
         Ok(1)
     }
 }

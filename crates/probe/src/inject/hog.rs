@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::gate::Gate;
 use super::{Cause, Disturbance, Kind, Site};
 use crate::steps::lcg_steps;
 use oscope_sys::error::Failure;
+use oscope_sys::worker::Listener;
 
 /// The line of the registry.
 pub const CAUSE: Cause = Cause {
@@ -15,7 +15,7 @@ pub const CAUSE: Cause = Cause {
     kind: Kind::Machine(make),
 };
 
-/// Steps of a loop between two looks at the gate: about 0.1 ms.
+/// Steps of a loop between two looks whether it is to stop: about 0.1 ms.
 const STEPS: u64 = 1 << 16;
 
 /// A busy loop on one CPU.
@@ -45,7 +45,7 @@ impl Disturbance for Hog {
         self.place.clone()
     }
 
-    fn step(&mut self, _gate: &Gate, _left: Duration) -> Result<u64, Failure> {
+    fn step(&mut self, _stop: &Listener, _left: Duration) -> Result<u64, Failure> {
         std::hint::black_box(lcg_steps(1, STEPS));
         Ok(STEPS)
     }

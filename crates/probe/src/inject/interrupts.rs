@@ -7,9 +7,9 @@ use nix::sys::time::TimeSpec;
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 use nix::time::{ClockId as Clock, clock_gettime};
 
-use super::gate::Gate;
 use super::{Cause, Disturbance, Kind, Site};
 use oscope_sys::error::Failure;
+use oscope_sys::worker::Listener;
 
 /// The line of the registry.
 pub const CAUSE: Cause = Cause {
@@ -76,8 +76,8 @@ impl Disturbance for Storm {
         Ok(())
     }
 
-    /// Timers that were armed, and have expired unless the gate was opened.
-    fn step(&mut self, gate: &Gate, left: Duration) -> Result<u64, Failure> {
+    /// Timers that were armed, and have expired unless it is to stop.
+    fn step(&mut self, stop: &Listener, left: Duration) -> Result<u64, Failure> {
         let wanted = (left.as_nanos() / SPACING.as_nanos()) as usize;
         let armed = &self.timers[..wanted.clamp(1, self.timers.len())];
         let now = clock_gettime(Clock::CLOCK_MONOTONIC)
@@ -89,7 +89,7 @@ impl Disturbance for Storm {
                 .set(at, TimerSetTimeFlags::TFD_TIMER_ABSTIME)
                 .map_err(|error| Failure::system("timerfd_settime", error))?;
         }
-        let over = gate.wait((SPACING * (armed.len() as u32 + 1)).min(left));
+        let over = stop.is_closed_within((SPACING * (armed.len() as u32 + 1)).min(left));
         if over {
             for timer in armed {
                 timer

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use super::gate::Gate;
 use super::place::{last_cache_bytes, neighbour};
 use super::{Cause, Disturbance, Kind, Site};
 use oscope_sys::error::Failure;
 use oscope_sys::mapping::{Mapping, Pages};
+use oscope_sys::worker::Listener;
 
 /// The line of the registry.
 pub const CAUSE: Cause = Cause {
@@ -20,7 +20,7 @@ pub const CAUSE: Cause = Cause {
 const LEAST_BYTES: u64 = 64 << 20;
 /// Bytes at most.
 const MOST_BYTES: u64 = 1 << 30;
-/// Bytes between two looks at the gate: about 0.1 ms.
+/// Bytes between two looks whether it is to stop: about 0.1 ms.
 const PIECE: usize = 1 << 20;
 
 struct Stream {
@@ -62,7 +62,7 @@ impl Disturbance for Stream {
     }
 
     /// Bytes of memory that were read and written.
-    fn step(&mut self, _gate: &Gate, _left: Duration) -> Result<u64, Failure> {
+    fn step(&mut self, _stop: &Listener, _left: Duration) -> Result<u64, Failure> {
         let memory = self.memory.as_mut_slice();
         let piece = &mut memory[self.next..self.next + PIECE];
         for byte in piece.iter_mut() {

@@ -7,13 +7,13 @@ use nix::errno::Errno;
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
 
-use super::gate::Gate;
 use super::place::neighbour;
 use super::target::{Target, cpu_of};
 use super::{Cause, Disturbance, Kind, Site};
 use oscope_sys::cleanup::CleanupGuard;
 use oscope_sys::cleanup::affinity::log_intent;
 use oscope_sys::error::Failure;
+use oscope_sys::worker::Listener;
 
 /// The line of the registry.
 pub const CAUSE: Cause = Cause {
@@ -92,7 +92,7 @@ impl Disturbance for Mover {
     }
 
     /// Moves.
-    fn step(&mut self, gate: &Gate, left: Duration) -> Result<u64, Failure> {
+    fn step(&mut self, stop: &Listener, left: Duration) -> Result<u64, Failure> {
         if self.known.is_empty() || self.looked.is_none_or(|then| then.elapsed() >= LOOK) {
             self.look()?;
         }
@@ -107,7 +107,7 @@ impl Disturbance for Mover {
                 Err(error) => return Err(refused(thread, error)),
             }
         }
-        gate.wait(PAUSE.min(left));
+        stop.is_closed_within(PAUSE.min(left));
         Ok(moves)
     }
 }

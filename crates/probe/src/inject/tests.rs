@@ -69,10 +69,10 @@ fn what_cannot_be_is_refused_before_anything_is_disturbed() {
 }
 
 #[test]
-fn a_disturbance_disturbs_until_the_gate_opens() {
-    let (gate, hold) = Gate::new().expect("there can be a pipe");
+fn a_disturbance_disturbs_until_it_is_stopped() {
+    let (stop, hold) = notify_pipe().expect("there can be a pipe");
     let mut hog = hog::Hog::on(site().cpu, "here".to_owned());
-    assert!(hog.step(&gate, Duration::from_secs(1)).expect("it can") > 0);
+    assert!(hog.step(&stop, Duration::from_secs(1)).expect("it can") > 0);
     drop(hold);
-    assert!(gate.is_open());
+    assert!(stop.is_closed());
 }

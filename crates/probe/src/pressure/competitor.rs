@@ -1,23 +1,21 @@
 //! The competitor: a process that touches pages of a large mapping at random, as `compete_for_memory` of CS380L lab 2 does (docs/sources.md).
 
-use std::os::fd::OwnedFd;
 use std::ptr::{NonNull, null_mut};
 use std::time::{Duration, Instant};
 
-use nix::fcntl::OFlag;
 use nix::sys::signal::Signal;
 use nix::sys::wait::WaitStatus;
-use nix::unistd::{Pid, pipe2, read, write};
+use nix::unistd::Pid;
 
 use super::kills::{Kills, OomScoreAdj};
 use super::turns::Turns;
 use super::xorshift::Xorshift;
-use crate::workloads::disk::residency::page_bytes;
+use crate::disk::residency::page_bytes;
 use oscope_sys::affinity;
 use oscope_sys::cancel;
 use oscope_sys::error::{Failure, errno_message};
 use oscope_sys::mapping::mapped_by;
-use oscope_sys::process::{Child, describe_exit};
+use oscope_sys::worker::{Child, Listener, Notice, Notifier, describe_exit, notify_pipe};
 
 /// Longest wait for a stable resident set.
 const LIMIT: Duration = Duration::from_secs(120);
@@ -38,7 +36,7 @@ pub struct Competitor {
     start: u64,
     bytes: u64,
     /// What it waits for until it may start.
-    gate: Option<OwnedFd>,
+    gate: Option<Notifier>,
 }
 
 impl Competitor {
@@ -47,8 +45,7 @@ impl Competitor {
     /// # Errors
     /// `Failure::Unavailable` where there is no room for it or no child can be made.
     pub fn fork(bytes: u64, cpus: &[usize], turns: Option<&Turns>) -> Result<Self, Failure> {
-        let (gate, opener) = pipe2(OFlag::O_CLOEXEC)
-            .map_err(|error| Failure::system("making a pipe for the competitor", error))?;
+        let (gate, opener) = notify_pipe()?;
         let memory = Reserved::new(bytes)?;
         let child = Child::fork(|| wait_and_compete(&gate, &memory, turns))?;
         affinity::place(child.process(), cpus)?;
@@ -74,8 +71,7 @@ impl Competitor {
     pub fn start(&mut self) -> Result<(), Failure> {
         let gate = self.gate.take();
         let gate = gate.ok_or_else(|| Failure::failed("the competitor was started before"))?;
-        write(&gate, &[1])
-            .map(drop)
+        gate.notify()
             .map_err(|error| Failure::system("starting the competitor", error))
     }
 
@@ -224,8 +220,8 @@ impl Drop for Reserved {
 }
 
 /// In the child: wait for the gate, compete.
-fn wait_and_compete(gate: &OwnedFd, memory: &Reserved, turns: Option<&Turns>) {
-    if read(gate, &mut [0]) != Ok(1) {
+fn wait_and_compete(gate: &Listener, memory: &Reserved, turns: Option<&Turns>) {
+    if gate.wait() != Notice::Given {
         return;
     }
     let mut steps = Steps::over(memory);

@@ -23,8 +23,8 @@ use super::kills::OomScoreAdj;
 use oscope_sys::affinity;
 use oscope_sys::error::{Failure, errno_message};
 use oscope_sys::machine::memory::meminfo_field;
-use oscope_sys::process::Child;
 use oscope_sys::shared_memory::Shared;
+use oscope_sys::worker::Child;
 
 /// How much more a group may have for a moment.
 const STEP_BYTES: u64 = 2 << 20;
@@ -57,8 +57,7 @@ impl OomGuard {
             limit: path.join("memory.limit_in_bytes"),
             members: path.join("cgroup.procs"),
             bytes: limit,
-            // SAFETY: an atomic may be 0.
-            competitor: unsafe { Shared::zeroed() }?,
+            competitor: Shared::zeroed()?,
         };
         let event = limits.watch(path).map_err(|error| {
             Failure::unavailable(

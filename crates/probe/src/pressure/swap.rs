@@ -14,7 +14,7 @@ use nix::sys::statfs::{BTRFS_SUPER_MAGIC, fstatfs};
 use nix::sys::statvfs::fstatvfs;
 use serde::Deserialize;
 
-use crate::workloads::disk::residency::page_bytes;
+use crate::disk::residency::page_bytes;
 use oscope_sys::cancel;
 use oscope_sys::cancel::survive_size_limit;
 use oscope_sys::cleanup::CleanupGuard;

@@ -36,8 +36,8 @@ impl Turns {
     /// `Failure::Unavailable` where there is no memory to share.
     pub fn of(steps: u64) -> Result<Self, Failure> {
         Ok(Self {
-            // SAFETY: an atomic may be 0, which is the competitor's turn.
-            whose: unsafe { Shared::zeroed() }?,
+            // All zeros: the competitor's turn.
+            whose: Shared::zeroed()?,
             steps,
         })
     }
@@ -77,13 +77,12 @@ mod tests {
     use std::sync::atomic::AtomicU64;
 
     use super::*;
-    use oscope_sys::process::Child;
+    use oscope_sys::worker::Child;
 
     #[test]
     fn one_moves_only_while_the_other_waits() {
         let turns = Turns::of(3).expect("there is memory");
-        // SAFETY: an atomic may be 0.
-        let moved: Shared<AtomicU64> = unsafe { Shared::zeroed() }.expect("there is memory");
+        let moved: Shared<AtomicU64> = Shared::zeroed().expect("there is memory");
         let child = Child::fork(|| {
             loop {
                 for _ in 0..turns.steps {

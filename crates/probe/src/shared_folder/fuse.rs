@@ -14,7 +14,7 @@ use super::ssh_server::{ALIAS, SshServer};
 use super::{Client, Folders, PATIENCE, mounts};
 use oscope_sys::error::Failure;
 use oscope_sys::net::Link;
-use oscope_sys::program::{Name, Program, Run, search_for_root};
+use oscope_sys::worker::program::{Name, Program, Run, search_for_root};
 
 /// fs/ of Oscope.
 const OSCOPE: Name = Name {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::namespace::Stay;
 use oscope_sys::cancel;
 use oscope_sys::error::Failure;
-use oscope_sys::program::{Run, Running};
+use oscope_sys::worker::program::{Run, Running};
 
 /// Time between two looks at a program that is starting.
 const PAUSE: Duration = Duration::from_millis(2);

@@ -13,7 +13,7 @@ use super::namespace::Stay;
 use super::service::Service;
 use oscope_sys::error::Failure;
 use oscope_sys::net::Link;
-use oscope_sys::program::{Name, Program, search_for_root};
+use oscope_sys::worker::program::{Name, Program, search_for_root};
 
 /// sshd(8). It sends its version to each client that connects (RFC 4253, 4.2).
 const SSHD: Name = Name {

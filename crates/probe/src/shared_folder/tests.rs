@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::time::{Instant, SystemTime};
 
 use super::*;
-use crate::workloads::disk::content;
+use crate::disk::content;
 use oscope_sys::testing::{Folder, restored};
 
 const SYSTEMS: [System; 4] = [System::Local, System::Oscope, System::Sshfs, System::Nfs];

@@ -24,9 +24,9 @@ use std::path::Path;
 use crate::clock::{Clock, ClockKind};
 use crate::cpu_modes::least_split_s;
 use crate::description::{Description, Metric, Quantity, SchedulingIsolation};
+use crate::disk::residency;
 use crate::region::Region;
 use crate::workload::{Context, Iterations, Work, Workload};
-use crate::workloads::disk::residency;
 use oscope_sys::cancel;
 use oscope_sys::error::Failure;
 

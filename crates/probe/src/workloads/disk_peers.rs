@@ -11,16 +11,16 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::disk::layers;
-use super::disk::residency::{make_cold, make_warm};
-use super::disk::source::{Place, Source};
 use super::disk_read::DiskRead;
 use crate::description::{Description, Kind, Metric, Parameter, Quantity, SchedulingIsolation};
+use crate::disk::layers;
+use crate::disk::residency::{make_cold, make_warm};
+use crate::disk::source::{Place, Source};
 use crate::parameters;
 use crate::region::Region;
 use crate::workload::{Context, Iterations, Work, Workload};
 use oscope_sys::error::Failure;
-use oscope_sys::program::Program;
+use oscope_sys::worker::program::Program;
 use peer::{Account, Peer, Reading};
 
 /// A reading that lasts longer is given up.

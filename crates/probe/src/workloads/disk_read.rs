@@ -16,10 +16,10 @@ use nix::sys::time::TimeValLike;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::disk::residency::{Residency, make_cold, make_warm, page_bytes};
-use super::disk::source::{Place, Source};
-use super::disk::{content, direct, layers};
 use crate::description::{Description, Kind, Metric, Parameter, Quantity, SchedulingIsolation};
+use crate::disk::residency::{Residency, make_cold, make_warm, page_bytes};
+use crate::disk::source::{Place, Source};
+use crate::disk::{content, direct, layers};
 use crate::region::Region;
 use crate::workload::{Context, Iterations, Work, Workload};
 use adaptive::Race;
@@ -27,7 +27,7 @@ use mapped::Mapped;
 use method::{Asked, Engine, Method};
 use oscope_sys::affinity::Pinned;
 use oscope_sys::error::Failure;
-use oscope_sys::team::{assign_cpus, run_pinned, take_seat};
+use oscope_sys::worker::{assign_cpus, run_pinned, take_seat};
 use pass::{Pass, Tally, Use};
 
 /// State of the page cache before each repetition.

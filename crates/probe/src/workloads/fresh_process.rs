@@ -7,10 +7,9 @@ use nix::sys::signal::Signal;
 use nix::sys::wait::WaitStatus;
 
 use crate::region::Region;
-use oscope_sys::answer::Answer;
 use oscope_sys::error::Failure;
-use oscope_sys::process::{self, Child};
 use oscope_sys::serialized_error::SerializedError;
+use oscope_sys::worker::{self, Answer, Child};
 
 /// Do `work` in a forked process that measures with its own copy of `region`, and take over what it measured. What `work` changes in memory
 /// is the child's own. The calling process has one thread. Meanwhile the parent asks `watch` now and then whether going on has a meaning.
@@ -46,7 +45,7 @@ pub fn describe_exit(status: WaitStatus) -> String {
         }
         other => format!(
             "{}, before it had answered",
-            process::describe_exit("the measured process", other)
+            worker::describe_exit("the measured process", other)
         ),
     }
 }

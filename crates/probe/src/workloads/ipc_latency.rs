@@ -6,7 +6,7 @@ mod side;
 use serde::Deserialize;
 
 use super::ipc::channel::{self, Plan, Waiting, both_ways};
-use super::ipc::partner::{self, PeerWorker, Together};
+use super::ipc::partner::{self, MeasuredPeer, Together};
 use super::ipc::placement::{Placement, Seats};
 use crate::clock::Clock;
 use crate::description::{Description, Kind, Metric, Parameter, Quantity, SchedulingIsolation};
@@ -48,10 +48,9 @@ impl Mode {
     }
 }
 
-/// The prepared workload. Its side of the channel goes before the partner, who would otherwise wait for it.
+/// The prepared workload.
 pub struct IpcLatency {
-    own: Side,
-    partner: PeerWorker<Job, Tally>,
+    partner: MeasuredPeer<Side, Job, Tally>,
     recorder: Recorder,
     /// The last repetition's.
     job: Job,
@@ -95,14 +94,15 @@ impl Workload for IpcLatency {
         };
         let (one, other) = both_ways(plan)?;
         let mut other = Side::new(other, parameters.size);
-        let partner = PeerWorker::spawn(parameters.mode.partner(), &seats, move |job| {
-            other.answer(job)
-        })?;
-        let mut own = Side::new(one, parameters.size);
-        own.watch(partner.process());
+        let own = |process| {
+            let mut own = Side::new(one, parameters.size);
+            own.watch(process);
+            Ok(own)
+        };
+        let kind = parameters.mode.partner();
+        let partner = MeasuredPeer::spawn(kind, &seats, own, move |job| other.answer(job))?;
         let crowded = seats.crowded && parameters.placement != Placement::Same;
         Ok(Self {
-            own,
             partner,
             recorder: Recorder::new(context.clock)?,
             job: Job::default(),
@@ -123,10 +123,10 @@ impl Workload for IpcLatency {
         self.job = job;
         self.tallies = None;
         self.recorder.clear();
-        let (own, recorder) = (&mut self.own, &mut self.recorder);
+        let recorder = &mut self.recorder;
         let both = self
             .partner
-            .measure(region, job, || own.ask(job, recorder))?;
+            .measure(region, job, |own| own.ask(job, recorder))?;
         self.tallies = Some((both.own, both.other));
         Ok(Work {
             metrics: self.figures(iterations, region, &both)?,
@@ -154,7 +154,8 @@ impl Workload for IpcLatency {
                 )));
             }
         }
-        match self.own.wrong_answer(self.job) {
+        let own = self.partner.end();
+        match own.and_then(|own| own.wrong_answer(self.job)) {
             Some(place) => Err(Failure::failed(format!(
                 "byte {place} of the last answer is not what was sent"
             ))),

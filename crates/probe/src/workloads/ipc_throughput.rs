@@ -7,10 +7,11 @@ pub mod verb;
 
 use clap::ValueEnum;
 use nix::errno::Errno;
+use nix::unistd::Pid;
 use serde::Deserialize;
 
 use super::ipc::channel::{self, Plan, Sender, Waiting};
-use super::ipc::partner::{Kind as Other, PeerWorker};
+use super::ipc::partner::{Kind as Other, MeasuredPeer};
 use super::ipc::placement::{Placement, Seats};
 use super::ipc::usage::Usage;
 use crate::description::Description;
@@ -74,18 +75,17 @@ enum Preparation {
 /// Who sends, and how it went the last time. Errors of the kernel travel as such.
 type Sent = (Tally, Option<Errno>);
 
-/// The sender.
-enum Sending {
-    /// The receiving thread itself.
-    Here(Box<Source>),
+/// Who sends to the calling thread.
+enum Sides {
+    /// The thread itself.
+    One(Box<Source>, Sink),
     /// Another thread or process.
-    There(PeerWorker<Job, Sent>),
+    Two(MeasuredPeer<Sink, Job, Sent>),
 }
 
-/// The prepared workload. The sink comes first, since a sender that waits for it must not wait for ever when all this is dropped.
+/// The prepared workload.
 pub struct IpcThroughput {
-    sink: Sink,
-    sending: Sending,
+    sides: Sides,
     job: Job,
     capacity: Option<u64>,
     notes: Vec<String>,
@@ -119,7 +119,7 @@ impl Workload for IpcThroughput {
     }
 
     fn verify(&mut self, _work: &Work) -> Result<(), Failure> {
-        match self.sink.wrong {
+        match self.sink().and_then(|sink| sink.wrong) {
             None => Ok(()),
             Some(offset) => Err(Failure::failed(format!(
                 "the byte at offset {offset} of the stream is not the one that was sent"
@@ -174,18 +174,18 @@ impl IpcThroughput {
             }));
         }
         change(&mut source);
-        let sending = match parameters.mode {
-            Mode::OneThread => Sending::Here(Box::new(source)),
-            Mode::TwoThreads => Sending::There(spawn_peer(Other::Thread, &seats, source)?),
-            Mode::TwoProcesses => Sending::There(spawn_peer(Other::Process, &seats, source)?),
+        // Made last, so that a forked sender has no copy of it.
+        let sink = |process| {
+            receiver.watch(process);
+            Sink::new(receiver, block)
         };
-        if let Sending::There(partner) = &sending {
-            receiver.watch(partner.process());
-        }
+        let sides = match parameters.mode {
+            Mode::OneThread => Sides::One(Box::new(source), sink(None)?),
+            Mode::TwoThreads => Sides::Two(spawn_peer(Other::Thread, &seats, sink, source)?),
+            Mode::TwoProcesses => Sides::Two(spawn_peer(Other::Process, &seats, sink, source)?),
+        };
         let mut prepared = Self {
-            // CleanupGuard now, so that a forked sender has no copy of it.
-            sink: Sink::new(receiver, block)?,
-            sending,
+            sides,
             job: Job {
                 total: parameters.total,
                 check: parameters.check,
@@ -198,6 +198,14 @@ impl IpcThroughput {
             prepared.try_out(block as u64, context)?;
         }
         Ok(prepared)
+    }
+
+    /// The receiving side; `None` after a transfer that was given up.
+    fn sink(&mut self) -> Option<&mut Sink> {
+        match &mut self.sides {
+            Sides::One(_, sink) => Some(sink),
+            Sides::Two(peer) => peer.end(),
+        }
     }
 
     /// Compare every byte of a transfer once, outside the clock, where repetitions look at the ends only.
@@ -215,9 +223,8 @@ impl IpcThroughput {
 
     /// One transfer.
     fn transfer(&mut self, job: Job, region: &mut Region) -> Result<Figures, Failure> {
-        let sink = &mut self.sink;
-        match &mut self.sending {
-            Sending::Here(source) => {
+        match &mut self.sides {
+            Sides::One(source, sink) => {
                 let before = Usage::now()?;
                 let done = region.measure(|| alone(source, sink, job));
                 let usage = Usage::now()?.since(before);
@@ -230,8 +237,8 @@ impl IpcThroughput {
                     capacity: self.capacity,
                 })
             }
-            Sending::There(partner) => {
-                let done = match partner.measure(region, job, || sink.receive(job)) {
+            Sides::Two(partner) => {
+                let done = match partner.measure(region, job, |sink| sink.receive(job)) {
                     Ok(done) => done,
                     Err(failure) => return Err(senders_error(partner, job).unwrap_or(failure)),
                 };
@@ -248,7 +255,7 @@ impl IpcThroughput {
 }
 
 /// The error of the kernel that made the sender stop, if that is why the transfer ended before its time.
-fn senders_error(partner: &PeerWorker<Job, Sent>, job: Job) -> Option<Failure> {
+fn senders_error(partner: &MeasuredPeer<Sink, Job, Sent>, job: Job) -> Option<Failure> {
     let (tally, error) = partner.left_behind()?;
     error.map(|error| tally.stopped("sending", error, job))
 }
@@ -256,9 +263,10 @@ fn senders_error(partner: &PeerWorker<Job, Sent>, job: Job) -> Option<Failure> {
 fn spawn_peer(
     kind: Other,
     seats: &Seats,
+    sink: impl FnOnce(Option<Pid>) -> Result<Sink, Failure>,
     mut source: Source,
-) -> Result<PeerWorker<Job, Sent>, Failure> {
-    PeerWorker::spawn(kind, seats, move |job| source.send(job))
+) -> Result<MeasuredPeer<Sink, Job, Sent>, Failure> {
+    MeasuredPeer::spawn(kind, seats, sink, move |job| source.send(job))
 }
 
 /// Notes on these parameters, for the record.

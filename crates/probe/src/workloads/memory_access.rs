@@ -15,11 +15,11 @@ mod walk;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::disk::residency::page_bytes;
 use super::fresh_process::in_fresh_process;
 use crate::cache_model::Geometry;
 use crate::counters::{Counters, MEMORY_NAMES};
 use crate::description::{Description, SchedulingIsolation};
+use crate::disk::residency::page_bytes;
 use crate::pressure::{self, Competition, Pressure};
 use crate::region::Region;
 use crate::workload::{Context, Iterations, Work, Workload};

@@ -15,7 +15,7 @@ use layout::Layout;
 use oscope_sys::affinity::Pinned;
 use oscope_sys::error::Failure;
 use oscope_sys::mapping::Pages;
-use oscope_sys::team::{assign_cpus, run_pinned, take_seat};
+use oscope_sys::worker::{assign_cpus, run_pinned, take_seat};
 use stream::{Share, Tally};
 
 const MIB: f64 = (1 << 20) as f64;

@@ -12,9 +12,9 @@ use std::rc::Rc;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::disk::scratch::Scratch;
-use super::disk::source::Place;
 use crate::description::{Description, Kind, Metric, Parameter, Quantity, SchedulingIsolation};
+use crate::disk::scratch::Scratch;
+use crate::disk::source::Place;
 use crate::pressure::SwapKind;
 use crate::region::Region;
 use crate::workload::{Context, Iterations, Work, Workload};
@@ -22,7 +22,7 @@ use fresh::{Fresh, page_of};
 use oscope_sys::affinity::Pinned;
 use oscope_sys::error::Failure;
 use oscope_sys::mapping::Pages;
-use oscope_sys::team::{assign_cpus, run_pinned, take_seat};
+use oscope_sys::worker::{assign_cpus, run_pinned, take_seat};
 use swapped::Room;
 use touch::Tally;
 

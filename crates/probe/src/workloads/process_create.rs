@@ -1,10 +1,10 @@
 //! `process.create`: what it costs to make a process or a thread.
 
-pub mod limit;
 mod stamp;
 mod ways;
 
 use std::io;
+use std::time::Duration;
 
 use serde::Deserialize;
 
@@ -12,12 +12,15 @@ use crate::clock::Clock;
 use crate::description::{Description, Kind, Metric, Parameter, Quantity, SchedulingIsolation};
 use crate::region::Region;
 use crate::workload::{Context, Iterations, Work, Workload};
-use limit::Limit;
 use oscope_sys::affinity::Pinned;
 use oscope_sys::error::Failure;
 use oscope_sys::mapping::{Mapping, Pages};
+use oscope_sys::worker::TimeLimit;
 use stamp::{Comparison, Span};
 use ways::{End, How, Life, Maker};
+
+/// A child that lives for longer hangs.
+const LONGEST_LIFE: Duration = Duration::from_secs(60);
 
 /// Parameters of `process.create`.
 #[derive(Debug, Deserialize)]
@@ -97,7 +100,7 @@ impl Workload for ProcessCreate {
     fn run(&mut self, iterations: u64, region: &mut Region) -> Result<Work, Failure> {
         self.life = None;
         let (maker, clock) = (&mut self.maker, &self.clock);
-        let limit = Limit::start();
+        let limit = TimeLimit::start(LONGEST_LIFE)?;
         let life = region.measure(|| maker.live(clock)).map_err(refused)?;
         drop(limit);
         let spans = Spans::of(&life, &self.comparison);

@@ -12,7 +12,7 @@ mod small;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
-use super::ipc::partner::{Kind, PeerWorker, Together};
+use super::ipc::partner::{Kind, MeasuredPeer, Together};
 use super::ipc::placement::{Placement, Seats};
 use super::ipc::usage::Usage;
 use super::transfer::check;
@@ -40,7 +40,7 @@ const REHEARSED_FILES: usize = 1000;
 /// The prepared workload. The receiver comes first, since it is to be gone before its files are.
 pub struct TransferCopy {
     /// There is none after a transfer that left it waiting: the next repetition makes another.
-    receiver: Option<PeerWorker<Job, Answer>>,
+    receiver: Option<MeasuredPeer<(), Job, Answer>>,
     /// Where the receiver will be found, where it is the one to be found.
     address: Option<SocketAddr>,
     sender: Sender,
@@ -159,7 +159,7 @@ impl TransferCopy {
             &self.seats,
         )?;
         let receiver = self.receiver.insert(receiver);
-        let settled = receiver.measure(region, Job::Settle(first), || Ok(()));
+        let settled = receiver.measure(region, Job::Settle(first), |()| Ok(()));
         let answer = self.given(settled)?.other;
         self.hear(answer).map(drop)
     }
@@ -203,7 +203,7 @@ impl TransferCopy {
         let (sender, folder) = (&self.sender, &self.folder);
         let receiver = self.receiver.as_mut();
         let receiver = receiver.ok_or_else(|| Failure::failed("there is no receiver"))?;
-        let done = receiver.measure(region, job, || sender.send(place, count, folder));
+        let done = receiver.measure(region, job, |()| sender.send(place, count, folder));
         drop(visit);
         self.given(done)
     }
@@ -255,7 +255,7 @@ fn spawn_peer(
     folder: &Folder,
     link: Option<Arc<Link>>,
     seats: &Seats,
-) -> Result<PeerWorker<Job, Answer>, Failure> {
+) -> Result<MeasuredPeer<(), Job, Answer>, Failure> {
     let at = match &link {
         Some(link) => link.address(),
         None => HERE,
@@ -274,7 +274,12 @@ fn spawn_peer(
         },
         door: None,
     };
-    PeerWorker::spawn(Kind::Process, seats, move |job| receiver.work(job))
+    MeasuredPeer::spawn(
+        Kind::Process,
+        seats,
+        |_| Ok(()),
+        move |job| receiver.work(job),
+    )
 }
 
 /// What a side used, where it has one thread, of which `usage` is.

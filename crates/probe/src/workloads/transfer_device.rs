@@ -12,7 +12,7 @@ use std::path::Path;
 use nix::sys::resource::{UsageWho, getrusage};
 use sha2::{Digest, Sha512};
 
-use super::ipc::partner::{Kind, PeerWorker};
+use super::ipc::partner::{Kind, MeasuredPeer};
 use super::ipc::placement::{Placement, Seats};
 use super::transfer::folder::Folder;
 use crate::description::Description;
@@ -28,7 +28,7 @@ use sender::{Answer, Job, Sender, Side};
 
 /// The prepared workload. The sender comes first, since its device is to be closed before its module is unloaded.
 pub struct TransferDevice {
-    sender: PeerWorker<Job, Answer>,
+    sender: MeasuredPeer<(), Job, Answer>,
     /// Where the sender will be found.
     address: Option<SocketAddr>,
     parameters: Parameters,
@@ -57,8 +57,9 @@ impl Workload for TransferDevice {
             .map(|one| digest(&source.join(one.name())));
         let digests = digests.collect::<Result<_, _>>()?;
         let mut sender = Sender::new(&parameters, &folder);
+        let work = move |job| sender.work(job);
         let mut prepared = Self {
-            sender: PeerWorker::spawn(Kind::Process, &seats, move |job| sender.work(job))?,
+            sender: MeasuredPeer::spawn(Kind::Process, &seats, |_| Ok(()), work)?,
             address: None,
             parameters,
             folder,
@@ -69,7 +70,7 @@ impl Workload for TransferDevice {
         let mut region = Region::new(context.clock);
         let settled = prepared
             .sender
-            .measure(&mut region, Job::Settle, || Ok(()))?;
+            .measure(&mut region, Job::Settle, |()| Ok(()))?;
         prepared.hear(settled.other)?;
         Ok(prepared)
     }
@@ -87,7 +88,7 @@ impl Workload for TransferDevice {
         let device = Device::open(node::RECEIVER)?;
         let faults = faults()?;
         let (parameters, folder) = (&self.parameters, &self.folder);
-        let done = self.sender.measure(region, Job::Send, || {
+        let done = self.sender.measure(region, Job::Send, |()| {
             receiver::receive(device, address, parameters, folder)
         });
         let faults = self::faults()? - faults;

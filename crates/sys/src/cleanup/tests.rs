@@ -10,8 +10,8 @@ use nix::sys::wait::WaitStatus;
 
 use super::*;
 use crate::cancel::survive_size_limit;
-use crate::process::Child;
 use crate::testing::{Folder, restored};
+use crate::worker::Child;
 
 /// A process that is no more: none has a number beyond the highest there may be (proc_sys_kernel(5), pid_max).
 fn dead() -> String {

@@ -8,7 +8,7 @@ use super::namespace::Namespace;
 use super::shape::{self, Shape};
 use crate::cancel;
 use crate::error::Failure;
-use crate::program::{Name, Program, search_for_root};
+use crate::worker::program::{Name, Program, search_for_root};
 
 /// ip of iproute2 (ip(8)).
 const IP: Name = Name {

@@ -7,7 +7,7 @@ use super::kinds;
 use super::link::{DEVICE, run};
 use super::namespace::Namespace;
 use crate::error::Failure;
-use crate::program::{Name, Program};
+use crate::worker::program::{Name, Program};
 
 /// tc of iproute2 (tc(8)).
 const TC: Name = Name {

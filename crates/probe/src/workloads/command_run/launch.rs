@@ -22,14 +22,13 @@ use super::shed::{Peak, Surplus};
 use super::strays;
 use super::surroundings::{cpus, environment, opened};
 use super::tail::Tail;
-use super::wait::{GRACE, Outcome, Timer, ends_within, kill_group, wait_for_end};
+use super::wait::{GRACE, Outcome, ends_within, kill_group, wait_for_end};
 use crate::counters::inherited::Inherited;
 use crate::region::Region;
 use crate::workload::Context;
-use crate::workloads::process_create::limit;
 use oscope_sys::cancel;
 use oscope_sys::error::Failure;
-use oscope_sys::program::pidfd;
+use oscope_sys::worker::{TimeLimit, pidfd};
 
 /// Stack of the child until it executes the program, in bytes.
 const STACK_BYTES: usize = 32 << 10;
@@ -71,7 +70,7 @@ impl Launcher {
     /// # Errors
     /// `Failure::Request` for a parameter that is wrong; `Failure::Failed` if the signals cannot be taken.
     pub fn new(parameters: &Parameters, context: &Context) -> Result<Self, Failure> {
-        limit::take()?;
+        TimeLimit::prepare()?;
         cancel::handle(Signal::SIGCHLD, SigHandler::SigDfl)?;
         let folder = Some(&parameters.folder).filter(|folder| !folder.is_empty());
         Ok(Self {
@@ -126,7 +125,7 @@ impl Launcher {
         };
         let streams = [input.as_raw_fd(), output.as_raw_fd(), error];
         let mut counters = self.counters();
-        let timer = Timer::start(self.timeout)?;
+        let timer = TimeLimit::start(self.timeout)?;
         let energy_before = self.rapl.as_ref().and_then(Rapl::read);
         if let Some(counters) = &mut counters {
             counters

@@ -231,7 +231,7 @@ mod tests {
     use nix::unistd::{Pid, geteuid, setuid};
 
     use super::{Strays, children, children_by_parent, parent_in};
-    use oscope_sys::process::Child;
+    use oscope_sys::worker::Child;
 
     #[test]
     fn the_parents_of_all_processes_lead_to_a_child() {

@@ -8,9 +8,9 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::pipe2;
 
-use oscope_sys::answer::POLL_INTERVAL;
 use oscope_sys::cancel;
 use oscope_sys::error::Failure;
+use oscope_sys::worker::POLL_INTERVAL;
 
 /// Bytes kept.
 const KEPT: usize = 4096;

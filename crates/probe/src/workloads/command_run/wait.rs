@@ -1,26 +1,18 @@
 //! Waiting for the end of a program, with a limit on its time.
 
 use std::io;
-use std::ptr::null_mut;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use nix::unistd::Pid;
 
-use crate::workloads::process_create::limit;
-use oscope_sys::error::Failure;
-use oscope_sys::process::is_dead;
+use oscope_sys::worker::{TimeLimit, is_dead};
 
-/// Time from one signal to the next once a program's time is over: one that comes before the wait has begun breaks no wait.
-const AGAIN: Duration = Duration::from_millis(100);
 /// Time that a process which was killed has to end. One that this process may not kill, or that waits for a device, is given up then.
 pub const GRACE: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 10 });
-const MOST_KILLS: u128 = GRACE.as_millis() / AGAIN.as_millis();
+const MOST_KILLS: u128 = TimeLimit::signals_in(GRACE);
 /// Time between two looks whether a process has ended.
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
-
-/// A limit on the time of a program; dropping it lifts it. The signals break the wait.
-pub struct Timer;
 
 /// How the wait for a program ended.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -31,36 +23,6 @@ pub enum Outcome {
     Killed,
     /// Its time was over, and it runs although it was killed.
     Survived,
-}
-
-impl Timer {
-    #[inline(always)]
-    pub fn start(limit: Duration) -> Result<Self, Failure> {
-        limit::forget();
-        let timer = libc::itimerval {
-            it_interval: timeval(AGAIN),
-            it_value: timeval(limit),
-        };
-        // SAFETY: the value lives during the call.
-        match unsafe { libc::setitimer(libc::ITIMER_REAL, &raw const timer, null_mut()) } {
-            0 => Ok(Self),
-            _ => Err(Failure::system("setitimer", io::Error::last_os_error())),
-        }
-    }
-}
-
-fn timeval(time: Duration) -> libc::timeval {
-    libc::timeval {
-        tv_sec: time.as_secs() as libc::time_t,
-        tv_usec: time.subsec_micros().into(),
-    }
-}
-
-impl Drop for Timer {
-    fn drop(&mut self) {
-        // SAFETY: all zeroes is a timer that is switched off.
-        unsafe { libc::setitimer(libc::ITIMER_REAL, &std::mem::zeroed(), null_mut()) };
-    }
 }
 
 /// Wait until the program has ended, and leave it to be reaped. Once its time is over, it is killed with its process group until it ends,
@@ -89,7 +51,7 @@ pub fn wait_for_end(child: libc::pid_t) -> io::Result<Outcome> {
         if error.raw_os_error() != Some(libc::EINTR) {
             return Err(error);
         }
-        if limit::passed() {
+        if TimeLimit::passed() {
             if kills == MOST_KILLS {
                 return Ok(Outcome::Survived);
             }
@@ -129,7 +91,7 @@ mod tests {
     use nix::unistd::{geteuid, setuid};
 
     use super::*;
-    use oscope_sys::process::Child;
+    use oscope_sys::worker::Child;
 
     /// Returns a child that the test has killed and waits for.
     #[expect(
@@ -148,7 +110,7 @@ mod tests {
     /// Returns whether `check` holds in a process of its own, to whose only thread SIGALRM comes.
     fn holds_in_a_process(check: impl FnOnce() -> bool) -> bool {
         let mut child = Child::fork(|| {
-            limit::take().expect("SIGALRM can be taken");
+            TimeLimit::prepare().expect("SIGALRM can be taken");
             assert!(check());
         })
         .expect("a process can be made");
@@ -161,8 +123,8 @@ mod tests {
     fn a_program_whose_time_is_over_before_the_wait_begins_is_killed() {
         assert!(holds_in_a_process(|| {
             let child = sleeper();
-            let timer = Timer::start(POLL_INTERVAL).expect("it can be set");
-            while !limit::passed() {
+            let timer = TimeLimit::start(POLL_INTERVAL).expect("it can be set");
+            while !TimeLimit::passed() {
                 std::hint::spin_loop();
             }
             let outcome = wait_for_end(child);
@@ -183,7 +145,7 @@ mod tests {
                 .write_all(&child.to_ne_bytes())
                 .expect("it is open");
             setuid(65534.into()).expect("root may");
-            let _timer = Timer::start(POLL_INTERVAL).expect("it can be set");
+            let _timer = TimeLimit::start(POLL_INTERVAL).expect("it can be set");
             matches!(wait_for_end(child), Ok(Outcome::Survived))
         }));
         let mut bytes = [0; 4];

@@ -1,12 +1,12 @@
 //! Many small files in a folder of their own, removed again however the probe ends.
 //!
-//! A dentry and an inode stay in memory only while the file has a name, so that the files cannot be unlinked early. A child, the janitor,
+//! A dentry and an inode stay in memory only while the file has a name, so that the files cannot be unlinked early. A child
 //! therefore waits for the probe's end, which it sees as the end of a pipe, and removes the files after SIGKILL too. Only if both are
 //! killed at once, or the machine stops, does the folder `oscope-PID-XXXXXX` stay.
 
 use std::ffi::{CStr, CString};
 use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -14,18 +14,18 @@ use std::path::{Path, PathBuf};
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, openat};
 use nix::sys::stat::{Mode, fstatat};
-use nix::sys::wait::waitpid;
-use nix::unistd::{ForkResult, Pid, UnlinkatFlags, fork, mkdtemp, pipe2, read, unlinkat};
+use nix::unistd::{UnlinkatFlags, mkdtemp, unlinkat};
 
 use oscope_sys::cancel;
 use oscope_sys::error::Failure;
+use oscope_sys::worker::CleanupProcess;
 
 /// Files in a folder of their own. Dropping it removes them.
 #[derive(Debug)]
 pub struct FileSet {
     path: PathBuf,
     folder: Folder,
-    janitor: CleanupProcess,
+    _guard: CleanupProcess,
 }
 
 impl FileSet {
@@ -35,17 +35,17 @@ impl FileSet {
     /// `Failure::Unavailable` if the directory takes no folder, `Failure::Failed` if a file cannot be made; nothing is left then.
     pub fn make(directory: &Path, count: u32) -> Result<Self, Failure> {
         let path = new_folder(directory)?;
-        let opened = Folder::open(directory, &path, count);
-        let guarded = opened.and_then(|folder| Ok((CleanupProcess::start(&folder)?, folder)));
-        let (janitor, folder) = guarded.map_err(|error| {
+        let opened = Folder::open(directory, &path, count)
+            .map_err(|error| Failure::system(&format!("opening {}", path.display()), error));
+        let guarded = opened.and_then(|folder| Ok((guard(&folder)?, folder)));
+        let (guard, folder) = guarded.inspect_err(|_| {
             // It is empty, and nobody else knows of it.
             let _ = std::fs::remove_dir(&path);
-            Failure::system(&format!("guarding the folder {}", path.display()), error)
         })?;
         let crowd = Self {
             path,
             folder,
-            janitor,
+            _guard: guard,
         };
         crowd.fill()?;
         crowd.sync()?;
@@ -107,7 +107,6 @@ impl Drop for FileSet {
                 self.path.display()
             );
         }
-        self.janitor.dismiss();
     }
 }
 
@@ -122,7 +121,7 @@ fn new_folder(directory: &Path) -> Result<PathBuf, Failure> {
     })
 }
 
-/// The name of a file, made without allocating: the janitor may not.
+/// The name of a file, made without allocating: who removes the files after a fork may not.
 struct FileName([u8; 9]);
 
 impl FileName {
@@ -177,59 +176,19 @@ impl Folder {
     }
 }
 
-/// A child that removes a folder when its parent has died, or ends when its parent asks it to.
-#[derive(Debug)]
-struct CleanupProcess {
-    process: Pid,
-    life: File,
-}
-
-impl CleanupProcess {
-    fn start(folder: &Folder) -> io::Result<Self> {
-        let (end, life) = pipe2(OFlag::O_CLOEXEC)?;
-        // SAFETY: the child makes async-signal-safe calls only, and leaves by `_exit`.
-        match unsafe { fork() }? {
-            ForkResult::Parent { child } => Ok(Self {
-                process: child,
-                life: life.into(),
-            }),
-            ForkResult::Child => {
-                drop(life);
-                guard(folder, &end)
-            }
-        }
-    }
-
-    /// Have the child go without removing anything, and wait until it has.
-    fn dismiss(&mut self) {
-        // One that was killed cannot be asked, and has ended.
-        let _ = self.life.write(&[0]);
-        while waitpid(self.process, None) == Err(Errno::EINTR) {}
-    }
-}
-
-/// The janitor's life: wait for the end of the pipe, or for a byte.
-fn guard(folder: &Folder, end: &OwnedFd) -> ! {
-    // Whoever reads from the probe is to see its end; signals meant for the probe only set its flag here.
-    for standard in 0..=2 {
-        // SAFETY: nothing in this process uses them any more.
-        unsafe { libc::close(standard) };
-    }
-    let dismissed = loop {
-        match read(end, &mut [0]) {
-            Ok(bytes) => break bytes > 0,
-            Err(Errno::EINTR) => {}
-            Err(_) => break false,
-        }
-    };
-    let removed = dismissed || folder.remove().is_ok();
-    // SAFETY: ends the process without the parent's handlers.
-    unsafe { libc::_exit(i32::from(!removed)) }
+/// A process that removes the folder when this one has died.
+fn guard(folder: &Folder) -> Result<CleanupProcess, Failure> {
+    CleanupProcess::fork(|| {
+        let _ = folder.remove();
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use std::time::{Duration, Instant};
+
+    use nix::sys::wait::waitpid;
+    use nix::unistd::{ForkResult, fork};
 
     use super::*;
 
@@ -248,10 +207,10 @@ mod tests {
         let crowd = FileSet::make(Path::new("/var/tmp"), 300).unwrap();
         assert_eq!(inodes(&crowd.path), 300);
         assert_eq!(crowd.look(), Ok(()));
-        let (path, janitor) = (crowd.path.clone(), crowd.janitor.process);
+        let (path, guard) = (crowd.path.clone(), crowd._guard.process());
         drop(crowd);
         assert!(!path.exists());
-        assert_eq!(waitpid(janitor, None), Err(Errno::ECHILD));
+        assert_eq!(waitpid(guard, None), Err(Errno::ECHILD));
     }
 
     #[test]
@@ -287,7 +246,7 @@ mod tests {
         assert!(matches!(refused, Failure::Unavailable { .. }), "{refused}");
     }
 
-    /// The owner is a child that is killed, so that nobody but its janitor can clean up.
+    /// The owner is a child that is killed, so that nobody but its guard can clean up.
     #[test]
     fn an_owner_that_is_killed_leaves_nothing() {
         let home = std::env::temp_dir().join(format!("oscope-killed-{}", std::process::id()));
@@ -301,7 +260,7 @@ mod tests {
         // SAFETY: the child makes async-signal-safe calls only, and kills itself.
         match unsafe { fork() }.unwrap() {
             ForkResult::Child => {
-                let _janitor = CleanupProcess::start(&folder);
+                let _guard = guard(&folder);
                 nix::sys::signal::raise(nix::sys::signal::Signal::SIGKILL).unwrap();
                 unreachable!("SIGKILL cannot be survived");
             }

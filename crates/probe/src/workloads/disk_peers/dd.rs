@@ -2,7 +2,7 @@
 
 use super::peer::{Account, Peer, Reading};
 use oscope_sys::error::Failure;
-use oscope_sys::program::{Name, Said, last_line};
+use oscope_sys::worker::program::{Name, Said, last_line};
 
 /// `dd` prints six digits (`src/dd.c`, `print_xfer_stats`), so its error is no more than this share of it.
 const SHARE_OF_ERROR: f64 = 1e-5;

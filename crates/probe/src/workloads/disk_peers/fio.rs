@@ -3,9 +3,9 @@
 use serde::Deserialize;
 
 use super::peer::{Account, Peer, Reading};
-use crate::workloads::disk::residency::page_bytes;
+use crate::disk::residency::page_bytes;
 use oscope_sys::error::Failure;
-use oscope_sys::program::{Name, Said};
+use oscope_sys::worker::program::{Name, Said};
 
 /// fio's `runtime` is rounded up to whole milliseconds (`update_runtime` in its `backend.c`); it reports no other time of a whole reading more
 /// finely. So half a millisecond is taken off, and as much is the error.

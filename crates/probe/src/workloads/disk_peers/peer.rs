@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use oscope_sys::error::Failure;
-use oscope_sys::program::{Name, Said};
+use oscope_sys::worker::program::{Name, Said};
 
 /// A reading that a program is to do: from the file's start, block by block, once.
 #[derive(Debug)]

@@ -11,7 +11,7 @@ use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction
 
 use super::blocks;
 use super::pass::{Pass, Tally, Use};
-use crate::workloads::disk::residency::page_bytes;
+use crate::disk::residency::page_bytes;
 use oscope_sys::error::Failure;
 
 /// The handler of SIGBUS knows one mapping only.

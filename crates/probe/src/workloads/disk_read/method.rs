@@ -3,8 +3,8 @@
 use serde::Deserialize;
 
 use super::{adaptive, ring};
-use crate::workloads::disk::direct;
-use crate::workloads::disk::source::Source;
+use crate::disk::direct;
+use crate::disk::source::Source;
 use oscope_sys::error::Failure;
 
 /// Bytes of anonymous memory that all buffers together may have.

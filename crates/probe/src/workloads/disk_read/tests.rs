@@ -7,8 +7,8 @@ use std::rc::Rc;
 
 use super::*;
 use crate::clock::{Clock, Wanted};
+use crate::disk::scratch::Files;
 use crate::workload::Shared;
-use crate::workloads::disk::scratch::Files;
 use crate::xor;
 
 /// A named file of this process, gone when dropped.

@@ -3,7 +3,7 @@
 //! Some layers store zeros, repetitions or equal pages in less than they pretend to. Making all of it anew inside the clock would cost more
 //! than some writes do, so that 1 MiB of random bytes is made beforehand and repeated, and only the stamps are new: 8 B in 4 KiB.
 
-use crate::workloads::disk::content;
+use crate::disk::content;
 
 /// Bytes after which the random bytes repeat: more than layers that compress look at together (128 KiB in Btrfs and ZFS by default).
 const PERIOD: u64 = 1 << 20;

@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn blocks_are_written_one_a_call_with_a_short_last_one() {
-        let file = crate::workloads::disk::scratch::unnamed("/var/tmp".as_ref()).unwrap();
+        let file = crate::disk::scratch::unnamed("/var/tmp".as_ref()).unwrap();
         let plan = Plan {
             total: 10_000,
             block_size: 3000,

@@ -15,7 +15,7 @@ use nix::fcntl::{AT_FDCWD, AtFlags};
 use nix::unistd::linkat;
 use serde::Deserialize;
 
-use crate::workloads::disk::scratch::unnamed;
+use crate::disk::scratch::unnamed;
 use oscope_sys::error::{Failure, errno_message};
 
 /// What happens to a regular file that has the name already.

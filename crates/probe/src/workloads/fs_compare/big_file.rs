@@ -6,8 +6,8 @@ use std::path::PathBuf;
 
 use super::operation::{Done, failed, interrupted, long_ago, timed};
 use crate::clock::Clock;
+use crate::disk::content;
 use crate::shared_folder::SharedFolder;
-use crate::workloads::disk::content;
 use crate::xor;
 use oscope_sys::cancel;
 use oscope_sys::cancel::survive_size_limit;

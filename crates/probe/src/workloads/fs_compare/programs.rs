@@ -10,11 +10,11 @@ use super::operation::{Done, Fresh, Operation, failed, long_ago};
 use super::small_files::LENGTH;
 use super::tree;
 use crate::clock::Clock;
+use crate::disk::scratch::{link, unnamed};
 use crate::shared_folder::SharedFolder;
-use crate::workloads::disk::scratch::{link, unnamed};
 use oscope_sys::cancel::survive_size_limit;
 use oscope_sys::error::Failure;
-use oscope_sys::program::{Name, Program, Run};
+use oscope_sys::worker::program::{Name, Program, Run};
 
 const GIT: Name = Name {
     command: "git",

@@ -5,6 +5,7 @@ use serde::Deserialize;
 use crate::workload::Context;
 use oscope_sys::affinity::Pinned;
 use oscope_sys::error::Failure;
+use oscope_sys::worker::{Seat, Waits};
 
 /// Where the two sides may run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -21,8 +22,8 @@ pub enum Placement {
 /// The seats of two sides. The calling thread is on its own from the start; dropping them gives it back the CPUs that it had before.
 #[derive(Debug)]
 pub struct Seats {
-    /// The CPU of the other side; `None`: every CPU of the calling thread.
-    pub partner: Option<usize>,
+    /// That of the other side.
+    pub partner: Seat,
     /// Whether both have but one CPU, so that one can only wait for the other by giving it up.
     pub crowded: bool,
     _pinned: Pinned,
@@ -50,9 +51,16 @@ impl Placement {
                 })?)
             }
         };
+        let crowded = partner == Some(own) || allowed.len() == 1;
         Ok(Seats {
-            partner,
-            crowded: partner == Some(own) || allowed.len() == 1,
+            partner: Seat {
+                cpu: partner,
+                waits: match crowded {
+                    true => Waits::Sleeps,
+                    false => Waits::Spins,
+                },
+            },
+            crowded,
             _pinned: match self {
                 Self::Free => Pinned::over(allowed)?,
                 Self::Same | Self::Other => Pinned::to(own)?,

@@ -11,8 +11,9 @@ use nix::unistd::Pid;
 use super::channel::Waiting;
 use oscope_sys::cancel;
 use oscope_sys::error::Failure;
-use oscope_sys::shared_memory::Shared;
-use oscope_sys::{futex, process};
+use oscope_sys::futex;
+use oscope_sys::shared_memory::{Shared, Zeroable};
+use oscope_sys::worker::is_dead;
 
 /// Bytes that the ring holds, a power of two. Larger than a core's second cache, as here, it was the fastest: the lines that the writer leaves reach
 /// the shared third cache before the reader asks for them. Four times as much was slower.
@@ -54,6 +55,8 @@ struct Side {
 
 // SAFETY: of the bytes, the writer touches those that are free and the reader those that are not; the two counts hand them over.
 unsafe impl Sync for Ring {}
+// SAFETY: counts, flags and bytes may be 0.
+unsafe impl Zeroable for Ring {}
 
 impl Side {
     /// Wake it, if it sleeps. To be called after the count that it waits for has changed.
@@ -118,7 +121,7 @@ impl Patience {
             }
             let slept = futex::wait(&own.sleeps, 1, LONGEST_SLEEP);
             // A process that was killed says nothing: it is looked for when nothing was heard for long.
-            if slept == Err(Errno::ETIMEDOUT) && self.watched.is_some_and(process::is_dead) {
+            if slept == Err(Errno::ETIMEDOUT) && self.watched.is_some_and(is_dead) {
                 own.sleeps.store(0, Ordering::Relaxed);
                 return Ok(changed());
             }
@@ -155,8 +158,7 @@ pub struct Reader {
 /// # Errors
 /// `Failure::Unavailable` where there is not the memory.
 pub fn new(waiting: Waiting) -> Result<(Writer, Reader), Failure> {
-    // SAFETY: atomics and bytes are valid as zeros.
-    let ring = Arc::new(unsafe { Shared::zeroed() }?);
+    let ring = Arc::new(Shared::zeroed()?);
     let patience = || Patience {
         waiting,
         watched: None,

@@ -76,19 +76,11 @@ impl Side {
         }
     }
 
-    /// Send each message and wait for its answer, entering the time of every round trip. What is given up is hung up.
+    /// Send each message and wait for its answer, entering the time of every round trip.
     ///
     /// # Errors
     /// `Failure::Failed` if the other side has gone, or a signal came.
     pub fn ask(&mut self, job: Job, recorder: &mut Recorder) -> Result<Tally, Failure> {
-        let tally = self.try_ask(job, recorder);
-        if tally.is_err() {
-            self.duplex = None;
-        }
-        tally
-    }
-
-    fn try_ask(&mut self, job: Job, recorder: &mut Recorder) -> Result<Tally, Failure> {
         let mut tally = Tally::default();
         recorder.begin();
         for round in job.all() {

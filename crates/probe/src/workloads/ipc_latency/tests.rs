@@ -193,7 +193,7 @@ fn a_wrong_byte_in_the_middle_is_seen() {
         parameters_of(channel::Kind::Local, Mode::Threads, 5000),
         |workload, clock| {
             let work = once(workload, clock, 3).expect("messages come back");
-            workload.own.tip(2500);
+            workload.partner.end().expect("it is open").tip(2500);
             let reported = workload
                 .verify(&work)
                 .expect_err("a bit is wrong")

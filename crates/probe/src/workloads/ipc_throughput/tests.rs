@@ -212,12 +212,12 @@ fn ends_alone_are_compared_within_the_clock() {
     };
     for (place, seen) in [(4095, Some(4095)), (4088, Some(4088)), (2000, None)] {
         with(plan, |workload, clock| {
-            let Sending::Here(source) = &mut workload.sending else {
+            let Sides::One(source, _) = &mut workload.sides else {
                 panic!("one thread does both");
             };
             source.block()[place as usize] ^= 1;
             workload.run(1, &mut Region::new(clock)).expect("it runs");
-            assert_eq!(workload.sink.wrong, seen);
+            assert_eq!(workload.sink().and_then(|sink| sink.wrong), seen);
         });
     }
 }
@@ -229,7 +229,7 @@ fn a_process_that_is_killed_is_named_and_the_request_goes_on_to_say_so() {
             with(
                 parameters(channel, Mode::TwoProcesses, 4096, 1 << 40),
                 |workload, clock| {
-                    let Sending::There(partner) = &workload.sending else {
+                    let Sides::Two(partner) = &workload.sides else {
                         panic!("another sends");
                     };
                     let process = partner.process().expect("it is a process");

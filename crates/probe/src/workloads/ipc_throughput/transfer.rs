@@ -195,8 +195,7 @@ impl Source {
 
 /// The receiving side.
 pub struct Sink {
-    /// Gone once it has hung up.
-    receiver: Option<Receiver>,
+    receiver: Receiver,
     block: usize,
     memory: Mapping,
     /// Offset of the first byte that was not what it must be.
@@ -212,7 +211,7 @@ impl Sink {
         let memory = Mapping::new(block as u64, Pages::Base)?;
         memory.touch();
         Ok(Self {
-            receiver: Some(receiver),
+            receiver,
             block,
             memory,
             wrong: None,
@@ -222,14 +221,13 @@ impl Sink {
     /// Receive all of `job`, waiting for data.
     ///
     /// # Errors
-    /// `Failure::Failed` if the other side went before its time, the kernel refused, or a signal came. It has hung up then.
+    /// `Failure::Failed` if the other side went before its time, the kernel refused, or a signal came.
     pub fn receive(&mut self, job: Job) -> Result<Tally, Failure> {
         self.wrong = None;
         let mut tally = Tally::default();
         while tally.bytes < job.total {
             let step = self.step(&mut tally, job);
             if step.is_err() || cancel::requested() {
-                self.receiver = None;
                 let error = step.err().unwrap_or(Errno::EINTR);
                 return Err(tally.stopped("receiving", error, job));
             }
@@ -243,8 +241,7 @@ impl Sink {
         let left = job.total - tally.bytes;
         let asked = self.block.min(usize::try_from(left).unwrap_or(usize::MAX));
         let into = &mut self.memory.as_mut_slice()[..asked];
-        let receiver = self.receiver.as_mut().ok_or(Errno::EPIPE)?;
-        let answer = receiver.receive(into);
+        let answer = self.receiver.receive(into);
         match answer {
             Ok(0) => return Err(Errno::EPIPE),
             Ok(count) if job.check != Check::None && self.wrong.is_none() => {
@@ -313,7 +310,7 @@ pub fn alone(source: &mut Source, sink: &mut Sink, job: Job) -> Result<(Tally, T
 #[cold]
 fn wait_for_either(sender: Option<&Sender>, sink: &Sink) {
     let out = sender.and_then(Sender::descriptor);
-    let into = sink.receiver.as_ref().and_then(Receiver::descriptor);
+    let into = sink.receiver.descriptor();
     let mut ends: Vec<_> = into
         .map(|end| PollFd::new(end, PollFlags::POLLIN))
         .into_iter()

@@ -12,7 +12,7 @@ use serde::Deserialize;
 use super::patience::{is_want_of_memory, retry};
 use super::presence::look;
 use super::walk::LINE_BYTES;
-use crate::workloads::disk::scratch::unnamed;
+use crate::disk::scratch::unnamed;
 use oscope_sys::error::Failure;
 use oscope_sys::machine::memory;
 use oscope_sys::mapping::Pages;

@@ -12,8 +12,8 @@ use super::usage;
 use super::walk::{Footprint, Pattern};
 use crate::cache_model::Geometry;
 use crate::description::{Kind, Metric, Parameter, Quantity, only_with};
+use crate::disk::source::Place;
 use crate::pressure::{Scope, SwapKind};
-use crate::workloads::disk::source::Place;
 use oscope_sys::mapping::Pages;
 
 /// Parameters of `memory.access`.

@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt;
 
 use super::patience::retry;
-use crate::workloads::disk::residency::page_bytes;
+use crate::disk::residency::page_bytes;
 use oscope_sys::error::Failure;
 use oscope_sys::mapping::mapped;
 

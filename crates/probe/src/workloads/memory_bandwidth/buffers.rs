@@ -3,11 +3,11 @@
 use super::Operation;
 use super::layout::Layout;
 use super::stream::Share;
-use crate::workloads::disk::content;
+use crate::disk::content;
 use oscope_sys::cancel;
 use oscope_sys::error::Failure;
 use oscope_sys::mapping::{Mapping, Pages};
-use oscope_sys::team::run_pinned;
+use oscope_sys::worker::run_pinned;
 
 /// The windows of two threads have no base page in common.
 const PAGE_BYTES: usize = 4096;

@@ -1,7 +1,7 @@
 //! A child that does nothing but hold the memory it was given by fork.
 
 use oscope_sys::error::Failure;
-use oscope_sys::process::{Child, describe_exit};
+use oscope_sys::worker::{Child, describe_exit};
 
 /// The child. It ends with this process, or when dropped, and is reaped.
 #[derive(Debug)]

@@ -111,7 +111,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::workloads::disk::scratch::Files;
+    use crate::disk::scratch::Files;
 
     #[test]
     fn every_page_is_there_once_beside_its_neighbour() {

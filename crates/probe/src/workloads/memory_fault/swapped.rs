@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use crate::disk::content;
+use crate::disk::residency::page_bytes;
 use crate::pressure::{Swap, SwapKind, swap_for, without_readahead};
-use crate::workloads::disk::content;
-use crate::workloads::disk::residency::page_bytes;
 use oscope_sys::cancel;
 use oscope_sys::cleanup::CleanupGuard;
 use oscope_sys::error::{Failure, errno_message};

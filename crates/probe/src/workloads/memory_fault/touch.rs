@@ -4,7 +4,7 @@ use std::hint::black_box;
 
 use nix::sys::resource::{Usage, UsageWho, getrusage};
 
-use crate::workloads::disk::content;
+use crate::disk::content;
 use oscope_sys::cancel;
 use oscope_sys::error::Failure;
 

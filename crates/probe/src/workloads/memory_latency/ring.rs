@@ -1,8 +1,8 @@
 //! Slots in memory, each of which holds the address of the next, linked into one ring.
 
 use super::{Order, Parameters};
+use crate::disk::content;
 use crate::steps::repeat;
-use crate::workloads::disk::content;
 use oscope_sys::cancel;
 use oscope_sys::error::Failure;
 use oscope_sys::mapping::{Mapping, Pages};

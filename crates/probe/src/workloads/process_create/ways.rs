@@ -7,11 +7,11 @@ use std::ptr::{null, null_mut};
 use nix::sys::signal::{SigHandler, Signal};
 use serde::Deserialize;
 
-use super::limit;
 use super::stamp::{Page, Slot, Stamp};
 use crate::clock::Clock;
 use oscope_sys::cancel;
 use oscope_sys::error::Failure;
+use oscope_sys::worker::TimeLimit;
 
 /// Stack of a vfork child, in bytes: it calls two small functions.
 const STACK_BYTES: usize = 64 << 10;
@@ -101,7 +101,7 @@ impl Maker {
     /// # Errors
     /// `Failure::Failed` if the page cannot be had, or the signals cannot be taken.
     pub fn new(how: How, clock: &Clock) -> Result<Self, Failure> {
-        limit::take()?;
+        TimeLimit::prepare()?;
         // Ignored, as it may have been inherited, it would have the kernel reap the children unseen (waitpid(2)).
         cancel::handle(Signal::SIGCHLD, SigHandler::SigDfl)?;
         let page = Page::new()?;
@@ -272,7 +272,7 @@ fn made(process: libc::pid_t, stamp: Stamp) -> io::Result<(Child, Stamp)> {
 }
 
 impl Child {
-    /// Wait for the end. A signal to this process that asks it to stop ends the child process first, and so does the [`limit`].
+    /// Wait for the end. A signal to this process that asks it to stop ends the child process first, and so does the [`TimeLimit`].
     fn wait(self) -> io::Result<End> {
         match self {
             Self::Process(process) => wait_for(process),
@@ -296,7 +296,7 @@ pub fn wait_for(process: libc::pid_t) -> io::Result<End> {
         if error.kind() != io::ErrorKind::Interrupted {
             return Err(error);
         }
-        if cancel::requested() || limit::passed() {
+        if cancel::requested() || TimeLimit::passed() {
             // SAFETY: the child has not been reaped, so its number is not another's.
             unsafe { libc::kill(process, libc::SIGKILL) };
         }
@@ -310,6 +310,8 @@ pub fn wait_for(process: libc::pid_t) -> io::Result<End> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::clock::Wanted;
 
@@ -352,5 +354,28 @@ mod tests {
                 .kind(),
             io::ErrorKind::NotFound
         );
+    }
+
+    /// In a process of its own, since SIGALRM may come to any thread.
+    #[test]
+    fn a_child_that_hangs_is_ended() {
+        TimeLimit::prepare().expect("SIGALRM can be taken");
+        // SAFETY: the child and its own child call async-signal-safe functions only, and leave by `_exit` or a signal.
+        let waiter = unsafe { libc::fork() };
+        if waiter == 0 {
+            // SAFETY: as above.
+            let hanging = unsafe { libc::fork() };
+            if hanging == 0 {
+                loop {
+                    // SAFETY: waits for a signal.
+                    unsafe { libc::pause() };
+                }
+            }
+            let _limit = TimeLimit::start(Duration::from_secs(1));
+            let ended = matches!(wait_for(hanging), Ok(End::Signal(libc::SIGKILL)));
+            // SAFETY: ends the process without handlers.
+            unsafe { libc::_exit(i32::from(!ended)) }
+        }
+        assert_eq!(wait_for(waiter).expect("it is a child"), End::Exit(0));
     }
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use serde::Deserialize;
 
 use crate::description::{Kind, Parameter};
-use crate::workloads::disk::content;
+use crate::disk::content;
 use oscope_sys::cancel;
 use oscope_sys::cancel::survive_size_limit;
 use oscope_sys::error::{Failure, errno_message};

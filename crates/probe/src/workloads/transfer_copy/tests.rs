@@ -165,7 +165,7 @@ fn a_receiver_that_died_is_replaced_for_the_next_repetition() {
     for meeting in choices("meeting") {
         let given = json!({"size": 10, "meeting": meeting, "late": 0});
         with(&given, |workload, clock| {
-            let receiver = workload.receiver.as_ref().and_then(PeerWorker::process);
+            let receiver = workload.receiver.as_ref().and_then(MeasuredPeer::process);
             kill(receiver.expect("it is a process"), Signal::SIGKILL).expect("it lives");
             let failure = workload
                 .run(1, &mut Region::new(clock))
@@ -272,7 +272,7 @@ fn a_receiver_that_dies_is_reported_and_nothing_is_left() {
         let receiver = workload
             .receiver
             .as_ref()
-            .and_then(PeerWorker::process)
+            .and_then(MeasuredPeer::process)
             .expect("it is a process");
         kill(receiver, Signal::SIGKILL).expect("it lives");
         let failure = workload

@@ -1,33 +1,16 @@
 //! One answer of a forked child, by memory that it shares with its parent.
 
-use std::cell::UnsafeCell;
-use std::mem::MaybeUninit;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::sync::atomic::Ordering;
 
 use nix::sys::wait::WaitStatus;
 
+use super::POLL_INTERVAL;
+use super::child::Child;
+use super::slot::{FULL, Slot};
 use crate::cancel;
 use crate::error::Failure;
 use crate::futex;
-use crate::process::Child;
 use crate::shared_memory::Shared;
-
-/// Time after which the parent looks again whether the child lives, or a signal came between its last look and its sleep.
-pub const POLL_INTERVAL: Duration = Duration::from_millis(100);
-
-/// States of a [`Slot`]; memory is all zeros at first.
-const EMPTY: u32 = 0;
-const WRITING: u32 = 1;
-const DONE: u32 = 2;
-
-struct Slot<T> {
-    state: AtomicU32,
-    answer: UnsafeCell<MaybeUninit<T>>,
-}
-
-// SAFETY: one side writes the answer before the state is DONE, and it is only read after that, which Release and Acquire hand over.
-unsafe impl<T: Send> Sync for Slot<T> {}
 
 /// Where a child leaves what it found. To be made before the fork.
 pub struct Answer<T>(Shared<Slot<T>>);
@@ -38,28 +21,18 @@ impl<T: Copy + Send> Answer<T> {
     /// # Errors
     /// `Failure::Unavailable` where there is not the memory.
     pub fn new() -> Result<Self, Failure> {
-        // SAFETY: an atomic may be 0, and memory that may be uninitialised may be zeros.
-        unsafe { Shared::zeroed() }.map(Self)
+        Shared::zeroed().map(Self)
     }
 
     /// In the child: leave the answer, and wake the parent. Only the first one counts.
     pub fn put(&self, answer: T) {
-        let state = &self.0.state;
-        let first = state.compare_exchange(EMPTY, WRITING, Ordering::Relaxed, Ordering::Relaxed);
-        if first.is_err() {
-            return;
-        }
-        // SAFETY: who changes EMPTY to WRITING is one, and nobody reads before DONE.
-        unsafe { (*self.0.answer.get()).write(answer) };
-        state.store(DONE, Ordering::Release);
-        futex::wake(state);
+        self.0.put(answer);
+        self.0.wake();
     }
 
     /// The answer, if it is there.
     pub fn get(&self) -> Option<T> {
-        let done = self.0.state.load(Ordering::Acquire) == DONE;
-        // SAFETY: it is written, and will not be written again.
-        done.then(|| unsafe { (*self.0.answer.get()).assume_init() })
+        self.0.get()
     }
 
     /// Sleep until `child` has answered; `watch` is asked now and then whether going on has a meaning, and `describe` how a child died.
@@ -85,10 +58,9 @@ impl<T: Copy + Send> Answer<T> {
                 return Err(Failure::failed(describe(status)));
             }
             watch()?;
-            let state = &self.0.state;
-            match state.load(Ordering::Acquire) {
-                DONE => {}
-                other => drop(futex::wait(state, other, POLL_INTERVAL)),
+            match self.0.state().load(Ordering::Acquire) {
+                FULL => {}
+                other => drop(futex::wait(self.0.state(), other, POLL_INTERVAL)),
             }
         }
     }

@@ -4,7 +4,7 @@ use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -17,6 +17,7 @@ use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::signal::{SigHandler, Signal};
 use nix::unistd::{AccessFlags, access};
 
+use super::pidfd;
 use crate::cancel;
 use crate::error::Failure;
 
@@ -382,15 +383,6 @@ fn dies_with_this_process(command: &mut Command) -> io::Result<()> {
         });
     }
     Ok(())
-}
-
-/// A descriptor that becomes readable at a process's end (pidfd_open(2), Linux 5.3). The process is this one, or a child not waited for.
-pub fn pidfd(process: u32) -> io::Result<OwnedFd> {
-    // SAFETY: the call takes two numbers.
-    let answer = unsafe { libc::syscall(libc::SYS_pidfd_open, process, 0) };
-    let descriptor = Errno::result(answer)?;
-    // SAFETY: the kernel has just made this descriptor for us alone.
-    Ok(unsafe { OwnedFd::from_raw_fd(descriptor as i32) })
 }
 
 #[cfg(test)]

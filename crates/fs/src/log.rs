@@ -10,6 +10,8 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use oscope_sys::error::one_line;
+
 /// A log that is longer than this when a mount begins becomes `log.1`, and what that was is gone.
 const MOST_BYTES: u64 = 1 << 20;
 
@@ -61,11 +63,6 @@ pub fn note(text: &str) {
     if held.as_ref().is_none_or(|log| log.on_standard_error) {
         let _ = writeln!(io::stderr(), "oscope-fs: {text}");
     }
-}
-
-/// `text` with all white space, line breaks too, as single spaces.
-pub fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// Seconds since 1970 as `2026-11-22T08:45:00Z`.

@@ -1,8 +1,9 @@
 //! Threads that start together, each on a CPU of its own.
 
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::thread::{Builder, scope, yield_now};
 
+use super::barrier::{StartBarrier, Waits};
 use crate::affinity::{self, Pinned};
 use crate::error::Failure;
 
@@ -53,7 +54,7 @@ pub fn run_pinned<T: Send>(
         for (&cpu, job) in jobs {
             let work = move || {
                 let pinned = affinity::pin(cpu);
-                if gate.passes() {
+                if gate.pass(Waits::Yields) {
                     pinned.map(|()| job())
                 } else {
                     Err(Failure::failed("a thread was sent home"))
@@ -62,23 +63,25 @@ pub fn run_pinned<T: Send>(
             match Builder::new().spawn_scoped(scope, work) {
                 Ok(thread) => others.push(thread),
                 Err(error) => {
-                    gate.set(SHUT);
+                    gate.shut();
                     return Err(refused(cpus.len(), &error));
                 }
             }
         }
-        gate.wait_for(others.len());
+        while (gate.arrived().load(Ordering::Acquire) as usize) < others.len() {
+            yield_now();
+        }
         let mut first = Some(first);
         let mut given = None;
         measure(&mut || {
-            gate.set(OPEN);
+            gate.open(Waits::Yields);
             given = first.take().map(|job| job());
             while !others.iter().all(|thread| thread.is_finished()) {
                 yield_now();
             }
         });
         let Some(given) = given else {
-            gate.set(SHUT);
+            gate.shut();
             return Err(Failure::failed("the threads were not started"));
         };
         let others = others.into_iter().map(|thread| {
@@ -97,50 +100,11 @@ fn refused(threads: usize, error: &std::io::Error) -> Failure {
     )
 }
 
-/// States of a [`StartBarrier`].
-const CLOSED: u32 = 0;
-const OPEN: u32 = 1;
-/// Closed for good: who waits goes home.
-const SHUT: u32 = 2;
-
-/// Where threads wait until all of them are there.
-#[derive(Debug, Default)]
-struct StartBarrier {
-    arrived: AtomicUsize,
-    state: AtomicU32,
-}
-
-impl StartBarrier {
-    /// Arrive and wait; whether the gate opened.
-    #[inline]
-    fn passes(&self) -> bool {
-        self.arrived.fetch_add(1, Ordering::Release);
-        loop {
-            match self.state.load(Ordering::Acquire) {
-                CLOSED => yield_now(),
-                state => return state == OPEN,
-            }
-        }
-    }
-
-    /// Wait until `threads` have arrived.
-    #[inline]
-    fn wait_for(&self, threads: usize) {
-        while self.arrived.load(Ordering::Acquire) < threads {
-            yield_now();
-        }
-    }
-
-    #[inline]
-    fn set(&self, state: u32) {
-        self.state.store(state, Ordering::Release);
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::sync::atomic::AtomicBool;
+
+    use super::*;
 
     #[test]
     fn every_job_is_done_within_the_measurement_on_its_own_cpu() {

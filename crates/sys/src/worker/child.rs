@@ -1,42 +1,17 @@
-//! The thread or process that a partner is: how it ends, and how that is noticed.
+//! A forked process: how it lives and ends, and how that is noticed.
 
+use std::io;
+use std::os::fd::{FromRawFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::thread::JoinHandle;
 
 use nix::errno::Errno;
 use nix::sys::signal::{SigHandler, Signal, kill};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid, waitpid};
 use nix::unistd::{ForkResult, Pid, fork, getpid, getppid};
 
+use super::refused;
 use crate::cancel;
 use crate::error::Failure;
-
-/// What a partner is made of.
-pub enum WorkerHandle {
-    /// A thread, until it is joined.
-    Thread(Option<JoinHandle<()>>),
-    /// A forked process.
-    Process(Child),
-}
-
-impl WorkerHandle {
-    /// How it ended, in words, if it did.
-    ///
-    /// # Errors
-    /// `Failure::Failed` if the kernel does not report it.
-    pub fn death(&mut self) -> Result<Option<String>, Failure> {
-        match self {
-            Self::Thread(thread) => {
-                let ended = thread.as_ref().is_none_or(JoinHandle::is_finished);
-                Ok(ended.then(|| "the other thread ended before its time".to_owned()))
-            }
-            Self::Process(child) => {
-                let ended = child.ended()?;
-                Ok(ended.map(|status| describe_exit("the other process", status)))
-            }
-        }
-    }
-}
 
 /// A forked process. Dropping it kills it, if it still lives, and reaps it.
 #[derive(Debug)]
@@ -53,9 +28,18 @@ impl Child {
     /// # Errors
     /// `Failure::Unavailable` where a limit forbids one more process.
     pub fn fork(life: impl FnOnce()) -> Result<Self, Failure> {
+        let parent = getpid();
+        Self::fork_independent(|| {
+            if depend_on(parent).is_ok() {
+                life();
+            }
+        })
+    }
+
+    /// As [`Child::fork`], but the child lives on when this thread ends, and keeps the handlers of signals.
+    pub(super) fn fork_independent(life: impl FnOnce()) -> Result<Self, Failure> {
         // Ignored, as it may have been inherited, it would have the kernel reap the child unseen (waitpid(2)).
         cancel::handle(Signal::SIGCHLD, SigHandler::SigDfl)?;
-        let parent = getpid();
         // SAFETY: the probe has one thread when it forks. The C library keeps the child's memory allocator whole in any case; the child
         // uses nothing else that another thread could hold, and leaves by `_exit`.
         match unsafe { fork() } {
@@ -64,11 +48,7 @@ impl Child {
                 ended: None,
             }),
             Ok(ForkResult::Child) => {
-                let lived = catch_unwind(AssertUnwindSafe(|| {
-                    if depend_on(parent).is_ok() {
-                        life();
-                    }
-                }));
+                let lived = catch_unwind(AssertUnwindSafe(life));
                 // SAFETY: `_exit` ends the process at once; it runs no handler and flushes no buffer of the parent's.
                 unsafe { libc::_exit(i32::from(lived.is_err())) }
             }
@@ -98,6 +78,14 @@ impl Child {
         }
         Ok(self.ended)
     }
+
+    /// Waits until it has ended by itself, whatever signals come.
+    pub(super) fn wait(&mut self) -> nix::Result<()> {
+        if self.ended.is_none() {
+            self.ended = Some(reap(self.process)?);
+        }
+        Ok(())
+    }
 }
 
 impl Drop for Child {
@@ -106,7 +94,7 @@ impl Drop for Child {
             return;
         }
         // It has not been reaped, so its number is not another's.
-        let ended = kill(self.process, Signal::SIGKILL).and_then(|()| reap(self.process));
+        let ended = kill(self.process, Signal::SIGKILL).and_then(|()| self.wait());
         if let Err(error) = ended {
             eprintln!(
                 "oscope-probe: cannot end the process {}: {error}",
@@ -125,12 +113,12 @@ pub fn describe_exit(who: &str, status: WaitStatus) -> String {
     }
 }
 
-/// Wait for the end of a process that was killed, whatever signals come.
-fn reap(process: Pid) -> nix::Result<()> {
+/// Waits for the end of a child, whatever signals come.
+fn reap(process: Pid) -> nix::Result<WaitStatus> {
     loop {
         match waitpid(process, None) {
             Err(Errno::EINTR) => {}
-            other => return other.map(drop),
+            other => return other,
         }
     }
 }
@@ -161,10 +149,12 @@ fn depend_on(parent: Pid) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The kernel's refusal of one more thread or process.
-pub fn refused(what: &str, error: &std::io::Error) -> Failure {
-    Failure::unavailable(
-        format!("no second {what} can be made: {error}"),
-        "raise ulimit -u, ulimit -v or the control group's pids.max",
-    )
+/// A descriptor that becomes readable at a process's end (pidfd_open(2), Linux 5.3). The process is this one or a child not waited for:
+/// the number of another may be reused before the call.
+pub fn pidfd(process: u32) -> io::Result<OwnedFd> {
+    // SAFETY: the call takes two numbers.
+    let answer = unsafe { libc::syscall(libc::SYS_pidfd_open, process, 0) };
+    let descriptor = Errno::result(answer)?;
+    // SAFETY: the kernel has just made this descriptor for us alone.
+    Ok(unsafe { OwnedFd::from_raw_fd(descriptor as i32) })
 }
