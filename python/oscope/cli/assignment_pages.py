@@ -55,7 +55,7 @@ def measure(
 ) -> int:
     """Measure what `document` asks for, write it, and return the exit code."""
     with Store.open(settings.store) as store:
-        # The document has the notes on points.
+        # What is written has the notes on points.
         shown = display(remarks=settings.verbose)
         for text in left_out:
             shown.note(text)
