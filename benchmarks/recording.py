@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -77,7 +76,7 @@ def write(folder: Path, size: int) -> tuple[Path, Path]:
 def clean(path: Path, target: Path) -> tuple[float, float]:
     """Clean a recording; return the seconds, and the MiB that its two processes had at most, added up."""
     begun = time.monotonic()
-    words: list[str | Path] = [sys.executable, BIN / "oscope", "session", "clean", path, "-o", target]
+    words: list[str | Path] = [BIN / "oscope", "session", "clean", path, "-o", target]
     with subprocess.Popen(words) as process:
         memory = peak_memory(process)
     if process.returncode != 0:

@@ -101,7 +101,8 @@ class Mount:
         # A dead mount of before is still there for a while, and answers ENOTCONN;
         # but not to stat(2), of which the kernel may still have the answer.
         try:
-            return is_mounted(self.root) and os.statvfs(self.root) is not None
+            # Once more: what answered was the folder, if the dead mount was cleared in between.
+            return is_mounted(self.root) and os.statvfs(self.root) is not None and is_mounted(self.root)
         except PermissionError:
             return True  # It is another's: whoever may enter it has to wait for the answer.
         except OSError:

@@ -213,7 +213,7 @@ def test_equal_runs_compare_as_no_difference_found(two_runs: CommandLine) -> Non
     answer = two_runs("compare", *two_runs.runs(), "--threshold", "50%")
     assert answer.code == 0, answer.err
     assert re.search(
-        r"no difference found in \d+ of 8 \(a difference of [\d.]+ %.* would have been found\)",
+        r"no difference found in \d+ of 4 \(a difference of [\d.]+ %.* would have been found\)",
         " ".join(answer.out.split()),
     )
 

@@ -239,11 +239,14 @@ pub fn put_whole(
     *calls += 4;
     file.write_all_at(bytes, 0)?;
     if mode & !granted.get() != 0 {
-        *calls += 2;
-        match fstat(file.as_fd()) {
-            Ok(status) if status.st_mode & MODE == mode => granted.set(granted.get() | mode),
-            _ if set_mode(&file, entry).is_err() => return Ok(false),
-            _ => {}
+        *calls += 1;
+        if fstat(file.as_fd()).is_ok_and(|status| status.st_mode & MODE == mode) {
+            granted.set(granted.get() | mode);
+        } else {
+            *calls += 1;
+            if set_mode(&file, entry).is_err() {
+                return Ok(false);
+            }
         }
     }
     if set_time(&file, entry).is_err() {
