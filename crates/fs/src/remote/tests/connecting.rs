@@ -304,8 +304,9 @@ fn a_server_that_was_away_for_long_is_found_by_an_operation_that_waits() {
     let mut server = Server::new();
     let target = server.target(&server.folder("f"));
     server.stop();
+    // The pause between two tries is at most a quarter of it; beside other tests a connection takes seconds.
     let limits = Limits {
-        operation: Duration::from_secs(3),
+        operation: Duration::from_secs(12),
         ..LIMITS
     };
     let remote = Remote::offline(target, limits);
