@@ -328,3 +328,7 @@ def test_a_figure_in_several_units_is_one_row_on_the_screen_and_each_unit_for_pr
     assert "in other units, with --format csv: cycles as time_ns" in screen
     assert len(comparison_table(a, both).rows) == len(both.rows) // 2
     assert len(comparison_table(a, both, each_unit=True).rows) == len(both.rows)
+    # Where one unit alone was compared at a point, its row stays.
+    first = next(row for row in both.rows if row.metric == "time_ns")
+    fewer = replace(both, rows=tuple(row for row in both.rows if row is not first))
+    assert len(comparison_table(a, fewer).rows) == len(both.rows) // 2

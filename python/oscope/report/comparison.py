@@ -72,9 +72,15 @@ def each_quantity_once(
     left_out = [name for name in metrics if name not in shown.values()]
     if not left_out:
         return comparison, ()
-    rows = tuple(row for row in comparison.rows if row.metric not in left_out)
+    points = {_point(row) for row in comparison.rows if row.metric not in left_out}
+    rows = tuple(row for row in comparison.rows if row.metric not in left_out or _point(row) not in points)
     instead = ", ".join(f"{name} as {shown[quantity(name)]}" for name in left_out)
     return replace(comparison, rows=rows), (f"in other units, with --format csv: {instead}",)
+
+
+def _point(row: ComparedMetric) -> tuple[object, ...]:
+    """Return the point and the quantity that a row is about."""
+    return quantity(row.metric), *sorted(row.factors.items())
 
 
 def _varied(rows: Sequence[ComparedMetric]) -> list[str]:
