@@ -83,14 +83,14 @@ def test_a_busy_loop_that_got_slower_is_found_by_its_time(
     bench_git: CommandLine, repository: Repository, tmp_path: Path
 ) -> None:
     for number in range(6):
-        cost = 10_000_000 if number < 4 else 15_000_000
+        cost = 4_000_000 if number < 4 else 16_000_000
         broken = "\n#error broken on purpose" if number == 3 else ""
         files = {"spin.c": SPIN, "cost.h": f"#define COST {cost}UL{broken}\n", "note": f"loop {number}"}
         repository.commit(f"Loop {number}", files)
         repository.git("tag", f"l{number}")
     found = tmp_path / "found.json"
     done = bench_git(
-        "bench", "--quick", "--metric", "cpu_ns", "--seed", "1", "--git", "l0..l5", "--bisect",
+        "bench", "--reps", "30", "--metric", "cpu_ns", "--seed", "1", "--git", "l0..l5", "--bisect",
         "--build", "cc -O1 -o spin spin.c", "--export", "json", str(found), "--", "./spin",
     )  # fmt: skip
     assert done.code == 0, done.err

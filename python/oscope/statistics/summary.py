@@ -241,6 +241,8 @@ def _skewness(data: Floats) -> float:
     if len(data) < 3 or np.ptp(data) <= 1e-12 * max(abs(float(data[0])), 1e-300):
         return 0.0
     centred = data - data.mean()
+    # In units of its largest, or the powers of very small values are 0.
+    centred /= np.abs(centred).max()
     return float((centred**3).mean() / (centred**2).mean() ** 1.5)
 
 
