@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,10 +20,11 @@ import sqlalchemy as sa
 from cli_driver import CommandLine
 from conftest import make_experiment
 from fleet_hosts import Fleet, fleet
-from oscope.model.errors import UsageError
+from oscope.model.errors import OscopeError, StoreAwayError, UsageError
 from oscope.planning.plan import make_plan
 from oscope.probe.catalogue import Catalogue
 from oscope.runner.fleet import spool
+from oscope.runner.fleet import turn_store as turns
 from oscope.runner.fleet.delivering import Delivering
 from oscope.storage import schema
 from oscope.storage.delivery import deliver
@@ -210,6 +213,77 @@ def test_deliveries_that_are_killed_are_neither_lost_nor_doubled(
                 assert content(central, run_id) == content(store, run_id)
 
 
+def left_behind(
+    postgresql_server: PostgreSQL, place: str, catalogue: Catalogue, monkeypatch: pytest.MonkeyPatch
+) -> tuple[str, dict[str, list[Any]]]:
+    """Return a run of whose turn samples are in a worker's spool only, and all that the spool has."""
+    monkeypatch.setattr(turns, "DELIVERY_LIMIT_S", 2.0)
+    with Store.open(place) as central:
+        run_id = make_run(central, catalogue)
+        add(central, run_id, 0, range(3), Happening("note", "before"))
+    try:
+        with turns.turn_store(place, run_id, lambda _: None, threading.Event()) as store:
+            # What a turn resumes is there.
+            assert len(content(store, run_id)["samples"]) == 6
+            postgresql_server.stop()
+            add(store, run_id, 1, range(5), Happening("note", "kept"))
+            kept = content(store, run_id)
+    except StoreAwayError as error:
+        assert f"samples are in {spool.path_of(place, f'turn-{run_id}')} on " in str(error)  # noqa: PT017
+        return run_id, kept
+    finally:
+        postgresql_server.start()
+    pytest.fail("the turn ended without the store")
+
+
+def test_what_a_workers_turn_could_not_deliver_is_delivered_by_the_next(
+    postgresql_server: PostgreSQL,
+    postgresql: str,
+    catalogue: Catalogue,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    run_id, kept = left_behind(postgresql_server, postgresql, catalogue, monkeypatch)
+    told: list[str] = []
+    with turns.turn_store(postgresql, run_id, told.append, threading.Event()) as store:
+        assert content(store, run_id) == kept
+        with Store.read(postgresql) as central:
+            assert content(central, run_id) == kept
+        with (
+            pytest.raises(OscopeError, match="another worker"),
+            turns.turn_store(postgresql, run_id, told.append, threading.Event()),
+        ):
+            pass
+        add(store, run_id, 2, range(4), Happening("note", "after"))
+        whole = content(store, run_id)
+    with Store.read(postgresql) as central:
+        assert content(central, run_id) == whole
+    assert told == []
+    assert list(tmp_path.rglob("turn-*")) == []
+
+
+def test_what_was_measured_elsewhere_meanwhile_is_kept_apart(
+    postgresql_server: PostgreSQL,
+    postgresql: str,
+    catalogue: Catalogue,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    run_id, kept = left_behind(postgresql_server, postgresql, catalogue, monkeypatch)
+    with Store.open(postgresql) as central:
+        add(central, run_id, 1, range(5), Happening("note", "another worker's"))
+        there = content(central, run_id)
+    told: list[str] = []
+    with turns.turn_store(postgresql, run_id, told.append, threading.Event()) as store:
+        assert content(store, run_id) == there
+    (aside,) = tmp_path.rglob("turn-*")
+    assert told == [f"measured on another machine meanwhile; what was in a spool here is kept in {aside}"]
+    with Store.read(aside) as store:
+        assert content(store, run_id) == kept
+
+
 # ---- A fleet of real hosts.
 
 
@@ -322,10 +396,21 @@ class TestMeasured:
         assert "is measured" not in again.err
         check_whole(oscope, acknowledged)
 
-    def test_a_worker_is_killed_and_the_database_restarted(
-        self, network: Fleet, oscope: CommandLine, postgresql_server: PostgreSQL
+    def test_workers_keep_what_they_measure_while_the_database_is_away_and_one_is_killed(
+        self, network: Fleet, oscope: CommandLine, postgresql_server: PostgreSQL, tmp_path: Path
     ) -> None:
         with scheduler(oscope) as (address, workers):
+            begun = begin(oscope, "--reps", str(REPS), "--rounds", "3", "--scheduler", address)
+            postgresql_server.stop()
+            time.sleep(6)
+            postgresql_server.start()
+            _, err = begun.communicate(timeout=LIMIT_S)
+            assert begun.returncode == 0, err
+            # No turn was taken again.
+            assert re.search(r"round \d failed", err) is None, err
+            check_whole(oscope, {})
+            assert list(tmp_path.rglob("turn-*")) == []
+
             begun = begin(oscope, "--reps", str(REPS), "--rounds", "3", "--scheduler", address)
             workers[0].kill()
             postgresql_server.stop()

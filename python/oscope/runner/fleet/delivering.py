@@ -14,6 +14,9 @@ from oscope.model.interruption import Interruption
 from oscope.storage.delivery import counts, deliver
 from oscope.storage.store import Store
 
+DELIVERY_LIMIT_S = 90.0
+"""For so long a store that is away is waited for once all is measured."""
+INTERRUPTED_LIMIT_S = 10.0
 _PAUSE_S = 1.0
 _AWAY_PAUSE_S = 2.0
 _IDLE_SHARE = 10
@@ -63,14 +66,14 @@ class Delivering:
         self._ending = self._abandoned = True
         self._wake.set()
 
-    def finish(self, limit_s: float) -> Undelivered | None:
-        """Wait until all that is in the spool is delivered, for so long or until a signal asks to end.
+    def finish(self, limit_s: float, asked: threading.Event | None = None) -> Undelivered | None:
+        """Wait until all that is in the spool is delivered, for so long or until a signal or `asked` says so.
 
         Returns what is left; None where nothing is. Raises UsageError where the store has other rows.
         """
         self._ending = True
         self._wake.set()
-        given_up = threading.Event()
+        given_up = threading.Event() if asked is None or asked.is_set() else asked
         end = time.monotonic() + limit_s
         with Interruption(given_up.set):
             while self._thread.is_alive() and not given_up.is_set() and time.monotonic() < end:

@@ -67,6 +67,8 @@ class HostOutcome:
     """Why the last try failed, if the host was given up."""
     losses: list[str] = field(default_factory=list)
     """What was lost on the way, a line each."""
+    waits: bool = False
+    """Whether samples of it may wait in a worker's spool, which goes on where the store ends."""
 
 
 @dataclass(frozen=True)
@@ -144,7 +146,7 @@ def carry_out(entry: FleetEntry, store: Store, place: str, engine: Engine, tell:
         _Loop(client, queue, engine, hosts, tell, asked).run()
     outcome = FleetOutcome(entry.id, entry.rounds, tuple(hosts.values()), bool(asked))
     for host in outcome.hosts:
-        if host.rounds < entry.rounds:
+        if host.rounds < entry.rounds and not host.waits:
             _store_end(host, store)
     return outcome
 
@@ -175,6 +177,8 @@ class _Loop:
     ending_at: float | None = None
     store_away_since: dict[str, float] = field(default_factory=dict)
     """Of hosts whose last turn did not reach the store."""
+    spooled_at: dict[str, str] = field(default_factory=dict)
+    """The worker that the last turn of such a host was taken by: its machine may have samples of it."""
 
     def run(self) -> None:
         """Go on until no turn is left, or all are to end."""
@@ -197,7 +201,13 @@ class _Loop:
                 return
             run, turn = found
             future = self.client.submit(
-                take, turn, pure=False, key=f"{turn.host}-{turn.number}-{secrets.token_hex(4)}"
+                take,
+                turn,
+                pure=False,
+                key=f"{turn.host}-{turn.number}-{secrets.token_hex(4)}",
+                workers=self.spooled_at.get(run.run_id),
+                # Another where that one is gone.
+                allow_other_workers=run.run_id in self.spooled_at,
             )
             self.running[future], self.turns[future] = run, turn
 
@@ -224,6 +234,9 @@ class _Loop:
         host = self.hosts[run.run_id]
         host.samples = max(host.samples, found.samples)
         host.losses += found.failures
+        host.waits = found.store_away
+        for line in found.notes:
+            self.tell(f"{run.host}: {line}")
         for line in found.failures:
             self.tell(f"{run.host}: {line}")
         if found.interrupted:
@@ -231,7 +244,7 @@ class _Loop:
         if found.error is None:
             host.rounds = turn.number
             self.tries[run.run_id] = 0
-            self.store_away_since.pop(run.run_id, None)
+            self._forget_away(run)
             self.tell(
                 f"{run.host}: round {turn.number} of {turn.rounds} is measured, {found.samples} samples"
             )
@@ -239,10 +252,11 @@ class _Loop:
             return
         tries = self.tries.get(run.run_id, 0) + 1
         self.tries[run.run_id] = tries
-        again = (self._waits(run, found) or (found.retry and tries <= self.engine.retries)) and not self.asked
-        self.tell(
-            f"{run.host}: round {turn.number} failed: {found.error}{'; it is tried again' if again else ''}"
-        )
+        waits = self._waits(run, found)
+        again = (waits or (found.retry and tries <= self.engine.retries)) and not self.asked
+        how = "waits" if waits and again else "failed"
+        ending = "; it is tried again" if again else ""
+        self.tell(f"{run.host}: round {turn.number} {how}: {found.error}{ending}")
         if again:
             self.queue.add(run, turn.number, tries)
         else:
@@ -251,10 +265,15 @@ class _Loop:
     def _waits(self, run: FleetRun, found: TurnOutcome) -> bool:
         """Say whether a turn failed for want of the store, and is to wait for it."""
         if not found.store_away:
-            self.store_away_since.pop(run.run_id, None)
+            self._forget_away(run)
             return False
+        self.spooled_at[run.run_id] = found.worker
         since = self.store_away_since.setdefault(run.run_id, time.monotonic())
         return time.monotonic() - since < _STORE_LIMIT_S
+
+    def _forget_away(self, run: FleetRun) -> None:
+        self.store_away_since.pop(run.run_id, None)
+        self.spooled_at.pop(run.run_id, None)
 
     @property
     def _lost(self) -> str:

@@ -10,17 +10,13 @@ from dataclasses import dataclass, replace
 from oscope.model.host import Host
 from oscope.planning.plan import Plan
 from oscope.runner.fleet import spool
-from oscope.runner.fleet.delivering import Delivering
+from oscope.runner.fleet.delivering import DELIVERY_LIMIT_S, INTERRUPTED_LIMIT_S, Delivering
 from oscope.runner.fleet.engine import Engine, FleetOutcome, Tell, carry_out, create, new_name
 from oscope.runner.fleet.turn_queue import check_labels
 from oscope.storage.database import locate
 from oscope.storage.delivery import deliver
 from oscope.storage.fleets import FleetEntry
 from oscope.storage.store import Store
-
-_DELIVERY_LIMIT_S = 90.0
-"""For so long a store that is away is waited for once all is measured."""
-_INTERRUPTED_LIMIT_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -62,7 +58,7 @@ def measure_fleet(what: NewFleet | str, place: str, engine: Engine, tell: Tell) 
         run_ids = [run.run_id for run in entry.runs]
         delivering = stack.enter_context(Delivering(path, place, run_ids, tell))
         outcome = carry_out(entry, store, str(path), engine, tell)
-        left = delivering.finish(_INTERRUPTED_LIMIT_S if outcome.interrupted else _DELIVERY_LIMIT_S)
+        left = delivering.finish(INTERRUPTED_LIMIT_S if outcome.interrupted else DELIVERY_LIMIT_S)
         if left is None:
             store.close()
             spool.remove(place, fleet)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 from oscope.model.errors import OscopeError, StoreAwayError, StoreError, UsageError
 from oscope.planning.schedule import Share
 from oscope.runner.execution import execute
+from oscope.runner.fleet.turn_store import turn_store
 from oscope.runner.point_runner import PointRunner
 from oscope.storage.fleets import FLEET_ROUND
-from oscope.storage.store import Happening, Store
+from oscope.storage.store import Happening
 
 _LOOK_S = 1.0
 
@@ -49,6 +50,10 @@ class TurnOutcome:
     interrupted: bool = False
     store_away: bool = False
     """Whether it ended since the store was not reached."""
+    notes: tuple[str, ...] = ()
+    """What became of the worker's spool, a line each."""
+    worker: str = ""
+    """Address of who took it, on whose machine a spool may wait."""
 
 
 def take(turn: Turn) -> TurnOutcome:
@@ -56,8 +61,17 @@ def take(turn: Turn) -> TurnOutcome:
 
     It may be called again for the same turn, as where its worker died: what is stored is not repeated.
     """
+    notes: list[str] = []
+    found = _take(turn, notes.append)
+    return replace(found, notes=tuple(notes), worker=load_engine().get_worker().address)
+
+
+def _take(turn: Turn, tell: Callable[[str], None]) -> TurnOutcome:
     try:
-        with Store.open(turn.store) as store, _stopping(turn.stop) as stopping:
+        with (
+            _stopping(turn.stop) as stopping,
+            turn_store(turn.store, turn.run_id, tell, stopping.asked) as store,
+        ):
             plan = store.plan(turn.run_id)
             outcome = execute(
                 plan,
@@ -82,20 +96,21 @@ class _Stopping:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._runner: PointRunner | None = None
-        self._asked = False
+        self.asked = threading.Event()
+        """Set once all turns are to end."""
         self.over = threading.Event()
 
     def hold(self, runner: PointRunner) -> None:
         """Interrupt this one."""
         with self._lock:
             self._runner = runner
-            if self._asked:
+            if self.asked.is_set():
                 runner.interrupt()
 
     def ask(self) -> None:
         """Interrupt who measures, now or when it begins."""
         with self._lock:
-            self._asked = True
+            self.asked.set()
             if self._runner is not None:
                 self._runner.interrupt()
 
