@@ -51,8 +51,8 @@ class Scene:
     """Whether the database does not answer."""
 
     def spools(self) -> list[Path]:
-        """Return the spools that there are."""
-        return sorted((self.disk / "data" / "oscope" / "spool").glob("*/fleet-*.db"))
+        """Return the spools that there are, of the command and of workers."""
+        return sorted((self.disk / "data" / "oscope" / "spool").glob("*/*.db"))
 
     def places(self) -> list[str]:
         """Return where samples may be: the spools, and a store that answers."""

@@ -108,10 +108,12 @@ def test_groups_that_differ_are_told_apart() -> None:
         assert row.ci95[0] < 1.1 < row.ci95[1]
 
 
-def test_alike_fleets_and_groups_hardly_ever_differ() -> None:
+# 5 % is what is promised; of 60 more than 7 are rarer than 2 % then, of 20 more than 3.
+@pytest.mark.parametrize(("fleets", "most"), [(20, 3), pytest.param(60, 7, marks=pytest.mark.full)])
+def test_alike_fleets_and_groups_hardly_ever_differ(fleets: int, most: int) -> None:
     random = np.random.default_rng(4)
     wrong = {True: 0, False: 0}
-    for _ in range(60):
+    for _ in range(fleets):
         a, b = fleet(random, 8, unlike=0.02), fleet(random, 8, 1, unlike=0.02)
         for paired in wrong:
             if paired:
@@ -121,8 +123,7 @@ def test_alike_fleets_and_groups_hardly_ever_differ() -> None:
                 groups = ({host: a[host] for host in part} for part in (names[:4], names[4:]))
                 found = over_hosts(*groups, same_hosts=False)
             wrong[paired] += any(r.different == "yes" for r in found.rows if r.metric == "time_ns")
-    # 5 % is what is promised; of 60 more than 7 are rarer than 2 % then.
-    assert max(wrong.values()) <= 7
+    assert max(wrong.values()) <= most
 
 
 def test_what_cannot_be_compared_is_refused_with_the_host() -> None:

@@ -48,12 +48,13 @@ def named(series: list[Series]) -> set[str]:
     return {cell.host for metric in judge(series) for cell in metric.cells if cell.verdict == "odd"}
 
 
-def test_alike_fleets_name_hardly_any_host() -> None:
+@pytest.mark.parametrize("fleets", [60, pytest.param(200, marks=pytest.mark.full)])
+def test_alike_fleets_name_hardly_any_host(fleets: int) -> None:
     rng = np.random.default_rng(1)
     false = [
-        bool(named(simulated(rng, int(rng.integers(5, 21)), int(rng.integers(1, 15))))) for _ in range(200)
+        bool(named(simulated(rng, int(rng.integers(5, 21)), int(rng.integers(1, 15))))) for _ in range(fleets)
     ]
-    assert sum(false) <= 10
+    assert sum(false) <= 0.05 * fleets
 
 
 @pytest.mark.parametrize(("size", "slow_share"), [(0.2, 1.0), (-0.2, 1.0), (1.0, 0.4)])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -75,9 +73,3 @@ def test_a_listed_folder_holds_its_files(tmp_path: Path) -> None:
     listed = vocabulary.Vocabulary.load(configuration)
     assert listed.folder("tools/x.py") == "tools"
     assert vocabulary.Vocabulary.load().folder("tools/x.py") is None
-
-
-def test_the_project_is_clean() -> None:
-    checker = [sys.executable, "tools/vocabulary.py"]
-    done = subprocess.run(checker, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout
