@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from oscope.assignments.memory import NO_KERNEL, POLICIES, PREPARED
 from oscope.assignments.memory_policy import POLICY
-from oscope.assignments.tables import Source, gaps, guest, own_scale, sizes
+from oscope.assignments.tables import Source, gaps, guest, own_scale, sizes, take_reasons
 from oscope.figures.analysed import Analysed
 from oscope.labs.memory import MAPPINGS, PATTERNS, reference
 from oscope.labs.memory.reference import Known
@@ -86,6 +86,8 @@ def _grid(results: Analysed, title: str, sides: Sequence[Side], rows: Sequence[R
             lines.append([name, *cited, row.sources[0].reason(results)])
             continue
         lines.append([name, *cited, *(cell for each in found for cell in _cells(each, unit))])
+    # `gaps` says them above the table.
+    take_reasons(lines)
     return Table(title, columns, lines, frozenset(), note)
 
 

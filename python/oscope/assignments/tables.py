@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -17,7 +18,8 @@ from oscope.model.formatting import MISSING, Scale, format_count
 from oscope.model.samples import ExperimentResults, Floats, PointSamples
 from oscope.statistics import Summary
 
-NOT_IN_RUN = "not measured: not in this run"
+NOT_MEASURED = "not measured"
+NOT_IN_RUN = f"{NOT_MEASURED}: not in this run"
 LISTED = 10
 """Runs listed one by one, at least."""
 STATISTICS = ("mean", "std. dev.", "median", "95 % interval")
@@ -113,13 +115,20 @@ def table(results: Analysed, title: str, heads: Heads, lines: Sequence[Line], no
         unit_text = f" [{scale.unit}]" if scale.unit else ""
         columns += [f"{group}: {name}{unit_text}" for name in STATISTICS]
     start = len(heads.names)
-    return Table(
-        title,
-        columns,
-        [[*line.names, *line.cited, *_ours(results, line, scales)] for line in lines],
-        frozenset(range(start, len(columns))),
-        note,
-    )
+    rows = [[*line.names, *line.cited, *_ours(results, line, scales)] for line in lines]
+    reasons = take_reasons(rows)
+    notes = [note, *(f"{reason[0].upper()}{reason[1:]}." for reason in reasons)]
+    return Table(title, columns, rows, frozenset(range(start, len(columns))), " ".join(filter(None, notes)))
+
+
+def take_reasons(rows: Sequence[list[str]]) -> list[str]:
+    """Return the reasons for no figure that several rows end with, which then only say that there is none."""
+    ends = Counter(row[-1] for row in rows if row[-1].startswith(f"{NOT_MEASURED}: "))
+    repeated = [reason for reason, rows_with_it in ends.items() if rows_with_it > 1]
+    for row in rows:
+        if row[-1] in repeated:
+            row[-1] = NOT_MEASURED
+    return repeated
 
 
 def _filled(
@@ -174,7 +183,8 @@ def gaps(results: Analysed, sources: Iterable[Source]) -> str:
             continue
         found = source.find(results)
         where = "" if found is None else label(found[0], found[1].factors, found[0].varied())
-        about.setdefault(source.reason(results), []).append(where or source.experiment)
+        reason = source.reason(results).removeprefix(f"{NOT_MEASURED}: ")
+        about.setdefault(reason, []).append(where or source.experiment)
     told = []
     for reason, places in about.items():
         first = list(dict.fromkeys(places))
