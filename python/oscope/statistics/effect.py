@@ -20,6 +20,7 @@ import numpy as np
 import scipy
 
 from oscope.model.samples import Floats
+from oscope.statistics import student
 from oscope.statistics.between_runs import Spread
 
 FEWEST_FOR_AUTOCORRELATION = 12
@@ -30,7 +31,7 @@ MEDIAN_ERROR = float(np.sqrt(np.pi / 2))
 """Standard error of the median of a normal sample over that of its mean, from 3 values on at most."""
 
 POWER = 0.8
-LEVEL = 0.05
+LEVEL = student.LEVEL
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class Estimate:
 
     def interval(self, confidence: float) -> tuple[float, float]:
         """Return the interval at another confidence, such as 0.9: the same shape, by Student's t."""
-        share = float(scipy.stats.t.isf((1 - confidence) / 2, self.freedom)) / _limit(self.freedom)
+        share = student.limit(self.freedom, 1 - confidence) / student.limit(self.freedom)
         return self.effect - share * (self.effect - self.low), self.effect + share * (self.high - self.effect)
 
     def detectable(self, level: float, power: float = POWER) -> float:
@@ -57,7 +58,7 @@ class Estimate:
         The standard error is made unbiased first (divided by c4), else it is too small more often than too
         large.
         """
-        limit = float(scipy.stats.t.isf(level / 2, self.freedom))
+        limit = student.limit(self.freedom, level)
         half = self.freedom / 2
         bias = np.exp(scipy.special.gammaln(half + 0.5) - scipy.special.gammaln(half)) / np.sqrt(half)
         return float(scipy.special.nctdtrinc(self.freedom, 1 - power, limit) * self.error / bias)
@@ -76,13 +77,13 @@ class Median:
     @property
     def error(self) -> float:
         """Standard error within the run."""
-        return (self.high - self.low) / 2 / _limit(self.freedom)
+        return (self.high - self.low) / 2 / student.limit(self.freedom)
 
 
 def estimate(effect: float, error: float, freedom: float) -> Estimate:
     """Build an estimate from its standard error; an error of 0 (values repeat exactly) gives p 0 or 1."""
-    reach = _limit(freedom) * error
-    p = float(2 * scipy.stats.t.sf(abs(effect) / error, freedom)) if error > 0 else float(effect == 0)
+    reach = student.limit(freedom) * error
+    p = student.two_sided(abs(effect) / error, freedom) if error > 0 else float(effect == 0)
     return Estimate(effect, effect - reach, effect + reach, p, error, freedom)
 
 
@@ -97,15 +98,13 @@ def paired(difference: Floats) -> Estimate:
     above = float((difference > 0).sum() - (difference < 0).sum()) / 2
     # Half a pair is the continuity correction; both deviations shrink with the effective number of pairs.
     z = max(0.0, abs(above) - 0.5) / (np.sqrt(count) / 2) * np.sqrt(worth / count)
-    reach = float(scipy.stats.norm.isf(LEVEL / 2)) * np.sqrt(count) / 2 * np.sqrt(count / worth) + 0.5
+    reach = student.normal_limit() * np.sqrt(count) / 2 * np.sqrt(count / worth) + 0.5
     ordered = np.sort(difference)
     rank = max(0, int(np.floor(count / 2 - reach)))
     low, high = float(ordered[rank]), float(ordered[count - 1 - rank])
     freedom = max(1.0, worth - 1)
-    error = (high - low) / 2 / _limit(freedom)
-    return Estimate(
-        middle, min(low, middle), max(high, middle), float(2 * scipy.stats.norm.sf(z)), error, freedom
-    )
+    error = (high - low) / 2 / student.limit(freedom)
+    return Estimate(middle, min(low, middle), max(high, middle), student.normal_two_sided(z), error, freedom)
 
 
 def separate(a: Median, b: Median, between: Spread) -> Estimate:
@@ -124,15 +123,11 @@ def separate(a: Median, b: Median, between: Spread) -> Estimate:
     ]
     (below, freedom_below), (above, freedom_above) = ends
     toward_zero, freedom = ends[0] if effect > 0 else ends[1]
-    p = (
-        float(2 * scipy.stats.t.sf(abs(effect) / toward_zero, freedom))
-        if toward_zero > 0
-        else float(effect == 0)
-    )
+    p = student.two_sided(abs(effect) / toward_zero, freedom) if toward_zero > 0 else float(effect == 0)
     return Estimate(
         effect,
-        effect - _limit(freedom_below) * below,
-        effect + _limit(freedom_above) * above,
+        effect - student.limit(freedom_below) * below,
+        effect + student.limit(freedom_above) * above,
         p,
         max(below, above),
         min(freedom_below, freedom_above),
@@ -176,13 +171,9 @@ def with_extra_error(found: Estimate, extra: float) -> Estimate:
     )
 
 
-def _limit(freedom: float) -> float:
-    return float(scipy.stats.t.isf(LEVEL / 2, freedom))
-
-
 def _combined(halves: list[tuple[float, float]], between: Spread) -> tuple[float, float]:
     """Return standard error and degrees of freedom of a difference, from half intervals of its terms."""
-    parts = np.array([(half / _limit(freedom)) ** 2 for half, freedom in halves])
+    parts = np.array([(half / student.limit(freedom)) ** 2 for half, freedom in halves])
     within, runs = float(parts.sum()), 2 * between.deviation**2
     if runs > within:
         return float(np.sqrt(runs)), between.freedom

@@ -26,13 +26,13 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Literal
 
 import numpy as np
 import scipy
 
 from oscope.model.samples import Floats, Ints
+from oscope.statistics import student
 from oscope.statistics.interval import Interval
 from oscope.statistics.replication import codes
 
@@ -205,7 +205,7 @@ class _Judged:
 
     def _cell(self, index: int, q: float) -> Cell:
         host, found = self.hosts[index], self.deviations[index]
-        half = _t(found.degrees) * found.error
+        half = student.limit(found.degrees) * found.error
         reason = self._caveat(index)
         verdict: Verdict = "cannot tell" if reason else "ordinary"
         if not np.isnan(q) and q <= FALSE_DISCOVERIES:
@@ -232,7 +232,7 @@ class _Judged:
             return "the fleet's median is 0: there is no share of it"
         if host.blocks < LEAST_BLOCKS:
             return f"only {host.blocks} blocks were measured, {LEAST_BLOCKS} are needed"
-        own = self._share(_t(host.blocks - 1) * np.sqrt(host.variances["median"]) / self.scale)
+        own = self._share(student.limit(host.blocks - 1) * np.sqrt(host.variances["median"]) / self.scale)
         if own > self.threshold:
             others = np.array([one.value for i, one in enumerate(self.hosts) if i != index])
             usual = self._share(3 * float(np.std(others, ddof=1)) / self.scale)
@@ -354,21 +354,15 @@ def _beside_others(
             np.square(own) / np.maximum(blocks - 1, 1) + np.square(between / others) / (others - 1)
         )
         degrees = np.where(own > between, welch, others - 1)
-        p = 2 * scipy.stats.t.sf(beyond / error, np.maximum(degrees, 1))
+        p = 2 * scipy.special.stdtr(np.maximum(degrees, 1), -beyond / error)
     p = np.where(beyond <= 0, 1.0, np.where(error == 0, 0.0, p))
     return effect, error, degrees, np.minimum(p, 1.0)
-
-
-@lru_cache(maxsize=1024)
-def _t(degrees: float) -> float:
-    """Return the limit of Student's t that 95 % lie within."""
-    return float(scipy.stats.t.ppf(0.975, degrees)) if degrees > 0 else np.nan
 
 
 def _mean_interval(values: Floats) -> Interval:
     if len(values) < 2:
         return (np.nan, np.nan)
-    half = _t(len(values) - 1) * float(np.std(values, ddof=1)) / np.sqrt(len(values))
+    half = student.limit(len(values) - 1) * float(np.std(values, ddof=1)) / np.sqrt(len(values))
     return (float(values.mean() - half), float(values.mean() + half))
 
 

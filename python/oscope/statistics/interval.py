@@ -27,6 +27,7 @@ import numpy.typing as npt
 import scipy
 
 from oscope.model.samples import Floats
+from oscope.statistics import student
 from oscope.statistics.replication import Clusters
 
 MOST_BINS = 2048
@@ -79,7 +80,7 @@ def quantile_interval(bins: Binned, q: float) -> Interval | None:
     score = bins.below - q * bins.below[:, -1:]
     total = score.sum(axis=0)
     error = np.sqrt(count * score.var(axis=0, ddof=1))
-    limit = DISCRETENESS * _t_quantile(count - 1)
+    limit = DISCRETENESS * student.limit(count - 1)
     kept = np.flatnonzero(np.abs(total) <= limit * error)
     if not len(kept):
         only = float(bins.edges[np.searchsorted(total, 0.0)])
@@ -126,17 +127,9 @@ def _student(bins: Binned, kind: Range) -> Interval:
     return min(centre, float(limits[0])), max(centre, float(limits[1]))
 
 
-def _t_quantile(freedom: int) -> float:
-    """Quantile of Student's t for a two-sided interval.
-
-    `stats.t.ppf` gives the same, and takes a hundred times as long to check its arguments.
-    """
-    return float(scipy.special.stdtrit(freedom, (1 + CONFIDENCE) / 2))
-
-
 def _t_limits(values: Floats) -> Floats:
     """Lower and upper limit of the mean by Student's t."""
-    reach = _t_quantile(len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values))
+    reach = student.limit(len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values))
     return np.asarray([values.mean() - reach, values.mean() + reach])
 
 
@@ -156,7 +149,7 @@ def _bootstrap(bins: Binned, seed: int) -> Interval | None:
     below = (np.count_nonzero(resampled < centre) + np.count_nonzero(resampled <= centre)) / (2 * RESAMPLES)
     left_out = _weighted_medians(bins, 1 - np.eye(count))
     influence = left_out.mean() - left_out
-    reach = _t_quantile(count - 1) * np.sqrt(count / (count - 1))
+    reach = student.limit(count - 1) * np.sqrt(count / (count - 1))
     with np.errstate(invalid="ignore", divide="ignore"):
         acceleration = (influence**3).sum() / 6 / (influence**2).sum() ** 1.5
         bias = scipy.special.ndtri(below)

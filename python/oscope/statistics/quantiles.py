@@ -28,7 +28,7 @@ import scipy
 from oscope.model import clocks
 from oscope.model.factors import Level
 from oscope.model.samples import Floats, Ints, PointSamples
-from oscope.statistics import between_runs, effect, replication
+from oscope.statistics import between_runs, effect, replication, student
 from oscope.statistics.between_runs import Spread
 from oscope.statistics.effect import Estimate, Median
 from oscope.statistics.estimating import Result
@@ -269,7 +269,7 @@ def _quantile(side: _Side, share: float) -> _Quantile:
     place = min(int(np.searchsorted(-total, 0.0)), len(edges) - 1)
     error = np.sqrt(side.count * score.var(axis=0, ddof=1) * _autocorrelation_time(score[:, place]))
     error = np.maximum(error, error[place])
-    kept = np.flatnonzero(np.abs(total) <= _limit(side.count) * error)
+    kept = np.flatnonzero(np.abs(total) <= student.limit(side.count - 1) * error)
     first, last = (int(kept[0]), int(kept[-1])) if len(kept) else (place, place - 1)
     low, high = float(edges[first]), float(edges[min(last + 1, len(edges) - 1)])
     return _Quantile(value, min(low, value), max(high, value), score[:, place])
@@ -296,7 +296,7 @@ def _combined(a: _Quantile, b: _Quantile) -> Estimate:
     change, freedom = b.value - a.value, len(a.score) - 1
     below = reach(b.value - b.low, a.high - a.value)
     above = reach(b.high - b.value, a.value - a.low)
-    error = max(below, above) / _limit(len(a.score))
+    error = max(below, above) / student.limit(len(a.score) - 1)
     return Estimate(change, change - below, change + above, float("nan"), error, freedom)
 
 
@@ -330,7 +330,7 @@ def _share_test(sides: tuple[_Side, _Side], share: float, change: float) -> floa
 def _largest_p(lower: float, upper: float, freedom: int) -> float:
     """Return the largest p of the changes between two, given by their t: t falls as the change grows."""
     nearest = upper if upper > 0 else -lower
-    return float(2 * scipy.stats.t.sf(max(0.0, nearest), freedom))
+    return student.two_sided(max(0.0, nearest), freedom)
 
 
 def _p_beyond(found: Estimate, explained: tuple[float, float]) -> float:
@@ -338,7 +338,7 @@ def _p_beyond(found: Estimate, explained: tuple[float, float]) -> float:
     gap = max(0.0, found.effect - explained[1], explained[0] - found.effect)
     if not found.error:
         return float(not gap)
-    return float(2 * scipy.stats.t.sf(gap / found.error, found.freedom))
+    return student.two_sided(gap / found.error, found.freedom)
 
 
 def _as_median(found: _Quantile, clusters: int) -> Median:
@@ -355,7 +355,8 @@ def _between(
     """Return how much the quantile differs between runs: as those of earlier runs, or as these wander."""
     scale = 1.0 if result.logarithmic else abs(found[0].value) or 1.0
     errors = [
-        (each.high - each.low) / 2 / _limit(side.count) for each, side in zip(found, sides, strict=True)
+        (each.high - each.low) / 2 / student.limit(side.count - 1)
+        for each, side in zip(found, sides, strict=True)
     ]
     wandering = max(_wander(side, share, error) for side, error in zip(sides, errors, strict=True))
     error = float(np.sqrt(np.mean(np.square(errors))))
@@ -384,7 +385,3 @@ def _autocorrelation_time(scores: Floats) -> float:
         return 1.0
     lag = min((float(centred[1:] @ centred[:-1]) / power * count + 1) / (count - 3), MOST_CORRELATION)
     return (1 + lag) / (1 - lag) if lag > scipy.special.ndtri(0.95) / np.sqrt(count) else 1.0
-
-
-def _limit(clusters: int) -> float:
-    return float(scipy.special.stdtrit(clusters - 1, 1 - effect.LEVEL / 2))
