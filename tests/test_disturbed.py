@@ -185,6 +185,22 @@ def test_a_machine_that_is_always_disturbed_costs_at_most_twice_as_much(
     )
 
 
+def test_the_first_screen_warns_where_many_samples_were_affected(catalogue: Catalogue, store: Store) -> None:
+    results = measured(planned(catalogue, "stolen"), store)
+    assert interference.warning([results]) is None, "six samples are too few"
+    (point,) = results.points
+    twice = dataclasses.replace(
+        point.only(np.arange(len(point)) < 6), disturbed=point.disturbed[:6], again=()
+    )
+    many = dataclasses.replace(results, points=(twice, twice))
+    assert interference.warning([many]) == "others took the CPU in many samples: repeat it when idle"
+    quiet = dataclasses.replace(twice, disturbed=())
+    assert interference.warning([dataclasses.replace(many, points=(quiet, quiet))]) is None
+    few = dataclasses.replace(many, points=(dataclasses.replace(twice, disturbed=point.disturbed[:1]), quiet))
+    assert interference.warning([few]) is None
+    assert "in 1 of 2 experiments" in (interference.warning([many, few]) or "")
+
+
 def test_a_wait_is_a_disturbance_only_where_the_thread_is_alone(catalogue: Catalogue, store: Store) -> None:
     shared, alone = (measured(planned(catalogue, "waiting", huge=huge), store) for huge in (False, True))
     assert (shared.points[0].disturbed, shared.points[0].again) == ((), ())

@@ -21,7 +21,7 @@ has passed meanwhile the block's median is of unaffected samples.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -30,6 +30,10 @@ from oscope.model.samples import COUNTED, ExperimentResults, Floats
 from oscope.planning.plan import Plan, PlannedExperiment, counts_instructions
 from oscope.trace.factor import UNTRACED, tracer_of
 
+MANY = 0.2
+"""Part of an experiment's samples from which on a person is told on the first screen."""
+ENOUGH = 10
+"""Samples of which such a part is no chance."""
 MOST_LOST = 0.01
 """Part of the measured time that others may take: beyond it, it is as large as what runs are to find."""
 
@@ -104,3 +108,21 @@ def remark(results: ExperimentResults) -> str | None:
         f"samples affected by interference: {first.total()} of {of} ({by}); repeated: {again}, "
         f"of these affected again: {anew}; all are kept, and count"
     )
+
+
+def warning(results: Sequence[ExperimentResults]) -> str | None:
+    """Return in how many experiments interference affected many samples; None where in none."""
+    found = [_affected(each) for each in results]
+    many = sum(of >= ENOUGH and count >= MANY * of for count, of in found)
+    where = f"{many} of {len(found)} experiments" if len(found) > 1 else "many samples"
+    return f"others took the CPU in {where}: repeat it when idle" if many else None
+
+
+def _affected(results: ExperimentResults) -> tuple[int, int]:
+    """Return how many samples of the plan were affected, and of how many."""
+    count = of = 0
+    for point in results.points:
+        more = set(point.again)
+        count += sum(index not in more for index, _ in point.disturbed)
+        of += len(point) - len(more)
+    return count, of

@@ -14,8 +14,6 @@ from typing import Any
 
 from oscope.figures.ladder import BYTES_PER_S, Ladder, Rung, ladder
 from oscope.labs.disk import reference as disk
-from oscope.labs.syscalls import reference as syscalls
-from oscope.model.formatting import Scale
 from oscope.model.samples import Results
 from oscope.report.machine import machine_line
 
@@ -106,7 +104,4 @@ def _documents(here: Ladder) -> Iterator[Machine]:
         block = 0 if rung is None else int(rung.factors.get("block_size", 0))
         if block in rates:
             figures[key] = Known(rates[block] * mebibyte, f"{rates[block]:g} MiB/s", "same block size")
-    seconds = 1 / syscalls.CALLS_PER_SECOND["getpid"]
-    text = Scale.of(seconds, seconds / 100, "s").with_unit(seconds)
-    figures["null-call"] = Known(seconds, text, "getpid, from its calls a second")
     yield Machine("NYU disk I/O assignment", "original report; its machine is not named", figures)

@@ -14,6 +14,7 @@ from oscope.figures.ladder import BYTES_PER_S, Ladder, Rung, ladder
 from oscope.figures.notable import Notable, notable
 from oscope.model.formatting import Scale, format_count
 from oscope.model.samples import Results
+from oscope.planning import interference
 from oscope.report.elsewhere import Machine, machines
 from oscope.report.machine import Badge, badge, date, machine_line
 
@@ -90,6 +91,8 @@ class FirstScreen:
     elsewhere: Sequence[Machine]
     """The machines of the grey marks that are there, in the order of `Mark.machine`."""
     findings: Sequence[Finding]
+    disturbed: str | None
+    """Why the figures are less sure than those of an idle machine."""
 
 
 def first_screen(results: Results, link: Link, beside: Iterable[Results] = ()) -> FirstScreen:
@@ -108,6 +111,7 @@ def first_screen(results: Results, link: Link, beside: Iterable[Results] = ()) -
         charts=charts,
         elsewhere=[each for index, each in enumerate(others) if index in marked],
         findings=[_finding(each, link) for each in notable(results)],
+        disturbed=interference.warning(results.experiments),
     )
 
 

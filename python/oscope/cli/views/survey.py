@@ -22,6 +22,7 @@ from oscope.labs import LABS
 from oscope.model.formatting import format_count
 from oscope.model.samples import Results
 from oscope.model.units import format_duration
+from oscope.planning import interference
 from oscope.report.build import labs_run
 from oscope.report.machine import unmeasured
 from oscope.report.terminal import LEAST_WIDTH, prose
@@ -148,6 +149,8 @@ def _findings(findings: Sequence[Sequence[str]], room: int) -> list[Text]:
 def _trust(results: Analysed, width: int) -> list[Text]:
     """Return how sure the figures are, and how much could not be measured."""
     lines = _labelled("How sure", _certainty(results), width)
+    if (disturbed := interference.warning(results.experiments)) is not None:
+        lines += _labelled("Disturbed", disturbed, width)
     points = [point for each in results.experiments for point in each.points]
     empty = unmeasured(results)
     failed, samples = sum(len(point.failed) for point in points), sum(map(len, points))
