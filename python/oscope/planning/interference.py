@@ -31,7 +31,7 @@ from oscope.planning.plan import Plan, PlannedExperiment, counts_instructions
 from oscope.trace.factor import UNTRACED, tracer_of
 
 MANY = 0.2
-"""Part of an experiment's samples from which on a person is told on the first screen."""
+"""Part of an experiment's samples from which on the first screen reports it."""
 ENOUGH = 10
 """Samples of which such a part is no chance."""
 MOST_LOST = 0.01

@@ -91,7 +91,7 @@ class FirstScreen:
     elsewhere: Sequence[Machine]
     """The machines of the grey marks that are there, in the order of `Mark.machine`."""
     findings: Sequence[Finding]
-    disturbed: str | None
+    interference: str | None
     """Why the figures are less sure than those of an idle machine."""
 
 
@@ -111,7 +111,7 @@ def first_screen(results: Results, link: Link, beside: Iterable[Results] = ()) -
         charts=charts,
         elsewhere=[each for index, each in enumerate(others) if index in marked],
         findings=[_finding(each, link) for each in notable(results)],
-        disturbed=interference.warning(results.experiments),
+        interference=interference.warning(results.experiments),
     )
 
 

@@ -149,8 +149,8 @@ def _findings(findings: Sequence[Sequence[str]], room: int) -> list[Text]:
 def _trust(results: Analysed, width: int) -> list[Text]:
     """Return how sure the figures are, and how much could not be measured."""
     lines = _labelled("How sure", _certainty(results), width)
-    if (disturbed := interference.warning(results.experiments)) is not None:
-        lines += _labelled("Disturbed", disturbed, width)
+    if (warning := interference.warning(results.experiments)) is not None:
+        lines += _labelled("Interference", warning, width)
     points = [point for each in results.experiments for point in each.points]
     empty = unmeasured(results)
     failed, samples = sum(len(point.failed) for point in points), sum(map(len, points))
