@@ -64,7 +64,8 @@ def program(results: Analysed) -> Section:
         values = run.source.values(results)
         own = format_count(values[0]) if len(values) else MISSING
         name, _, where = run.name.partition(", ")
-        rows.append([name, format_count(OUTPUT[name]), where, own, run.unit.name])
+        unit = run.unit.name if len(values) else MISSING
+        rows.append([name, format_count(OUTPUT[name]), where, own, unit])
     columns = ["", "original: cycles", "where", "first sample here", "unit"]
     table = Table("Output of one run", columns, rows, frozenset({1, 3}), _where(results))
     return Section("", "", tables=[table], missing=_missing(results, runs))
