@@ -164,7 +164,7 @@ def describe_lab(lab: Lab, known: Catalogue, *, width: int) -> Iterator[str]:
     """Yield the lines that describe `lab`, none longer than `width` where words allow it."""
     yield f"{lab.name}: {lab.title}"
     if lab.document:
-        yield from _wrapped("", f"After {lab.document}.", width=width)
+        yield from _wrapped("", f"With the questions of {lab.document}.", width=width)
     for part in lab.parts:
         yield ""
         yield from _describe(part, known, width=width)

@@ -151,7 +151,7 @@ PEERS = Experiment.of(
 LAB = Lab(
     name="disk",
     title="Disk",
-    document="a report that read files by blocks of 128 B to 4 MiB, beside dd, and took their words' XOR",
+    document="a student report that read files by blocks of 128 B to 4 MiB, beside dd, and took their XOR",
     experiments=(
         READ,
         PEERS,

@@ -68,7 +68,7 @@ ON_THIS_MACHINE = Experiment.of(
 LAB = Lab(
     name="fs",
     title="Networked file systems",
-    document="a report's section that has only a heading: a networked file system in user space, beside NFS",
+    document="a student report's section that has only a heading: a networked file system in user space",
     experiments=(COMPARE, ON_THIS_MACHINE),
     sections=late(
         "fs",

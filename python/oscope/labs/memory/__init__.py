@@ -225,7 +225,7 @@ BANDWIDTH = Experiment.of(
 LAB = Lab(
     name="memory",
     title="Memory",
-    document="a report that walked memory in sequence and at random, also beside a process competing for it",
+    document="a student report that walked memory in sequence and at random, also beside another process",
     # What writes files and swap comes before what only computes, so that the next lab finds a quiet device.
     experiments=(ACCESS, FILES, INITIALISE, PRESSURE, FAULT, COUNTERS, LATENCY, BANDWIDTH),
     sections=late(

@@ -57,7 +57,7 @@ ENTRY = Experiment.of(
 LAB = Lab(
     name="syscalls",
     title="System calls",
-    document="two reports: one timed a new system call and fork(), the other made calls for ten seconds",
+    document="two student reports: one timed a new system call and fork(), the other counted calls in 10 s",
     experiments=(COST, THROUGHPUT, CREATE, ENTRY),
     sections=late(
         "syscalls",

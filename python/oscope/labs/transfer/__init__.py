@@ -279,7 +279,7 @@ DEVICE_INPUTS = Experiment.of(
 LAB = Lab(
     name="transfer",
     title="Transfer",
-    document="a laboratory report on files sent through two kernel devices, by read and write and by mmap",
+    document="a student report on files sent through two kernel devices, by read and write and by mmap",
     experiments=(COPY, FEW, LARGE, INPUTS, NETWORK, MEETING, TRACE, DEVICE, DEVICE_INPUTS),
     sections=late(
         "transfer",
