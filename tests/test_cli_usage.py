@@ -47,6 +47,8 @@ WRONG = {
     "run --resume last --reps 3": "--resume and --reps contradict each other",
     "run --resume last --seed 0": "--resume and --seed contradict each other",
     "run syscall.cost --resume last": "--resume and a name contradict each other",
+    "bench ./old --vs ./new": "--vs needs -- before the first command: write it like oscope bench -- ./old --vs ./new",
+    "bench ./old --vs=./new": "--vs needs -- before the first command",
     "run --nope": "no such option: --nope",
     "run --store": "--store: expected one argument",
     "measure": "no such command 'measure'",
