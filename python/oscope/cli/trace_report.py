@@ -32,8 +32,8 @@ def print_report(traced: Traced, out: Console) -> None:
         _faults(reading["faults"], out)
     print_prose(_losses(traced), out)
     print_prose(
-        "probe effect: tracing made the command slower, by how much is not known: it was run once; "
-        "oscope run trace.effect measures what tracing costs on this machine",
+        "probe effect: tracing made the command slower; a single run does not show by how much. "
+        f"oscope bench --trace syscalls -- {shlex.join(traced.command)} measures it for this command",
         out,
     )
 
