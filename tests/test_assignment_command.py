@@ -147,7 +147,13 @@ def _bytes(text: str) -> int:
     ("words", "reported"),
     [
         (("disc",), "there is no document 'disc': did you mean 'disk'?"),
-        (("disk", "--output", "a.pdf"), "--output a.pdf: the ending is neither .html nor .md: name it so"),
+        (
+            ("disk", "--output", "a.pdf"),
+            (
+                "--output a.pdf: the name ends in neither .html nor .md: "
+                "end the name in .html or .md, such as oscope-disk.html"
+            ),
+        ),
         (("disk", "--run", "last", "--quick"), "--run and --quick contradict each other: leave out --quick"),
     ],
 )

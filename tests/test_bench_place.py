@@ -60,6 +60,10 @@ def test_commands_are_measured_with_a_tracer_and_without(bench: CommandLine, cop
     assert re.match(r"(no difference found between )?sh -c 'exit 0' ", first)
     assert "tracer=" not in first
     assert "(tracer=syscalls)" in done.out
+    # The sentences stand above the table, which begins after an empty line.
+    headline = done.out.split("\n\n")[0]
+    assert len(re.findall(r"^cost of tracing: ", headline, re.MULTILINE)) == 2
+    assert "has what was traced" not in headline
 
 
 @pytest.mark.alone
@@ -88,7 +92,10 @@ def test_the_calls_of_a_traced_command_are_its_own(bench: CommandLine, words: Se
 def test_python_takes_a_tracer_too(store_path: Path) -> None:
     found = oscope.bench("true", trace=["counts"], reps=2, store=store_path)
     assert [row.get("tracer") for row in found.rows()] == ["none", "counts"]
-    assert len(found.sentences) == 1
+    own, cost = found.sentences
+    assert own.startswith("true ")
+    assert cost.startswith("cost of tracing: ")
+    assert "(tracer=counts)" in cost
     for options, text in (
         ({"on": "guest"}, "on= belongs to programs"),
         ({"trace": ["counts"]}, "trace= belongs to programs"),

@@ -153,7 +153,7 @@ def test_what_cannot_be_read_is_one_line(disk: CommandLine) -> None:
     put(disk, b"", "empty")
     os.mkfifo(disk.folder / "pipe")
     for name, words in (
-        ("missing", "missing: No such file"),
+        ("missing", "missing: No such file or directory: name a file that exists"),
         (".", "is a directory"),
         ("pipe", "is a FIFO"),
         ("empty", "is empty"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import re
@@ -13,7 +14,7 @@ import pytest
 import fake_session_probe
 from cli_driver import CommandLine
 from oscope.model.finding import Finding
-from oscope.tools.doctor import environment, host, memory, tools
+from oscope.tools.doctor import environment, filesystem, host, memory, tools
 from oscope.tools.doctor.tools import Tool
 from surroundings import surroundings
 
@@ -133,6 +134,37 @@ def test_a_tool_that_is_not_there_is_to_be_installed(tmp_path: Path, monkeypatch
         assert finding.status == "missing"
         assert finding.remedy is not None
         assert finding.remedy.endswith(f"apt-get install {tool.package}")
+
+
+def test_the_line_that_shows_why_a_trial_fails_can_be_pasted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    tool = make_tool(tmp_path, '[ "$1" = --version ] && echo tool 2.0')
+    finding = tools.try_tool(dataclasses.replace(tool, trial=("-e", "BEGIN { exit(); }")))
+    assert finding.remedy == "see what it says: tool -e 'BEGIN { exit(); }'"
+
+
+@pytest.mark.parametrize(
+    ("reason", "remedy"),
+    [
+        ("Operation not permitted", "CAP_SYS_ADMIN"),
+        ("PermissionError: [Errno 13] Permission denied: '/dev/fuse'", "CAP_SYS_ADMIN"),
+        ("No such device", "a kernel with FUSE"),
+    ],
+)
+def test_a_trial_of_fuse_that_is_refused_asks_for_the_capability(
+    reason: str, remedy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "unshare"
+    program.write_text(f'#!/bin/sh\necho "{reason}" >&2\nexit 1\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    finding = filesystem.FILESYSTEM_CHECKS[-1]()
+    assert finding.status == "missing"
+    assert reason in finding.found
+    assert remedy in str(finding.remedy)
 
 
 def test_what_cannot_be_opened_is_missing(tmp_path: Path) -> None:

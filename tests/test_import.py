@@ -121,6 +121,15 @@ def test_a_wrong_file_is_one_line(text: str, tmp_path: Path) -> None:
     assert "\n" not in str(error.value)
 
 
+def test_a_file_that_is_no_record_is_told_what_import_reads(tmp_path: Path) -> None:
+    path = tmp_path / "program.c"
+    path.write_text("int main(void) { return 0; }\n")
+    with pytest.raises(UsageError) as error:
+        read(path)
+    assert error.value.message == f"{path}: it is neither JSON nor the output of a tool that import reads"
+    assert "hyperfine" in str(error.value.remedy)
+
+
 def test_a_real_folder_of_criterion_is_read() -> None:
     found = read(FILES / "criterion")
     assert (found.tool, [series.name for series in found.series]) == ("criterion", ["sum/100"])

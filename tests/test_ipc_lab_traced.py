@@ -10,6 +10,7 @@ import pytest
 
 import synthetic
 import synthetic_ipc
+from oscope.figures import traces
 from oscope.figures.traced import traced
 from oscope.labs.engine import histograms
 from oscope.labs.engine.traced import effect_note, losses
@@ -40,6 +41,17 @@ def _retraced(
 
 
 # ---- traces
+
+
+def test_calls_and_their_errors_are_those_of_one_repetition() -> None:
+    call = {"count": 3740, "errors": {"ENOENT": 1430, "EACCES": 1}}
+    reading = {"tracer": "bpf-count", "reps": 110, "regions": 1, "region_ns": 1, "calls": {"openat": call}}
+    (table,) = traces.tables(_retraced(synthetic_ipc.trace(), lambda _: reading))
+    cells = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
+    assert cells
+    errors = {each["errors"] for each in cells}
+    assert errors == {"13.000 ENOENT, 0.009091 EACCES"}
+    assert {each["a repetition"] for each in cells} == {"34.00"}
 
 
 def test_the_share_of_time_in_calls_is_the_one_put_in_in_every_mode() -> None:

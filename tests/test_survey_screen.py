@@ -68,7 +68,22 @@ def test_a_survey_is_one_screen_of_80_columns(survey: Analysed) -> None:
     assert lines[0].startswith("Oscope survey  Synthetic CPU @ 2.60GHz, 2 CPUs, KVM guest, Linux 6.")
     assert "Report        oscope-report.html" in lines
     assert lines[-1] == f"Details       oscope show {survey.parts[0].run_id} process.create"
-    assert any(line.startswith("Not measured") and "oscope doctor" in line for line in lines)
+    text = " ".join("\n".join(lines).split())
+    (lacking,) = re.findall(r"Not measured .* points.*: oscope show (.+) says why and how to fix it", text)
+    assert lacking == survey.parts[0].run_id
+
+
+def test_what_was_not_measured_is_shown_by_the_command_that_the_screen_names() -> None:
+    survey = synthetic_memory.survey()
+    text = " ".join("\n".join(shown(survey)).split())
+    (lacking,) = re.findall(r"Not measured .*: oscope show (.+) says why and how to fix it", text)
+    run, *names = lacking.split()
+    assert run == survey.parts[0].run_id
+    assert names == [
+        each.experiment
+        for each in survey.experiments
+        if any(point.skipped or point.failed for point in each.points)
+    ]
 
 
 def test_the_screen_has_the_ladder_with_the_intervals_of_the_tables(survey: Analysed) -> None:

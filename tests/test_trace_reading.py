@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from oscope.trace.reading import merge, quantile, return_values, time_in_calls_ns
+from oscope.trace.reading import merge, quantile, return_values, time_in_calls_ns, upper_bound
 
 
 def reading(**changes: Any) -> dict[str, Any]:
@@ -94,6 +94,29 @@ def test_readings_of_several_tracers_are_refused() -> None:
 def test_a_quantile_is_known_to_its_bin(share: float, expected: tuple[int, int]) -> None:
     assert quantile([[128, 255, 1], [64, 127, 2], [32, 63, 0]], share) == expected
     assert quantile([], share) is None
+
+
+@pytest.mark.parametrize(
+    ("times", "share", "total", "expected"),
+    [
+        # One call took what all took together.
+        ([[1024, 2047, 1]], 0.5, 1597, 1597),
+        ([[1024, 2047, 1]], 0.99, 1597, 1597),
+        # The median of two is half the sum at most, and the larger one less than the sum.
+        ([[1024, 2047, 2]], 0.5, 2100, 1050),
+        ([[1024, 2047, 2]], 0.99, 2100, 2047),
+        ([[0, 1, 1], [1024, 2047, 1]], 0.99, 1400, 1400),
+        ([[64, 127, 99], [128, 255, 1]], 0.5, 7000, 127),
+        # A sum that lost events never falsifies the bin; without a sum the bin is all that is known.
+        ([[1024, 2047, 1]], 0.5, 10, 1024),
+        ([[1024, 2047, 1]], 0.5, None, 2047),
+        ([], 0.5, 10, None),
+    ],
+)
+def test_a_bound_never_exceeds_what_the_sum_allows(
+    times: list[list[int]], share: float, total: float | None, expected: float | None
+) -> None:
+    assert upper_bound(times, share, total) == expected
 
 
 def test_return_values_are_summed_value_by_value() -> None:

@@ -76,7 +76,10 @@ def assignment(
     chosen = assignments.document(document)
     target = output or default_output(f"oscope-{chosen.key}.html", "--output")
     if target.path is not None and target.path.suffix.lower() not in FORMS:
-        raise UsageError(f"--output {target}: the ending is neither .html nor .md", remedy="name it so")
+        raise UsageError(
+            f"--output {target}: the name ends in neither .html nor .md",
+            remedy=f"end the name in .html or .md, such as oscope-{chosen.key}.html",
+        )
     if stored is not None:
         given = {"--quick": quick or None, "--budget": budget, "--seed": seed}
         for option, value in given.items():

@@ -45,6 +45,11 @@ class BenchCommand(typer.core.TyperCommand):
             place = args.index("--")
             ctx.meta[AFTER] = args[place + 1 :]
             args = args[:place]
+        if any(word == VERSUS or word.startswith(f"{VERSUS}=") for word in args):
+            raise UsageError(
+                f"{VERSUS} needs -- before the first command",
+                remedy="write it like oscope bench -- ./old --vs ./new",
+            )
         return super().parse_args(ctx, args)
 
 

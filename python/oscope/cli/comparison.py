@@ -73,7 +73,13 @@ def compare(
     if a is None and by is None:
         a, b = last_two(settings.store, allowed(allow or ()))
     if (b is None) == (by is None):
-        raise UsageError("compare takes two runs, or one and --by", remedy="see oscope compare --help")
+        raise UsageError(
+            "compare takes two runs, or one and --by",
+            remedy="leave out one of B and --by"
+            if by is not None
+            else "name a second run (oscope compare A B), or two levels of a factor in this one "
+            "(oscope compare last --by style=loop,single)",
+        )
     a = a or "last"
     first = read_results(a, settings.store)
     sides_measured = [first]

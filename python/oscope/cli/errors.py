@@ -72,5 +72,9 @@ def _usage(error: typer.TyperException) -> str:
     """Word a usage error of the argument parser like our own, with the command that shows the help."""
     context = getattr(error, "ctx", None)
     command = context.command_path if context else "oscope"
+    parameter = getattr(error, "param", None)
+    # Only the error for what is missing has `param_type`.
+    if hasattr(error, "param_type") and getattr(parameter, "metavar", None) == "RUN":
+        return f"no run is named: {command} last takes the newest one, and oscope runs lists them all"
     message = error.format_message().rstrip(".?")
     return f"{message[:1].lower()}{message[1:]}: see {command} --help"

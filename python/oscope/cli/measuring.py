@@ -124,7 +124,7 @@ def _judge(results: Results, outcome: Outcome, named: Sequence[str]) -> None:
     if missed:
         raise OscopeError(
             f"nothing could be measured of {', '.join(missed)}",
-            remedy="how to fix it stands in the summary above; see oscope doctor",
+            remedy="the summary above says why and how to fix it",
         )
 
 

@@ -108,11 +108,14 @@ class WholeNumber:
         """Return the number; UsageError that names the option where it is none, or is out of range."""
         text = str(value).strip()
         if re.fullmatch(r"[+-]?[0-9]{1,100}", text) is None:
-            raise UsageError(f"{self.option} {text} is not a whole number", remedy=self._remedy())
+            raise UsageError(f"{self.option} {text} is not a whole number", remedy=self._example())
         number = int(text)
         if number > self.most or (self.least is not None and number < self.least):
             raise UsageError(f"{self.option} {text} is out of range", remedy=self._remedy())
         return number
+
+    def _example(self) -> str:
+        return f"write digits only, such as {max(self.least or 0, min(10, self.most))}"
 
     def _remedy(self) -> str:
         low = "" if self.least is None else f"{self.least} to "

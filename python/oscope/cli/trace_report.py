@@ -10,7 +10,7 @@ from rich.console import Console
 
 from oscope.model.formatting import MISSING, format_count, format_share, format_value
 from oscope.report.terminal import aligned, grid, print_prose
-from oscope.trace.reading import Histogram, quantile, time_in_calls_ns
+from oscope.trace.reading import Histogram, time_in_calls_ns, upper_bound
 
 if TYPE_CHECKING:
     from oscope.cli.trace_session import Traced
@@ -32,8 +32,8 @@ def print_report(traced: Traced, out: Console) -> None:
         _faults(reading["faults"], out)
     print_prose(_losses(traced), out)
     print_prose(
-        "probe effect: tracing made the command slower, by how much is not known: it was run once; "
-        "oscope run trace.effect measures what tracing costs on this machine",
+        "probe effect: tracing made the command slower; a single run does not show by how much. "
+        f"oscope bench --trace syscalls -- {shlex.join(traced.command)} measures it for this command",
         out,
     )
 
@@ -56,8 +56,8 @@ def _calls(reading: Mapping[str, Any], run_s: float, out: Console) -> None:
             aligned(["of run", *(format_share(row.get("time_ns", 0) / (run_s * 1e9)) for row in rows)])
         )
     if any("times" in row for row in rows):
-        columns.append(["median ≤", *(_bin(row.get("times", ()), MEDIAN) for row in rows)])
-        columns.append(["99 % ≤", *(_bin(row.get("times", ()), LATE) for row in rows)])
+        columns.append(["median ≤", *(_of_row(row, MEDIAN) for row in rows)])
+        columns.append(["99 % ≤", *(_of_row(row, LATE) for row in rows)])
     if not any(errors for errors in columns[2][1:]):
         del columns[2]
     out.print()
@@ -108,7 +108,7 @@ def _faults(faults: Sequence[Mapping[str, Any]], out: Console) -> None:
         ["by", *(row["by"] for row in faults)],
         aligned(["count", *(format_count(row["count"]) for row in faults)]),
         _column("time", [row.get("time_ns") for row in faults], "ns"),
-        ["median ≤", *(_bin(row.get("times", ()), MEDIAN) for row in faults)],
+        ["median ≤", *(_of_row(row, MEDIAN) for row in faults)],
     ]
     out.print(grid(columns))
 
@@ -152,7 +152,11 @@ def _column(name: str, values: Sequence[float | None], unit: str) -> list[str]:
     return [name, *(MISSING if value is None else format_value(value, None, unit) for value in values)]
 
 
-def _bin(times: Histogram, share: float) -> str:
-    """Return the end of the bin in which the value lies that `share` of the times do not exceed."""
-    found = quantile(times, share)
-    return MISSING if found is None else format_value(found[1], None, "ns")
+def _of_row(row: Mapping[str, Any], share: float) -> str:
+    return _bin(row.get("times", ()), share, row.get("time_ns"))
+
+
+def _bin(times: Histogram, share: float, total_ns: float | None = None) -> str:
+    """Return what the time that `share` of the times do not exceed is at most."""
+    found = upper_bound(times, share, total_ns)
+    return MISSING if found is None else format_value(found, None, "ns")

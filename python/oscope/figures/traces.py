@@ -7,7 +7,7 @@ from typing import Any
 
 from oscope.figures.traced import Traced, traced
 from oscope.model.document import Table
-from oscope.model.formatting import MISSING, format_count, format_share, format_value
+from oscope.model.formatting import MISSING, format_share, format_value
 from oscope.model.samples import ExperimentResults
 
 MOST_CALLS = 8
@@ -33,7 +33,8 @@ def tables(experiment: ExperimentResults) -> list[Table]:
                     traced_rows,
                     frozenset(index for index, name in enumerate(shown) if name not in _TEXTS),
                     note=f"slow-down: {metric} traced over untraced, with its 95 % interval. "
-                    "Counts are of a repetition; times include what the tracer adds to them.",
+                    "Counts, errors and bytes are those of one repetition; "
+                    "times include what the tracer adds to them.",
                 )
             )
     return made
@@ -57,7 +58,7 @@ def _calls(found: Traced) -> Iterator[list[str]]:
             name,
             _each(found, call["count"]),
             *_times(found, call),
-            ", ".join(f"{format_count(n)} {errno}" for errno, n in call.get("errors", {}).items()) or "0",
+            ", ".join(f"{_each(found, n)} {errno}" for errno, n in call.get("errors", {}).items()) or "0",
             *(_each(found, call.get(key), "B") for key in ("asked", "returned")),
             _each(found, call.get("short")),
         ]

@@ -77,7 +77,7 @@ class Findings:
     """Median time of a trivial program, from its start to its end."""
     shell_ns: float | None
     traced: tuple[str, ...] = ()
-    """What a tracer costs each command, in words."""
+    """What a tracer costs each command, in words, with its interval."""
     call_ns: float | None = None
     """Median time of a call that does nothing, where functions were measured."""
 
@@ -98,7 +98,10 @@ class Findings:
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """What was found, a sentence for each comparison; for one command its time."""
+        """What was found: a sentence for each comparison, or one command's time; then tracing's cost."""
+        return (*self._verdicts(), *(f"cost of tracing: {each}" for each in self.traced))
+
+    def _verdicts(self) -> tuple[str, ...]:
         measured_rows = [row for row in _untraced(self.rows) if row.summary is not None]
         if self.comparison is not None:
             rows = {tuple(row.point.factors.items()): row for row in self.rows}
@@ -118,12 +121,15 @@ class Findings:
         """What the reader has to know beside: the start, what is lost in it, what was left out."""
         return (
             *revision_notes(self.experiment),
-            *self.traced,
+            *self._where_traced(),
             *self._starts(),
             *self._waits(),
             *self._energy(),
             *(self.comparison.caveats if self.comparison else ()),
         )
+
+    def _where_traced(self) -> list[str]:
+        return [f"oscope show {self.experiment.run_id} has what was traced"] if self.traced else []
 
     def _waits(self) -> list[str]:
         """Say that the commands had to wait for a CPU, so that their times are also others'."""
@@ -233,8 +239,6 @@ def _cost_of_tracing(experiment: ExperimentResults, rows: Sequence[Row], thresho
         comparison = _compare_pairs(experiment, [(base, row)], threshold)
         if comparison is not None:
             found += [verdict(each, base.name, row.name, threshold) for each in comparison.rows]
-    if found:
-        found.append(f"oscope show {experiment.run_id} has what was traced")
     return tuple(found)
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import ceil
 from typing import Any
 
 Reading = Mapping[str, Any]
@@ -69,6 +70,20 @@ def quantile(histogram: Histogram, share: float) -> tuple[int, int] | None:
         if count and below >= share * total:
             return low, high
     return None
+
+
+def upper_bound(histogram: Histogram, share: float, total: float | None = None) -> float | None:
+    """Return what the value that `share` of the values do not exceed is at most; None without any.
+
+    It is the end of a bin, or less where the sum `total` of all values allows less: each of the values from
+    this one up is at least as large. One value alone is known exactly.
+    """
+    found = quantile(histogram, share)
+    if found is None or total is None:
+        return None if found is None else found[1]
+    count = sum(number for _, _, number in histogram)
+    from_here_up = count - max(ceil(share * count), 1) + 1
+    return max(found[0], min(found[1], total / from_here_up))
 
 
 def return_values(call: Mapping[str, Any]) -> list[tuple[str | tuple[int, int], int]]:

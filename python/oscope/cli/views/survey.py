@@ -49,6 +49,8 @@ SHOWN = (
 FEWEST_RUNGS = 7
 SOUGHT_FINDINGS = 3
 """Findings for which rungs make room."""
+MOST_LACKING = 3
+"""Experiments that lack points and are named; the whole run is, where there are more."""
 _LABEL = 14
 """Columns of the headings on the left of the lines below the ladder."""
 
@@ -157,9 +159,26 @@ def _trust(results: Analysed, width: int) -> list[Text]:
     missed = [empty.counts] if empty else []
     missed += [f"{format_count(failed)} of {format_count(samples)} samples failed"] if failed else []
     if missed:
-        text = f"{', '.join(missed)}: oscope doctor says why and how to fix it"
+        text = f"{', '.join(missed)}: {_show(results, _lacking(results))} says why and how to fix it"
         lines += _labelled("Not measured", text, width)
     return lines
+
+
+def _lacking(results: Results) -> list[str]:
+    """Return the experiments and inspections that lack points or samples; none where they are many."""
+    names = [
+        each.experiment
+        for each in results.experiments
+        if any(point.failed or not len(point) for point in each.points)
+    ]
+    names += [each.inspection for each in results.inspections if each.result is None]
+    return names if len(names) <= MOST_LACKING else []
+
+
+def _show(results: Results, names: Sequence[str]) -> str:
+    """Return the command that shows these parts of the run; the whole run for no name."""
+    run = results.parts[0].run_id if results.parts else "last"
+    return " ".join(["oscope show", run, *names])
 
 
 def _certainty(results: Analysed) -> str:
@@ -177,9 +196,8 @@ def _certainty(results: Analysed) -> str:
 
 def _next(results: Results, found: Ladder, report: str | None) -> list[Text]:
     """Return where the report is, and the next command."""
-    run = results.parts[0].run_id if results.parts else "last"
     rung = found.rung("fork-resident") or next(iter((*found.latencies, *found.throughputs)), None)
-    command = f"oscope show {run}" + (f" {rung.experiment}" if rung else "")
+    command = _show(results, [rung.experiment] if rung else [])
     lines = [_line("Report", report)] if report else []
     return [*lines, _line("Details", command)]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,6 +17,12 @@ from oscope.probe.wire import Refusal
 
 ABOUT_THE_FILE = ("file", "existing", "directory")
 """Parameters whose refusal is about the file, not the request: nothing was mistyped."""
+
+_WHERE_MISSING = {
+    "disk.read": "name a file that exists, or make one with oscope disk write",
+    "disk.write": "name a file in a folder that exists",
+}
+"""What to do where a file or its folder is not there, by workload."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +85,7 @@ class FileSession(ProbeSession):
         try:
             sample = self.measure(workload, params, limit_s=limit_s)
         except RefusedError as error:
-            raise _error(error.refusal) from None
+            raise _error(error.refusal, workload) from None
         return Transfer.of(sample.metrics)
 
 
@@ -97,10 +105,12 @@ def _check(workload: str, params: Mapping[str, Level]) -> None:
             ) from None
 
 
-def _error(refusal: Refusal) -> OscopeError:
+def _error(refusal: Refusal, workload: str) -> OscopeError:
     """Return the error that `refusal` means, with options in place of the probe's parameters."""
     message = _as_options(refusal.message)
     remedy = None if refusal.remedy is None else _as_options(refusal.remedy)
+    if remedy is None and message.endswith(os.strerror(errno.ENOENT)):
+        remedy = _WHERE_MISSING.get(workload)
     if refusal.kind != "request" or refusal.field is None:
         return OscopeError(message, remedy=remedy)
     message = message.removeprefix(f"{refusal.field}: ")

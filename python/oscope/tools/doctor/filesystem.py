@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -57,17 +58,26 @@ def _passthrough() -> Finding:
                 text=True,
                 timeout=_LIMIT_S,
                 check=False,
+                # The reason is read from the text, which unshare would translate.
+                env={**os.environ, "LC_ALL": "C"},
             )
     except (OSError, subprocess.SubprocessError) as error:
         return Finding(name, "missing", f"the trial fails: {error}", needed_for, "see dmesg")
     if answer.returncode != 0:
         found = " ".join(answer.stderr.split()[-12:])
-        return Finding(name, "missing", f"the trial fails: {found}", needed_for, "a kernel with FUSE")
+        return Finding(name, "missing", f"the trial fails: {found}", needed_for, _trial_remedy(found))
     version, offered = answer.stdout.split()
     if offered == "1":
         return Finding(name, "ok", f"offered by the kernel's FUSE {version}", needed_for)
     found = f"not offered by the kernel's FUSE {version}; reads and writes go through oscope-fs"
     return Finding(name, "limited", found, needed_for, "Linux 6.9 or later, with CONFIG_FUSE_PASSTHROUGH")
+
+
+def _trial_remedy(found: str) -> str:
+    """Return the fix for a trial that failed so: even root is refused where it lacks a capability."""
+    if os.strerror(errno.EPERM) in found or os.strerror(errno.EACCES) in found:
+        return "run as root with CAP_SYS_ADMIN (in a container: --cap-add SYS_ADMIN --device /dev/fuse)"
+    return "a kernel with FUSE"
 
 
 FILESYSTEM_CHECKS: tuple[Callable[[], Finding], ...] = (_program, _passthrough)

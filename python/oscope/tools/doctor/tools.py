@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 from dataclasses import dataclass
@@ -77,7 +78,7 @@ def try_tool(tool: Tool) -> Finding:
     # Perf would mount tracefs for all to see.
     trial = _run(launch.command(path, *tool.trial) if tool.trial_needs_root else [path, *tool.trial])
     if isinstance(trial, OSError) or trial.returncode != 0:
-        remedy = f"see what it says: {tool.name} {' '.join(tool.trial)}"
+        remedy = f"see what it says: {shlex.join([tool.name, *tool.trial])}"
         return Finding(
             tool.name, "missing", f"{version}; its trial fails: {_reason(trial)}", tool.needed_for, remedy
         )

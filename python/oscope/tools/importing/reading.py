@@ -20,7 +20,10 @@ _JSON: dict[str, tuple[Callable[[dict[str, Any]], bool], Callable[[Any], Importe
     "pyperf": (lambda d: "benchmarks" in d, formats.pyperf),
     "fio": (lambda d: "jobs" in d, formats.fio),
 }
-_REMEDY = "give the whole file as the tool wrote it, or the right --format"
+_REMEDY = (
+    "give the whole file as hyperfine, pyperf, Google Benchmark, criterion, fio, perf stat or lmbench "
+    "wrote it, or the right --format"
+)
 
 
 def read(path: Path, requested: Format | None = None) -> Imported:
@@ -53,7 +56,7 @@ def _file(path: Path, requested: Format | None) -> Imported:
     if data is None:
         if requested is None and (known := _text_format(text)) is not None:
             return _text(text, known)
-        raise WrongFileError(f"it is no whole JSON ({why})")
+        raise WrongFileError(_no_json(text, why))
     if requested is not None and requested != "criterion":
         return _JSON[requested][1](data)
     if "event" in data and "counter-value" in data:
@@ -75,6 +78,13 @@ def _parse(text: str) -> tuple[dict[str, Any] | None, str]:
     except (ValueError, RecursionError) as error:
         return None, str(error)
     return (data, "") if isinstance(data, dict) else (None, "not an object")
+
+
+def _no_json(text: str, why: str) -> str:
+    """Say why a text is no result: it is no JSON at all, or JSON that was cut short or damaged."""
+    if text.lstrip()[:1] in ("{", "["):
+        return f"its JSON cannot be read ({why})"
+    return "it is neither JSON nor the output of a tool that import reads"
 
 
 def _text_format(text: str) -> Format | None:
@@ -107,7 +117,7 @@ def _criterion(files: list[Path], top: Path) -> Imported:
     for file in files:
         data, why = _parse(file.read_text(errors="replace"))
         if data is None:
-            raise WrongFileError(f"{file.name} is no whole JSON ({why})")
+            raise WrongFileError(f"{file.name}: {_no_json('{', why)}")
         name = _criterion_name(file, top)
         if "iters" in data:
             series.append(formats.criterion_sample(data, name))
