@@ -71,7 +71,7 @@ def screen(results: Analysed, out: Console, report: str | None) -> list[Text]:
     width = max(min(out.width, COLUMNS), LEAST_WIDTH)
     found = ladder(results)
     heading, rates = _heading(results, width), _rates(found, width)
-    after = [*_trust(results, width), *_next(results, found, report)]
+    after = [*_trust(results, width, report), *_next(results, found, report)]
     findings = [
         prose(each.sentence, width - 2).plain.splitlines() for each in notable(results, MOST_FINDINGS)
     ]
@@ -148,7 +148,7 @@ def _findings(findings: Sequence[Sequence[str]], room: int) -> list[Text]:
     return [Text("Notable", style="bold"), *lines] if lines else [Text()]
 
 
-def _trust(results: Analysed, width: int) -> list[Text]:
+def _trust(results: Analysed, width: int, report: str | None) -> list[Text]:
     """Return how sure the figures are, and how much could not be measured."""
     lines = _labelled("How sure", _certainty(results), width)
     if (warning := interference.warning(results.experiments)) is not None:
@@ -159,7 +159,9 @@ def _trust(results: Analysed, width: int) -> list[Text]:
     missed = [empty.counts] if empty else []
     missed += [f"{format_count(failed)} of {format_count(samples)} samples failed"] if failed else []
     if missed:
-        text = f"{', '.join(missed)}: {_show(results, _lacking(results))} says why and how to fix it"
+        # One line leaves room for what is notable.
+        where = "the report" if report else _show(results, _lacking(results))
+        text = f"{', '.join(missed)}: {where} says why and how to fix it"
         lines += _labelled("Not measured", text, width)
     return lines
 
