@@ -160,6 +160,7 @@ COMMANDS = {
     "base.json base.json": (2, "cannot be compared with itself"),
     "base.json same.json --metric speed": (2, "no metric speed to judge"),
     "base.json same.json --max-regression 0": (2, "give a share above 0"),
+    "base.json same.json --max-regression 5": (2, "--max-regression: '5' would be 500 %: write 5%"),
     "base.json same.json --max-regression much": (2, "--max-regression: 'much' is not a share"),
     "base.json same.json --json missing/g.json": (2, "--json missing/g.json: the folder"),
     "base.json": (2, "the store has no run of syscall.cost after the baseline"),
