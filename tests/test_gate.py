@@ -14,6 +14,7 @@ from invented_runs import ENVIRONMENT, QUIET, run, write
 from oscope.analysis.gate import Gate, blocks_needed, judge, to_object
 from oscope.model.errors import UsageError
 from oscope.model.samples import ExperimentResults, Results
+from oscope.storage.store import UNFINISHED, Happening, Store
 
 NOISY = replace(QUIET, blocks=(6, 6), process_spread=0.05)
 BASE = {"read": 240.0, "getppid": 100.0}
@@ -222,9 +223,13 @@ def test_json_on_standard_output_leaves_it_to_json(oscope: CommandLine) -> None:
 
 
 def test_the_newest_run_after_the_baseline_is_judged(oscope: CommandLine) -> None:
-    for name in ("syscall.cost", "syscall.cost", "syscall.throughput"):
+    for name in ("syscall.cost", "syscall.cost", "syscall.throughput", "syscall.cost"):
         oscope("run", name, "--set", "call=read", "--reps", "10")
-    first, second, _ = oscope.runs()
+    first, second, _, under_way = oscope.runs()
+    # One that is still measured is neither the newest nor one of the last two.
+    with Store.open(oscope.folder / oscope.all_variables({})["OSCOPE_STORE"]) as store:
+        store.add(under_way, (), [Happening("status", UNFINISHED)])
+    assert f"A is {first}, B is {second}" in oscope("gate", "--max-regression", "90%").err
     answer = oscope("gate", first, "--max-regression", "90%")
     assert (answer.code, answer.err) == (0, "")
     assert f"gate: {second} against {first}" in answer.out

@@ -41,7 +41,7 @@ def gate(
         typer.Argument(
             metavar="BASELINE",
             help="A run (id, its start, or last), or a record file. "
-            "[default: with RUN, the last two runs that may be compared]",
+            "[default: with RUN, the last two ended runs that may be compared]",
             autocompletion=run_ids,
         ),
     ] = None,
@@ -49,7 +49,7 @@ def gate(
         str | None,
         typer.Argument(
             metavar="RUN",
-            help="What is judged. [default: the newest run with its experiments]",
+            help="What is judged. [default: the newest run with its experiments that has ended]",
             autocompletion=run_ids,
         ),
     ] = None,
@@ -92,17 +92,17 @@ def gate(
 
 
 def _newest(baseline: Results, place: str | None) -> Results:
-    """Return the newest run after the baseline that has all of its experiments."""
+    """Return the newest run after the baseline that has ended and has all of its experiments."""
     own = {each.run_id for each in baseline.experiments}
     names = {each.experiment for each in baseline.experiments}
     with Store.read(place) as store:
-        entries = store.runs()
+        entries = [entry for entry in store.runs() if entry.has_ended or entry.id in own]
     places = [index for index, entry in enumerate(entries) if entry.id in own]
     if places:
         later = entries[places[-1] + 1 :]
     else:
         begun = max((_begun(each.started) for each in baseline.experiments), default=None)
-        later = tuple(entry for entry in entries if begun is None or entry.started >= begun)
+        later = [entry for entry in entries if begun is None or entry.started >= begun]
     found = [entry for entry in later if names <= set(entry.experiments)]
     if not names or not found:
         what = ", ".join(sorted(names)) or "an experiment"
