@@ -190,7 +190,8 @@ def verdict(comparison: Comparison) -> str:
     threshold = format_share(comparison.threshold)
     parts = []
     if alike:
-        sizes = [row.detectable for row in alike if isfinite(row.detectable)]
+        # Of rows that are identical in every sample, 0 says nothing of how much would have been found.
+        sizes = [row.detectable for row in alike if isfinite(row.detectable) and row.detectable > 0]
         span = " to ".join(dict.fromkeys(map(_detectable, (min(sizes), max(sizes))))) if sizes else ""
         parts.append(
             f"no difference found in {len(alike)} of {len(rows)}"
