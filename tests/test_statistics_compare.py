@@ -273,6 +273,7 @@ def test_rows_beside_are_corrected_for_too() -> None:
     assert among.p == alone.p
     assert among.p_holm == pytest.approx(min(1.0, 20 * alone.p_holm))
     assert among.detectable > alone.detectable
+    assert [(each.tests, each.correction) for each in (alone, among)] == [(1, "Holm"), (20, "Holm")]
 
 
 def test_another_machine_may_be_allowed() -> None:
