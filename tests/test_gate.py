@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 import null_compare as null
 from cli_driver import CommandLine
 from invented_runs import ENVIRONMENT, QUIET, run, write
 from oscope.analysis.gate import Gate, blocks_needed, judge, to_object
+from oscope.cli.views.gate import each_quantity_once, print_gate
 from oscope.model.errors import UsageError
 from oscope.model.samples import ExperimentResults, Results
 from oscope.storage.store import UNFINISHED, Happening, Store
@@ -109,6 +112,27 @@ def test_the_object_is_plain_json_and_its_figures_those_of_the_rows() -> None:
     assert [row["ratio"] for row in plain["rows"]] == [each.row.ratio for each in gate.rows]
 
 
+def test_a_figure_in_several_units_is_one_row_of_the_table_unless_another_verdict_would_be_lost() -> None:
+    gate = judged(run(BASE), run({"read": 240.0, "getppid": 108.0}, 1), 5.0)
+    printed, others = each_quantity_once(gate)
+    assert [each.row.metric for each in printed.rows] == ["time_ns", "time_ns"]
+    assert others == ("in other units, with --json: calls_per_s as time_ns",)
+    out = Console(record=True, width=200, file=io.StringIO())
+    print_gate(gate, out)
+    screen = out.export_text()
+    # The limit is written as it was asked for.
+    assert screen.count("500 %") >= 3
+    assert "calls_per_s" not in screen.replace(others[0], "")
+    assert "0 of 2 worse by more than 500 %" in screen
+    # A rate that is judged otherwise than its time stays in the table.
+    rates = [each for each in gate.rows if each.row.metric == "calls_per_s"]
+    lost = replace(gate, rows=(replace(rates[0], verdict="regressed"), *gate.rows))
+    assert lost.rows[0] in each_quantity_once(lost)[0].rows
+    # The only unit that is judged is shown.
+    alone = judged(run(BASE), run(BASE, 1), metrics=["calls_per_s"])
+    assert each_quantity_once(alone) == (alone, ())
+
+
 def invented(name: str) -> ExperimentResults:
     """Return the run that a command names by its file."""
     few = replace(NOISY, blocks=(1, 1))
@@ -135,18 +159,18 @@ def invented(name: str) -> ExperimentResults:
 
 
 COMMANDS = {
-    "base.json same.json": (0, "0 of 4 worse by more than 3 %"),
-    "base.json same.json --strict": (0, "4 within"),
-    "base.json slow.json": (1, "worse by more than 3 %: syscall.cost getppid"),
-    "slow.json base.json": (0, "2 improved"),
-    "base.json slow.json --max-regression 20%": (0, "0 of 4 worse by more than 20 %"),
+    "base.json same.json": (0, "0 of 2 worse by more than 3 %"),
+    "base.json same.json --strict": (0, "2 within"),
+    "base.json slow.json": (1, "worse by more than 3 %: syscall.cost getppid time_ns\n"),
+    "slow.json base.json": (0, "1 improved"),
+    "base.json slow.json --max-regression 20%": (0, "0 of 2 worse by more than 20 %"),
     "base.json slow.json --metric calls_per_s": (
         1,
         "worse by more than 3 %: syscall.cost getppid calls_per_s",
     ),
     "base.json less.json": (0, "missing in the run: syscall.cost getppid"),
     "base.json less.json --strict": (1, "missing in the run: syscall.cost getppid"),
-    "noisy.json noise.json --max-regression 1%": (0, "CANNOT TELL for 2 of 2"),
+    "noisy.json noise.json --max-regression 1%": (0, "CANNOT TELL for 1 of 1"),
     "noisy.json noise.json --max-regression 1% --strict": (
         1,
         "cannot tell whether anything is worse by more",
@@ -179,7 +203,7 @@ def test_every_answer_has_its_exit_code_and_errors_are_one_line(line: str, oscop
     code, reported = COMMANDS[line]
     answer = oscope("gate", *line.split())
     assert answer.code == code
-    assert reported in " ".join((answer.out if code == 0 else answer.err).split())
+    assert reported in " ".join((answer.out if code == 0 else answer.err).split()) + "\n"
     assert len(answer.err.splitlines()) == (code != 0)
     assert bool(answer.out) == (code != 2)
 

@@ -18,7 +18,7 @@ from oscope.cli.options import Settings
 from oscope.cli.request import parse_share
 from oscope.cli.stored import load
 from oscope.cli.targets import Output, is_standard_output, output_file
-from oscope.cli.views.gate import missing_name, print_gate, row_name, take_more
+from oscope.cli.views.gate import each_quantity_once, missing_name, print_gate, row_name, take_more
 from oscope.model.errors import OscopeError, UsageError
 from oscope.model.units import format_share
 from oscope.report import terminal
@@ -87,7 +87,8 @@ def gate(
     print_gate(found, terminal.console(to_standard_error=is_standard_output(json)))
     if json is not None:
         json.write(record.dump(to_object(found)))
-    _fail(found, strict=strict)
+    # What is left out has the verdict of a row that stays, so the exit code is the same.
+    _fail(each_quantity_once(found)[0], strict=strict)
     return DONE
 
 
