@@ -218,7 +218,11 @@ def test_an_interval_beside_cannot_tell_that_excludes_1_is_explained() -> None:
     (reported,) = remarks(replace(same, rows=(undone,)))
     assert reported.startswith("cannot tell though the 95 % interval excludes 1")
     assert reported.endswith("after the correction for 22 rows (Holm)")
-    for plain in (replace(undone, p=0.06), replace(undone, ci95=(0.99, 1.05)), replace(undone, different="no")):
+    for plain in (
+        replace(undone, p=0.06),
+        replace(undone, ci95=(0.99, 1.05)),
+        replace(undone, different="no"),
+    ):
         assert remarks(replace(same, rows=(plain,))) == ()
 
 

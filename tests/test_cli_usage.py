@@ -14,7 +14,7 @@ COST = "run syscall.cost --set call=getppid"
 WRONG = {
     "run syscal.cost": "there is no experiment 'syscal.cost': did you mean 'syscall.cost'?",
     "run syscall": "did you mean 'syscalls'?",
-    "run quux": "there are disk, disk.drop-caches, disk.peers",
+    "run quux": "there are disk, fs, ipc, kernel, memory",
     "run syscall.cost --set cal=getpid": "factor 'cal': did you mean 'call'?",
     "run syscall.cost --set call=getpidd": "call=getpidd: not a level of this factor: did you mean 'getpid'?",
     "run syscall.cost --set call=nr:x": "call=nr:x: not a level",

@@ -166,9 +166,7 @@ def test_equal_constants_are_equal_and_say_nothing_of_what_would_be_found(
     assert (row.ratio, row.ci95, row.p_holm) == (1.0, (1.0, 1.0), 1.0)
     assert verdict(comparison) == "no difference found in 1 of 1"
     varying = replace(row, detectable=0.1)
-    assert "(a difference of 10 % would have been found)" in verdict(
-        replace(comparison, rows=(row, varying))
-    )
+    assert "(a difference of 10 % would have been found)" in verdict(replace(comparison, rows=(row, varying)))
 
 
 def test_zeros_in_which_one_sample_differs_are_not_taken_as_equal() -> None:
