@@ -18,9 +18,16 @@ from oscope.figures.analysed import Analysed
 from oscope.model.samples import Column, ExperimentResults, PointSamples, Results
 from oscope.planning.plan import Plan, PlannedExperiment
 from oscope.probe.catalogue import Workload
-from oscope.report.comparison import NOT_OF_MEDIANS, caveats, verdict
+from oscope.report.comparison import (
+    MARK,
+    NOT_OF_MEDIANS,
+    comparison_table,
+    print_comparison,
+    remarks,
+    verdict,
+)
 from oscope.report.terminal import Piped, aligned, console, grid, prose, table_width
-from oscope.statistics import compare_within, summarise
+from oscope.statistics import Comparison, compare_within, summarise
 
 
 def make_point(level: str, values: list[float], **other: object) -> PointSamples:
@@ -178,14 +185,51 @@ def test_the_verdict_is_one_sentence(other: float, reported: str) -> None:
     assert reported in verdict(compare_within(results, "call", "read", "lseek"))
 
 
-def test_a_ratio_that_seems_to_contradict_the_medians_is_explained() -> None:
-    same = compare_within(
-        make_results(make_point("read", noise(100)), make_point("lseek", noise(100))), "call", "read", "lseek"
-    )
+def test_a_ratio_that_seems_to_contradict_the_medians_is_marked_and_explained() -> None:
+    results = make_results(make_point("read", noise(100)), make_point("lseek", noise(100)))
+    same = compare_within(results, "call", "read", "lseek")
     (row,) = same.rows
-    assert NOT_OF_MEDIANS not in caveats(same)
+    assert remarks(same) == ()
+    assert MARK not in screen_of(results, same)
     other = replace(same, rows=(replace(row, median_b=row.median_a * 1.5),))
-    assert caveats(other) == (*same.caveats, NOT_OF_MEDIANS)
+    (reported,) = remarks(other)
+    assert reported.startswith(f"{MARK} B/A is estimated block by block")
+    assert "of all samples: their ratio is 1.50" in reported
+    lines = screen_of(results, other).splitlines()
+    # The mark is in the row, and its meaning directly below.
+    (place,) = (number for number, line in enumerate(lines) if line.startswith(MARK))
+    assert f" {MARK}" in lines[place - 1]
+    document = comparison_table(results, other)
+    assert document.note.startswith(reported)
+    assert NOT_OF_MEDIANS not in document.note
+    # Figures for programs have no mark.
+    for_programs = comparison_table(results, other, each_unit=True)
+    assert not any(MARK in cell for cells in for_programs.rows for cell in cells)
+    assert NOT_OF_MEDIANS in for_programs.note
+
+
+def test_an_interval_beside_cannot_tell_that_excludes_1_is_explained() -> None:
+    results = make_results(make_point("read", noise(100)), make_point("lseek", noise(100)))
+    same = compare_within(results, "call", "read", "lseek")
+    row = replace(same.rows[0], median_b=same.rows[0].median_a * 1.03)
+    undone = replace(
+        row, different="cannot tell", matters="cannot tell", p=0.01, p_holm=0.22, ci95=(1.01, 1.05), tests=22
+    )
+    (reported,) = remarks(replace(same, rows=(undone,)))
+    assert reported.startswith("cannot tell though the 95 % interval excludes 1")
+    assert reported.endswith("after the correction for 22 rows (Holm)")
+    for plain in (
+        replace(undone, p=0.06),
+        replace(undone, ci95=(0.99, 1.05)),
+        replace(undone, different="no"),
+    ):
+        assert remarks(replace(same, rows=(plain,))) == ()
+
+
+def screen_of(results: ExperimentResults, comparison: Comparison) -> str:
+    out = Console(record=True, width=200, file=io.StringIO())
+    print_comparison(results, comparison, out)
+    return out.export_text()
 
 
 def test_a_metric_without_a_value_says_when_it_has_none() -> None:

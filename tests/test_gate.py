@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import io
 import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 import null_compare as null
 from cli_driver import CommandLine
 from invented_runs import ENVIRONMENT, QUIET, run, write
 from oscope.analysis.gate import Gate, blocks_needed, judge, to_object
+from oscope.cli.views.gate import each_quantity_once, print_gate
 from oscope.model.errors import UsageError
 from oscope.model.samples import ExperimentResults, Results
+from oscope.storage.store import UNFINISHED, Happening, Store
 
 NOISY = replace(QUIET, blocks=(6, 6), process_spread=0.05)
 BASE = {"read": 240.0, "getppid": 100.0}
@@ -108,6 +112,27 @@ def test_the_object_is_plain_json_and_its_figures_those_of_the_rows() -> None:
     assert [row["ratio"] for row in plain["rows"]] == [each.row.ratio for each in gate.rows]
 
 
+def test_a_figure_in_several_units_is_one_row_of_the_table_unless_another_verdict_would_be_lost() -> None:
+    gate = judged(run(BASE), run({"read": 240.0, "getppid": 108.0}, 1), 5.0)
+    printed, others = each_quantity_once(gate)
+    assert [each.row.metric for each in printed.rows] == ["time_ns", "time_ns"]
+    assert others == ("in other units, with --json: calls_per_s as time_ns",)
+    out = Console(record=True, width=200, file=io.StringIO())
+    print_gate(gate, out)
+    screen = out.export_text()
+    # The limit is written as it was asked for.
+    assert screen.count("500 %") >= 3
+    assert "calls_per_s" not in screen.replace(others[0], "")
+    assert "0 of 2 worse by more than 500 %" in screen
+    # A rate that is judged otherwise than its time stays in the table.
+    rates = [each for each in gate.rows if each.row.metric == "calls_per_s"]
+    lost = replace(gate, rows=(replace(rates[0], verdict="regressed"), *gate.rows))
+    assert lost.rows[0] in each_quantity_once(lost)[0].rows
+    # The only unit that is judged is shown.
+    alone = judged(run(BASE), run(BASE, 1), metrics=["calls_per_s"])
+    assert each_quantity_once(alone) == (alone, ())
+
+
 def invented(name: str) -> ExperimentResults:
     """Return the run that a command names by its file."""
     few = replace(NOISY, blocks=(1, 1))
@@ -134,18 +159,18 @@ def invented(name: str) -> ExperimentResults:
 
 
 COMMANDS = {
-    "base.json same.json": (0, "0 of 4 worse by more than 3 %"),
-    "base.json same.json --strict": (0, "4 within"),
-    "base.json slow.json": (1, "worse by more than 3 %: syscall.cost getppid"),
-    "slow.json base.json": (0, "2 improved"),
-    "base.json slow.json --max-regression 20%": (0, "0 of 4 worse by more than 20 %"),
+    "base.json same.json": (0, "0 of 2 worse by more than 3 %"),
+    "base.json same.json --strict": (0, "2 within"),
+    "base.json slow.json": (1, "worse by more than 3 %: syscall.cost getppid time_ns\n"),
+    "slow.json base.json": (0, "1 improved"),
+    "base.json slow.json --max-regression 20%": (0, "0 of 2 worse by more than 20 %"),
     "base.json slow.json --metric calls_per_s": (
         1,
         "worse by more than 3 %: syscall.cost getppid calls_per_s",
     ),
     "base.json less.json": (0, "missing in the run: syscall.cost getppid"),
     "base.json less.json --strict": (1, "missing in the run: syscall.cost getppid"),
-    "noisy.json noise.json --max-regression 1%": (0, "CANNOT TELL for 2 of 2"),
+    "noisy.json noise.json --max-regression 1%": (0, "CANNOT TELL for 1 of 1"),
     "noisy.json noise.json --max-regression 1% --strict": (
         1,
         "cannot tell whether anything is worse by more",
@@ -160,6 +185,7 @@ COMMANDS = {
     "base.json base.json": (2, "cannot be compared with itself"),
     "base.json same.json --metric speed": (2, "no metric speed to judge"),
     "base.json same.json --max-regression 0": (2, "give a share above 0"),
+    "base.json same.json --max-regression 5": (2, "--max-regression: '5' would be 500 %: write 5%"),
     "base.json same.json --max-regression much": (2, "--max-regression: 'much' is not a share"),
     "base.json same.json --json missing/g.json": (2, "--json missing/g.json: the folder"),
     "base.json": (2, "the store has no run of syscall.cost after the baseline"),
@@ -177,7 +203,7 @@ def test_every_answer_has_its_exit_code_and_errors_are_one_line(line: str, oscop
     code, reported = COMMANDS[line]
     answer = oscope("gate", *line.split())
     assert answer.code == code
-    assert reported in " ".join((answer.out if code == 0 else answer.err).split())
+    assert reported in " ".join((answer.out if code == 0 else answer.err).split()) + "\n"
     assert len(answer.err.splitlines()) == (code != 0)
     assert bool(answer.out) == (code != 2)
 
@@ -221,9 +247,13 @@ def test_json_on_standard_output_leaves_it_to_json(oscope: CommandLine) -> None:
 
 
 def test_the_newest_run_after_the_baseline_is_judged(oscope: CommandLine) -> None:
-    for name in ("syscall.cost", "syscall.cost", "syscall.throughput"):
+    for name in ("syscall.cost", "syscall.cost", "syscall.throughput", "syscall.cost"):
         oscope("run", name, "--set", "call=read", "--reps", "10")
-    first, second, _ = oscope.runs()
+    first, second, _, under_way = oscope.runs()
+    # One that is still measured is neither the newest nor one of the last two.
+    with Store.open(oscope.folder / oscope.all_variables({})["OSCOPE_STORE"]) as store:
+        store.add(under_way, (), [Happening("status", UNFINISHED)])
+    assert f"A is {first}, B is {second}" in oscope("gate", "--max-regression", "90%").err
     answer = oscope("gate", first, "--max-regression", "90%")
     assert (answer.code, answer.err) == (0, "")
     assert f"gate: {second} against {first}" in answer.out

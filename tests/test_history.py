@@ -14,7 +14,7 @@ import null_changes
 from cli_driver import CommandLine, described
 from invented_runs import ENVIRONMENT, run
 from oscope.analysis.history import Series, Value, collect, environment_changes, to_object
-from oscope.cli.views.history import autocorrelation, changes, sparkline
+from oscope.cli.views.history import autocorrelation, changes, series_name, sparkline
 from oscope.model.errors import UsageError
 from oscope.model.samples import Column
 from oscope.report import theme
@@ -259,6 +259,15 @@ def test_a_metric_that_no_run_has_is_told() -> None:
     assert caught.value.remedy == "there is time_ns, calls_per_s"
 
 
+def test_series_of_different_headlines_at_one_point_are_told_apart() -> None:
+    first, second = (run({"read": 240.0}, number) for number in range(2))
+    # The first metric is the headline.
+    (line,) = collect([first, replace(second, metrics=dict(reversed(second.metrics.items())))])
+    names = ["read · time_ns", "read · calls_per_s"]
+    assert [series_name(line, series) for series in line.series] == names
+    assert [each["name"] for each in figure("syscall.cost", [line]).traces] == names
+
+
 def measure(oscope: CommandLine, **variables: str) -> None:
     words = ("run", "syscall.cost", "--set", "call=getppid,read", "--set", "style=loop", "--reps", "6")
     assert oscope(*words, **variables).code == 0
@@ -298,7 +307,9 @@ WRONG = {
     "syscall.cost --figure h.pdf": "--figure h.pdf: not a file of a known form",
     "syscall.cost --figure missing/h.png": "--figure missing/h.png: the folder",
     "syscall.cost --json missing/h.json": "--json missing/h.json: the folder",
-    "syscall.costs": "syscall.cost",
+    "syscall.costs": "did you mean 'syscall.cost'?",
+    "quux": "there are disk, fs, ipc, kernel, memory",
+    "syscalls": "syscalls is a lab: name one of its experiments: syscall.cost, ",
     "process.create": "the store has no samples of process.create",
     "tools.devices": "tools.devices is an inspection and has no samples",
 }

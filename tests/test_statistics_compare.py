@@ -12,7 +12,7 @@ import null_compare as null
 import synthetic
 from oscope.model.errors import UsageError
 from oscope.model.samples import Column, ExperimentResults, PointSamples
-from oscope.report.comparison import comparison_table, print_comparison
+from oscope.report.comparison import comparison_table, print_comparison, verdict
 from oscope.statistics import ComparedMetric, compare_points, compare_results, compare_within
 from oscope.statistics.sides import _median_weights
 
@@ -154,6 +154,37 @@ def test_values_around_zero_have_no_ratio() -> None:
     assert " ns would have been" in row.sentence
 
 
+@pytest.mark.parametrize("value", [0.0, 1.0, -1.0])
+@pytest.mark.parametrize("scenario", [PLAIN, PAIRED], ids=["separate", "paired"])
+def test_equal_constants_are_equal_and_say_nothing_of_what_would_be_found(
+    scenario: object, value: float
+) -> None:
+    a, b = (constant(side, value) for side in sides(scenario))
+    comparison = compare_results(a, b)
+    (row,) = comparison.rows
+    assert (row.different, row.matters, row.difference) == ("no", "no", 0.0)
+    assert (row.ratio, row.ci95, row.p_holm) == (1.0, (1.0, 1.0), 1.0)
+    assert verdict(comparison) == "no difference found in 1 of 1"
+    varying = replace(row, detectable=0.1)
+    assert "(a difference of 10 % would have been found)" in verdict(replace(comparison, rows=(row, varying)))
+
+
+def test_zeros_in_which_one_sample_differs_are_not_taken_as_equal() -> None:
+    a, b = (constant(side, 0.0) for side in sides(PAIRED))
+    b.points[0].metrics["time_ns"][0] = 5.0
+    (row,) = compare_results(a, b).rows
+    assert row.different == "cannot tell"
+
+
+def constant(results: ExperimentResults, value: float) -> ExperimentResults:
+    """Return the results with every sample of the headline at this value."""
+    name = results.headline
+    points = tuple(
+        replace(point, metrics={name: np.full_like(point.metrics[name], value)}) for point in results.points
+    )
+    return replace(results, points=points, metrics={name: results.metrics[name]})
+
+
 def test_a_metric_that_a_side_lacks_is_told() -> None:
     a, b = sides()
     metrics = {
@@ -240,6 +271,7 @@ def test_rows_beside_are_corrected_for_too() -> None:
     assert among.p == alone.p
     assert among.p_holm == pytest.approx(min(1.0, 20 * alone.p_holm))
     assert among.detectable > alone.detectable
+    assert [(each.tests, each.correction) for each in (alone, among)] == [(1, "Holm"), (20, "Holm")]
 
 
 def test_another_machine_may_be_allowed() -> None:

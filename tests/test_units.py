@@ -66,12 +66,14 @@ def test_what_is_no_duration_is_named(text: str) -> None:
     assert repr(text) in str(error.value)
 
 
-@pytest.mark.parametrize(("text", "share"), [("2%", 0.02), ("0.02", 0.02), ("2.5 %", 0.025), ("0", 0.0)])
+@pytest.mark.parametrize(
+    ("text", "share"), [("2%", 0.02), ("0.02", 0.02), ("2.5 %", 0.025), ("0", 0.0), ("150%", 1.5)]
+)
 def test_shares(text: str, share: float) -> None:
     assert units.parse_share(text) == share
 
 
-@pytest.mark.parametrize("text", ["", "%", "-2%", "2 percent", "2‰"])
+@pytest.mark.parametrize("text", ["", "%", "-2%", "2 percent", "2‰", "1", "5", "5.0"])
 def test_what_is_no_share_is_named(text: str) -> None:
     with pytest.raises(UsageError) as error:
         units.parse_share(text)

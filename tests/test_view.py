@@ -296,7 +296,7 @@ def test_other_machines_are_compared_only_if_that_is_allowed(viewed: Viewed, sto
 def test_the_history_tells_what_history_prints(viewed: Viewed, stored: CommandLine) -> None:
     printed = " ".join(stored("history", "syscall.cost", COLUMNS="400").out.split())
     words = plain(viewed.page("/history?experiment=syscall.cost"))
-    found = re.findall(r"change: \w+: [\d.]+ → [\d.]+ \S+, [^;]*; changed there: \w+", printed)
+    found = re.findall(r"change: \w+ · time_ns: [\d.]+ → [\d.]+ \S+, [^;]*; changed there: \w+", printed)
     assert len(found) == 2
     for text in found:
         assert text in words

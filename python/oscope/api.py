@@ -314,7 +314,10 @@ def as_seconds(time: str | Value) -> float | Value:
 
 
 def as_share(share: str | Value) -> float | Value:
-    """Return a share, of a number or a text such as `2%`."""
+    """Return a share, of a number below 1 or a text such as `2%`."""
+    if isinstance(share, int | float) and share >= 1:
+        # As on the command line: 5 mostly means 5 %. This raises.
+        return parse_share(f"{share:g}")
     return parse_share(share) if isinstance(share, str) else share
 
 

@@ -19,11 +19,12 @@ MOST_TRIED = 20
 def last_two(place: str | None, allow: Iterable[str] = ()) -> tuple[str, str]:
     """Return the ids of the newest run and of the newest one before it that it may be compared with.
 
-    They share an experiment, its version and clock, and machine and kernel unless `allow` says otherwise.
+    They share an experiment, its version and clock, and machine and kernel unless `allow` says otherwise. A
+    run that has not ended is left out: it may still be measured, and half of it is no answer.
     Says on standard error which they are. UsageError where the store has no two such runs.
     """
     with Store.read(place) as store:
-        entries = [entry for entry in store.runs() if entry.samples][-MOST_TRIED:]
+        entries = [entry for entry in store.runs() if entry.samples and entry.has_ended][-MOST_TRIED:]
         for later in range(len(entries) - 1, 0, -1):
             for earlier in range(later - 1, -1, -1):
                 a, b = entries[earlier], entries[later]

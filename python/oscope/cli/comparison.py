@@ -43,7 +43,7 @@ def compare(
         typer.Argument(
             metavar="A",
             help="A run (its id, the start of it, or last), or a record file. "
-            "[default: with B, the last two runs that may be compared]",
+            "[default: with B, the last two ended runs that may be compared]",
             autocompletion=run_ids,
         ),
     ] = None,

@@ -18,7 +18,7 @@ from oscope.cli.options import Settings
 from oscope.cli.request import parse_share
 from oscope.cli.stored import load
 from oscope.cli.targets import Output, is_standard_output, output_file
-from oscope.cli.views.gate import missing_name, print_gate, row_name, take_more
+from oscope.cli.views.gate import each_quantity_once, missing_name, print_gate, row_name, take_more
 from oscope.model.errors import OscopeError, UsageError
 from oscope.model.units import format_share
 from oscope.report import terminal
@@ -41,7 +41,7 @@ def gate(
         typer.Argument(
             metavar="BASELINE",
             help="A run (id, its start, or last), or a record file. "
-            "[default: with RUN, the last two runs that may be compared]",
+            "[default: with RUN, the last two ended runs that may be compared]",
             autocompletion=run_ids,
         ),
     ] = None,
@@ -49,7 +49,7 @@ def gate(
         str | None,
         typer.Argument(
             metavar="RUN",
-            help="What is judged. [default: the newest run with its experiments]",
+            help="What is judged. [default: the newest run with its experiments that has ended]",
             autocompletion=run_ids,
         ),
     ] = None,
@@ -87,22 +87,23 @@ def gate(
     print_gate(found, terminal.console(to_standard_error=is_standard_output(json)))
     if json is not None:
         json.write(record.dump(to_object(found)))
-    _fail(found, strict=strict)
+    # What is left out has the verdict of a row that stays, so the exit code is the same.
+    _fail(each_quantity_once(found)[0], strict=strict)
     return DONE
 
 
 def _newest(baseline: Results, place: str | None) -> Results:
-    """Return the newest run after the baseline that has all of its experiments."""
+    """Return the newest run after the baseline that has ended and has all of its experiments."""
     own = {each.run_id for each in baseline.experiments}
     names = {each.experiment for each in baseline.experiments}
     with Store.read(place) as store:
-        entries = store.runs()
+        entries = [entry for entry in store.runs() if entry.has_ended or entry.id in own]
     places = [index for index, entry in enumerate(entries) if entry.id in own]
     if places:
         later = entries[places[-1] + 1 :]
     else:
         begun = max((_begun(each.started) for each in baseline.experiments), default=None)
-        later = tuple(entry for entry in entries if begun is None or entry.started >= begun)
+        later = [entry for entry in entries if begun is None or entry.started >= begun]
     found = [entry for entry in later if names <= set(entry.experiments)]
     if not names or not found:
         what = ", ".join(sorted(names)) or "an experiment"

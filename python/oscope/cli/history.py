@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -119,9 +119,10 @@ def _runs(
 
     Raises UsageError where there are none.
     """
-    entries = [entry for entry in store.runs() if experiment in entry.experiments and entry.samples]
+    measured = [entry for entry in store.runs() if entry.samples]
+    entries = [entry for entry in measured if experiment in entry.experiments]
     if not entries:
-        _refuse(experiment)
+        _refuse(experiment, {name for entry in measured for name in entry.experiments})
     entries = [entry for entry in entries if begin is None or entry.started >= begin]
     if not entries:
         raise UsageError(f"no run of {experiment} since then", remedy="name an earlier --since")
@@ -141,9 +142,16 @@ def _runs(
         raise UsageError(f"no point of {experiment} with {texts}", remedy=f"there is {', '.join(seen)}")
 
 
-def _refuse(experiment: str) -> None:
-    """Raise the UsageError for an experiment of which the store has no samples."""
-    # Raises for a name that is unknown, with the nearest one.
+def _refuse(experiment: str, measured: Collection[str]) -> None:
+    """Raise the UsageError for an experiment of which the store has no samples, but of those `measured`."""
+    known = labs.built_in().names
+    if experiment not in known:
+        # The user's own experiments are known by their runs.
+        remedy = labs.nearest_name(experiment, known.union(measured))
+        raise UsageError(f"there is no experiment {experiment!r}", remedy=remedy)
+    if any(lab.name == experiment for lab in labs.LABS):
+        parts = ", ".join(each.name for each in labs.lab(experiment).experiments)
+        raise UsageError(f"{experiment} is a lab", remedy=f"name one of its experiments: {parts}")
     named = labs.named(experiment)
     if not isinstance(named, Experiment):
         raise UsageError(f"{experiment} is an inspection and has no samples", remedy="see oscope list")

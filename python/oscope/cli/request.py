@@ -103,12 +103,20 @@ def parse_amount(
     """Read how much is to be measured; UsageError naming the option that is wrong."""
     amount = Amount(
         reps=reps,
-        precision=None if precision is None else parse_option("--precision", units.parse_share, precision),
+        precision=None if precision is None else parse_option("--precision", _parse_precision, precision),
         budget_s=None if budget is None else parse_option("--budget", units.parse_duration, budget),
         spread_s=None if spread is None else parse_option("--spread", units.parse_duration, spread),
     )
     amount.check()
     return amount
+
+
+def _parse_precision(text: str) -> float:
+    """Return the precision that `text` stands for; UsageError naming the text where it is none."""
+    share = units.parse_share(text)
+    if not 0 < share < 1:
+        raise UsageError(f"{text!r} is not between 0 % and 100 %", remedy="write it like 2% or 0.02")
+    return share
 
 
 def check_amounts(given: Mapping[str, object]) -> None:

@@ -52,7 +52,7 @@ class Labs:
         known = {each.name: each for each in self.all}
         if name in known:
             return known[name]
-        raise UsageError(f"there is no lab {name!r}", remedy=_nearest(name, known))
+        raise UsageError(f"there is no lab {name!r}", remedy=nearest_name(name, known))
 
     def experiment(self, name: str) -> Experiment:
         """Return the experiment called `name`. Raises UsageError as `named` does."""
@@ -78,7 +78,7 @@ class Labs:
         known = {each.name: each for one in self.all for each in one.parts}
         if name in known:
             return known[name]
-        raise UsageError(f"there is no experiment {name!r}", remedy=_nearest(name, self.names))
+        raise UsageError(f"there is no experiment {name!r}", remedy=nearest_name(name, self.names))
 
 
 def built_in() -> Labs:
@@ -142,13 +142,16 @@ def with_own(names: Sequence[str], program: str | None = None) -> tuple[Labs, Se
     known = {project.name, *(each.name for each in project.experiments)}
     for name in wanted:
         if name not in known:
-            nearest = _nearest(name, built_in().names | known)
+            nearest = nearest_name(name, built_in().names | known)
             raise UsageError(f"there is no experiment {name!r}, nor in {project.file}", remedy=nearest)
     return Labs((*LABS, project.lab(wanted))), names
 
 
-def _nearest(name: str, known: Iterable[str]) -> str:
-    """Return a remedy that names the nearest of `known`, or all of them where none is near."""
+def nearest_name(name: str, known: Iterable[str]) -> str:
+    """Return a remedy that names the nearest of `known`; where none is near, labs stand for their parts."""
     names = sorted(known)
     near = difflib.get_close_matches(name.lower(), names, n=1, cutoff=0.5)
-    return f"did you mean {near[0]!r}?" if near else f"there are {', '.join(names)} (see `oscope list`)"
+    if near:
+        return f"did you mean {near[0]!r}?"
+    groups = [each for each in names if (lab := each.partition(".")[0]) == each or lab not in names]
+    return f"there are {', '.join(groups)} (see `oscope list`)"

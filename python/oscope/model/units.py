@@ -86,14 +86,22 @@ def parse_duration(text: str) -> float:
 
 
 def parse_share(text: str) -> float:
-    """Return the share that `text` (`2%` or `0.02`) stands for. Raises UsageError naming the text."""
+    """Return the share that `text` (`2%` or `0.02`) stands for. Raises UsageError naming the text.
+
+    A share of 1 or more is written with `%`: who types `5` mostly means 5 %, not 500 %.
+    """
     number, unit = _split(text, "share", "2% or 0.02")
     if unit not in ("", "%"):
         raise UsageError(f"{text!r} has an unknown unit {unit!r}", remedy="write it like 2% or 0.02")
     if number < 0:
         raise UsageError(f"{text!r} is below zero", remedy="write it like 2% or 0.02")
-    if number > MOST_SHARE:
+    if number / (100 if unit else 1) > MOST_SHARE:
         raise UsageError(f"{text!r} is out of range", remedy="write it like 2% or 0.02")
+    if not unit and number >= 1:
+        raise UsageError(
+            f"{text!r} would be {format_share(float(number))}",
+            remedy=f"write {text.strip()}%, or {float(100 * number):.12g}% if that is meant",
+        )
     return float(number / 100 if unit == "%" else number)
 
 

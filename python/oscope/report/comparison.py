@@ -18,6 +18,7 @@ from oscope.model.samples import ExperimentResults
 from oscope.model.units import format_share
 from oscope.report.terminal import aligned, print_columns, print_prose, table_room, table_width
 from oscope.statistics import ComparedMetric, Comparison
+from oscope.statistics.effect import LEVEL
 from oscope.statistics.interval import Interval
 from oscope.statistics.multiplicity import quantity
 from oscope.statistics.summary import summarise_point
@@ -29,6 +30,10 @@ NOT_OF_MEDIANS = (
     "B/A is estimated from the blocks, each of them a process; it can differ from the ratio of the two "
     "medians beside it, which are of all samples"
 )
+MARK = "†"
+"""Beside a B/A that is not the ratio of the two medians; `*` marks what is at one speed of the core."""
+_MOST_QUOTED = 5
+"""Ratios of medians that the explanation of the mark gives one by one."""
 LARGEST_RATIO = 100
 """Beyond it the figure of a ratio says no more than that the samples do not allow one."""
 
@@ -46,6 +51,8 @@ def print_comparison(
     rows = comparison.rows
     varied = _varied(rows)
     print_columns(_fitting(experiment, rows, sides, table_room(out)), out)
+    for text in remarks(comparison):
+        print_prose(text, out)
     for row in rows:
         # The other metrics of a point mostly say the same; the table has them.
         if row.different == "yes" and row.metric == experiment.headline:
@@ -55,7 +62,7 @@ def print_comparison(
             where = label(experiment, tail.factors, varied) or tail.metric
             print_prose(f"slow tail of {where}: {tail_sentence(tail)}", out)
     print_prose(verdict(comparison), out, style="bold")
-    for caveat in (*caveats(comparison), *others):
+    for caveat in (*comparison.caveats, *others):
         print_prose(f"note: {caveat}", out)
     out.print()
 
@@ -98,16 +105,19 @@ def comparison_table(
     others: tuple[str, ...] = ()
     if not each_unit:
         comparison, others = each_quantity_once(experiment, comparison)
-    columns, further = _columns(experiment, comparison.rows, sides)
+    columns, further = _columns(experiment, comparison.rows, sides, marked=not each_unit)
     texts = [[cell.strip() for cell in column] for column in (*columns, *further)]
     named = len(_varied(comparison.rows)) + 1
     words = ("unit", "different", "matters")
+    notes = [verdict(comparison), *_caveats_without_marks(comparison)]
+    if not each_unit:
+        notes = [*remarks(comparison), verdict(comparison), *comparison.caveats, *others]
     return Table(
         f"{experiment.experiment}: B ({comparison.label_b}) against A ({comparison.label_a})",
         [heading for heading, *_ in texts],
         [list(row) for row in zip(*(cells for _, *cells in texts), strict=True)],
         frozenset(i for i, (heading, *_) in enumerate(texts) if i >= named and heading not in words),
-        note="\n".join([verdict(comparison), *caveats(comparison), *others]),
+        note="\n".join(notes),
     )
 
 
@@ -115,7 +125,7 @@ def _fitting(
     experiment: ExperimentResults, rows: Sequence[ComparedMetric], sides: Sides | None, room: int
 ) -> list[list[str]]:
     """Return the columns that fit: always the answers, then the figures behind them."""
-    columns, further = _columns(experiment, rows, sides)
+    columns, further = _columns(experiment, rows, sides, marked=True)
     for column in further:
         if table_width([*columns, column]) <= room:
             columns.append(column)
@@ -123,13 +133,16 @@ def _fitting(
 
 
 def _columns(
-    experiment: ExperimentResults, rows: Sequence[ComparedMetric], sides: Sides | None
+    experiment: ExperimentResults, rows: Sequence[ComparedMetric], sides: Sides | None, *, marked: bool
 ) -> tuple[list[list[str]], list[list[str]]]:
-    """Return the columns that are always there, and those that need room, the most needed first."""
+    """Return the columns that are always there, and those that need room, the most needed first.
+
+    `marked`: a B/A that is not the ratio of the two medians has the mark that `remarks` explains.
+    """
     columns = [[name, *(levels(experiment, row.factors)[name] for row in rows)] for name in _varied(rows)]
     columns.append(["metric", *(row.metric for row in rows)])
     columns += _medians(rows)
-    columns.append(aligned(["B/A", *map(_marked_ratio, rows)]))
+    columns.append(aligned(["B/A", *(_marked_ratio(row, marked=marked) for row in rows)]))
     columns.append(["different", *(row.different for row in rows)])
     columns.append(["matters", *(row.matters for row in rows)])
     change = aligned(["difference", *map(_difference, rows)])
@@ -178,9 +191,10 @@ def _side(row: ComparedMetric, interval: Interval | None) -> str:
     return scale.row((low + high) / 2, (high - low) / 2 or None).span(interval)
 
 
-def _marked_ratio(row: ComparedMetric) -> str:
-    """Return B over A, with a mark where it is not that of the medians beside it: a note says why."""
-    return f"{_ratio(row, row.ratio)}{' *' if row.at_one_speed else ''}"
+def _marked_ratio(row: ComparedMetric, *, marked: bool) -> str:
+    """Return B over A, with a mark where it is not that of the medians beside it."""
+    mark = " *" if row.at_one_speed else f" {MARK}" if marked and _contradicts(row) else ""
+    return f"{_ratio(row, row.ratio)}{mark}"
 
 
 def verdict(comparison: Comparison) -> str:
@@ -190,7 +204,8 @@ def verdict(comparison: Comparison) -> str:
     threshold = format_share(comparison.threshold)
     parts = []
     if alike:
-        sizes = [row.detectable for row in alike if isfinite(row.detectable)]
+        # Of rows that are identical in every sample, 0 says nothing of how much would have been found.
+        sizes = [row.detectable for row in alike if isfinite(row.detectable) and row.detectable > 0]
         span = " to ".join(dict.fromkeys(map(_detectable, (min(sizes), max(sizes))))) if sizes else ""
         parts.append(
             f"no difference found in {len(alike)} of {len(rows)}"
@@ -205,15 +220,52 @@ def verdict(comparison: Comparison) -> str:
     return "; ".join(parts)
 
 
-def caveats(comparison: Comparison) -> tuple[str, ...]:
-    """Return the notes under a comparison, with one where B/A and the medians seem to contradict."""
+def remarks(comparison: Comparison) -> tuple[str, ...]:
+    """Return the lines directly below a table, for what looks as if it contradicted itself."""
+    found = (_explained_mark(comparison.rows), _explained_correction(comparison.rows))
+    return tuple(filter(None, found))
+
+
+def _explained_mark(rows: Sequence[ComparedMetric]) -> str:
+    """Say what the mark means, and which ratios the two medians have; empty where no row has it."""
+    ratios = [_ratio(row, row.median_b / row.median_a) for row in rows if _contradicts(row)]
+    if not ratios:
+        return ""
+    text = f"{MARK} B/A is estimated block by block; the two medians are of all samples: "
+    if len(ratios) == 1:
+        return f"{text}their ratio is {ratios[0]}"
+    more = ", …" if len(ratios) > _MOST_QUOTED else ""
+    return f"{text}their ratios, from top to bottom, are {', '.join(ratios[:_MOST_QUOTED])}{more}"
+
+
+def _explained_correction(rows: Sequence[ComparedMetric]) -> str:
+    """Say why an answer is "cannot tell" beside an interval that excludes 1; empty where none is."""
+    families = dict.fromkeys((row.tests, row.correction) for row in rows if _is_undone_by_correction(row))
+    if not families:
+        return ""
+    which = " or ".join(f"{tests} rows ({correction})" for tests, correction in families)
+    return (
+        "cannot tell though the 95 % interval excludes 1: "
+        f"the row alone would differ, but not after the correction for {which}"
+    )
+
+
+def _is_undone_by_correction(row: ComparedMetric) -> bool:
+    """Whether the row alone would differ, by its interval and its p, but not among the others."""
+    low, high = row.ci95
+    excluded = low > 1 or high < 1
+    return row.different == "cannot tell" and excluded and row.p < LEVEL <= row.p_holm
+
+
+def _caveats_without_marks(comparison: Comparison) -> tuple[str, ...]:
+    """Return the caveats for a table without marks, with one where B/A and the medians seem to contradict."""
     if not any(_contradicts(row) for row in comparison.rows):
         return comparison.caveats
     return (*comparison.caveats, NOT_OF_MEDIANS)
 
 
 def _contradicts(row: ComparedMetric) -> bool:
-    """Whether the ratio of both medians lies outside the interval of B/A, without a mark that says why."""
+    """Whether the ratio of both medians lies outside the interval of B/A, for no reason that `*` gives."""
     low, high = row.ci95
     return not row.at_one_speed and row.median_a > 0 and not low <= row.median_b / row.median_a <= high
 

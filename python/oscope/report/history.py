@@ -43,7 +43,12 @@ def figure(experiment: str, found: Sequence[Line]) -> Figure:
     """Return the figure: medians with their 95 % intervals over the runs of all lines, in order of time."""
     runs = in_order(found)
     place = {run.run_id: number for number, run in enumerate(runs, 1)}
-    every = [_drawn(line, series, place, several=len(found) > 1) for line in found for series in line.series]
+    metrics = list(dict.fromkeys(series.metric.name for line in found for series in line.series))
+    every = [
+        _drawn(line, series, place, several=len(found) > 1, metrics=len(metrics))
+        for line in found
+        for series in line.series
+    ]
     # A point of one run has no history, and hides those which have.
     drawn = [(name, points) for name, points in every if len(points) > 1] or every
     shown = np.unique(np.linspace(0, len(runs) - 1, min(MOST_TICKS, len(runs))).astype(int))
@@ -55,7 +60,7 @@ def figure(experiment: str, found: Sequence[Line]) -> Figure:
     # What has to be seen is how medians move, not how wide the widest interval is.
     heights = [dot.value for _, points in drawn for _, dot in points]
     margin = max(float(np.ptp(heights)) / 2, 0.02)
-    name = next(series.metric.name for line in found for series in line.series)
+    name = metrics[0] if len(metrics) == 1 else "median"
     up = axis(f"{name} / that of the first run", range=[min(heights) - margin, max(heights) + margin])
     series = [
         Drawn(
@@ -90,9 +95,10 @@ def _dates(started: Sequence[str]) -> list[str]:
 
 
 def _drawn(
-    line: Line, series: Series, place: dict[str, int], *, several: bool
+    line: Line, series: Series, place: dict[str, int], *, several: bool, metrics: int
 ) -> tuple[str, list[tuple[float, Dot]]]:
-    levels = " · ".join(str(level) for level in series.factors.values()) or series.metric.name
+    parts = [str(level) for level in series.factors.values()]
+    levels = " · ".join(parts if parts and metrics == 1 else [*parts, series.metric.name])
     name = f"{levels} ({line.runs[0].environment.get('machine')})" if several else levels
     first = next(value.median for value in series.values if np.isfinite(value.median)) or 1.0
     points = []

@@ -20,7 +20,7 @@ from oscope.model.errors import UsageError
 from oscope.model.factors import Level
 from oscope.model.samples import Column, ExperimentResults, PointSamples
 from oscope.statistics import carryover, effect
-from oscope.statistics.compared import Answer, ComparedMetric
+from oscope.statistics.compared import BENJAMINI_HOCHBERG, HOLM, Answer, ComparedMetric
 from oscope.statistics.earlier import EarlierPoints, EarlierRuns
 from oscope.statistics.estimating import Result, estimate_difference
 from oscope.statistics.interrupt_filter import Tallies, undisturbed
@@ -245,7 +245,10 @@ def _compare(
     corrected = correct([result.estimate.p for result in results], tests, first, beside)
     families = {own: len({test for test, of in zip(tests, first, strict=True) if of == own}) for own in first}
     rows = tuple(
-        _row(result, float(p), threshold, families[own] + (beside if own else 0))
+        replace(
+            _row(result, float(p), threshold, families[own] + (beside if own else 0)),
+            correction=HOLM if own else BENJAMINI_HOCHBERG,
+        )
         for result, p, own in zip(results, corrected, first, strict=True)
     )
     tails = _tails(results, rows, headline, known_points)
@@ -307,6 +310,7 @@ def _row(result: Result, p_holm: float, threshold: float, tests: int) -> Compare
         median_b=result.b.median,
         method=result.method,
         sentence=sentence(result, different, matters, (ratio, low, high, reach)),
+        tests=tests,
     )
 
 

@@ -10,6 +10,8 @@ from oscope.model.factors import Level
 from oscope.statistics.core_clock import AT_ONE_SPEED
 
 Answer = Literal["yes", "no", "cannot tell"]
+HOLM = "Holm"
+BENJAMINI_HOCHBERG = "Benjamini and Hochberg"
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,10 @@ class ComparedMetric:
     median_b: float
     method: str
     sentence: str
+    tests: int = 1
+    """How many tests `p_holm` is corrected for."""
+    correction: str = HOLM
+    """Whose correction that is."""
 
     @property
     def at_one_speed(self) -> bool:

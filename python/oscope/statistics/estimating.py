@@ -53,10 +53,19 @@ class Result:
         # What is claimed beside the core's speed, the medians have to show as well.
         return product < 0 or (self.explained is not None and product == 0 and self.estimate.effect != 0)
 
+    @property
+    def identical(self) -> bool:
+        """Whether every sample of both sides is the same value, in several blocks a side."""
+        samples = np.concatenate([side.metrics[self.metric.name] for side in (self.match.a, self.match.b)])
+        return self.constant is not None and bool(np.nanmin(samples) == np.nanmax(samples))
+
     def ratio(self, change: float) -> float:
         """Turn a change on the estimate's scale into B over A; NaN where A's value is not clearly above 0."""
         if self.logarithmic:
             return float(np.exp(min(change, 700.0)))
+        if change == 0 and self.identical:
+            # Also of two zeros, which have no quotient: equal is equal.
+            return 1.0
         clear = self.centre > 3 * self.estimate.error
         return float(1 + change / self.centre) if clear else float("nan")
 

@@ -53,6 +53,8 @@ from oscope.storage.database import check_folder, connect, explain, locate, make
 from oscope.storage.fleets import FleetEntry
 from oscope.storage.reader import load_results
 
+UNFINISHED = "unfinished"
+"""Status of a run from its start until it ends; a killed one keeps it."""
 _LOCK_LIMIT_S = 10.0
 _DRAWS = 8
 """Ids that are drawn for a run before the store is blamed."""
@@ -70,6 +72,11 @@ class RunEntry:
     experiments: tuple[str, ...]
     """Their names, then those of the inspections."""
     samples: int
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it is neither under way nor was killed: it is done, interrupted or failed."""
+        return self.status != UNFINISHED
 
 
 @dataclass(frozen=True)
@@ -206,7 +213,7 @@ class Store:
             )
             if points:
                 self._connection.execute(sa.insert(schema.point), points)
-            self._add_events(run_id, [Happening("status", "unfinished"), *happenings])
+            self._add_events(run_id, [Happening("status", UNFINISHED), *happenings])
         return run_id
 
     def add(

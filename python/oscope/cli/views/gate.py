@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from math import isfinite
 
 from rich.console import Console
@@ -18,6 +19,7 @@ from oscope.model.clocks import clock_of
 from oscope.model.units import format_share
 from oscope.report.terminal import MOST_ROWS, aligned, grid, print_prose, table_width
 from oscope.statistics.estimating import FEWEST_CLUSTERS
+from oscope.statistics.multiplicity import quantity
 from oscope.statistics.wording import tail_sentence
 
 
@@ -25,6 +27,7 @@ def print_gate(gate: Gate, out: Console) -> None:
     """Print the rows, worst first, what is missing, slow tails, what stays open, and the sum of all."""
     title = f": {', '.join(gate.runs)} against {', '.join(gate.baseline)}, limit {format_share(gate.limit)}"
     out.print(Text.assemble(("gate", "bold"), title))
+    gate, others = each_quantity_once(gate)
     # All that needs a person's eye, however many; of the others as many as there is room for.
     eyed = sum(judged.verdict in ("regressed", "not proven") for judged in gate.rows)
     shown = gate.rows[: max(eyed, MOST_ROWS)]
@@ -36,13 +39,46 @@ def print_gate(gate: Gate, out: Console) -> None:
         print_prose(f"missing in the run: {missing_name(missing)}", out)
     for tail in gate.tails:
         print_prose(f"slow tail of {tail_name(tail)}: {tail_sentence(tail.found)}", out)
-    for caveat in gate.caveats:
+    for caveat in (*gate.caveats, *others):
         print_prose(f"note: {caveat}", out)
     if (known := _certificate(gate)) is not None:
         print_prose(f"certificate: {known}", out)
     if gate.blind:
         print_prose(_blindness(gate), out, style="bold red")
     print_prose(summary(gate), out, style="bold")
+
+
+def each_quantity_once(gate: Gate) -> tuple[Gate, tuple[str, ...]]:
+    """Return the gate without rows that repeat another one in another unit, and a note that names these.
+
+    What is decided stays: a row whose verdict is another than that of the unit shown is kept.
+    """
+    shown = {_quantity_at(judged): judged for judged in gate.rows if _stands_for_quantity(judged)}
+
+    def stays(judged: GateRow) -> bool:
+        instead = shown.get(_quantity_at(judged), judged)
+        return instead is judged or (instead.verdict, instead.can_tell) != (judged.verdict, judged.can_tell)
+
+    rows = tuple(judged for judged in gate.rows if stays(judged))
+    left_out = [judged for judged in gate.rows if not stays(judged)]
+    instead = dict.fromkeys(
+        f"{judged.row.metric} as {shown[_quantity_at(judged)].row.metric}" for judged in left_out
+    )
+    note = (f"in other units, with --json: {', '.join(instead)}",) if instead else ()
+    return replace(gate, rows=rows), note
+
+
+def _quantity_at(judged: GateRow) -> tuple[object, ...]:
+    """Return the experiment, the quantity and the point that a row is about."""
+    factors = sorted(judged.row.factors.items())
+    return judged.experiment.experiment, quantity(judged.row.metric), *factors
+
+
+def _stands_for_quantity(judged: GateRow) -> bool:
+    """Whether its metric is shown for its quantity: the headline, or else the metric that comes first."""
+    experiment, own = judged.experiment, quantity(judged.row.metric)
+    units = [name for name in experiment.metrics if quantity(name) == own]
+    return judged.row.metric == (experiment.headline if experiment.headline in units else units[0])
 
 
 def summary(gate: Gate) -> str:
@@ -125,7 +161,8 @@ def _columns(rows: Sequence[GateRow], limit: float, width: int) -> list[list[str
     columns.append(aligned(["ratio", *(_ratio(judged, judged.row.ratio) for judged in rows)]))
     columns.append(["verdict", *(judged.verdict for judged in rows)])
     interval = [" to ".join(_ratio(judged, side) for side in judged.row.ci95) for judged in rows]
-    limits = [f"{1 + limit if judged.better == 'less' else 1 - limit:.4g}" for judged in rows]
+    # As it was asked for; the sign says in which direction the metric is worse.
+    limits = [format_share(limit if judged.better == "less" else -limit) for judged in rows]
     further = [
         ["95 % interval", *interval],
         aligned(["limit", *limits]),

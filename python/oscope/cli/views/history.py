@@ -147,12 +147,15 @@ def _size(series: Series, change: Change) -> str:
 
 
 def series_name(line: Line, series: Series) -> str:
-    """Return the levels of a series that vary between those of its line, else all, else its metric."""
+    """Return the levels of a series that vary between those of its line, else all, and its metric.
+
+    Runs of one line may have different headlines, and so be series of different metrics at one point.
+    """
     every = [other.factors for other in line.series]
     varied = [name for name in series.factors if len({each.get(name) for each in every}) > 1]
     kinds = line.runs[-1].factor_types
     levels = [level_text(series.factors[name], kinds.get(name)) for name in varied or series.factors]
-    return " · ".join(levels) or series.metric.name
+    return " · ".join([*levels, series.metric.name])
 
 
 def sparkline(series: Series) -> str:

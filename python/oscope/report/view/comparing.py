@@ -18,7 +18,7 @@ from oscope.model.factors import Level
 from oscope.model.samples import ExperimentResults
 from oscope.model.units import parse_share
 from oscope.report import theme
-from oscope.report.comparison import caveats, comparison_table, each_quantity_once, intervals, verdict
+from oscope.report.comparison import comparison_table, each_quantity_once, intervals, remarks, verdict
 from oscope.statistics import Comparison, compare_results
 from oscope.statistics.machines import KERNEL, MACHINE
 from oscope.statistics.wording import tail_sentence
@@ -108,7 +108,7 @@ def _compare(
         sentences=list(_sentences(a, found)),
         table=replace(comparison_table(a, found, intervals(a, b, found)), title="", note=""),
         figure=_figure(a, found),
-        caveats=(*caveats(found), *others),
+        caveats=(*remarks(found), *found.caveats, *others),
         environment=Table("What differs between the environments", ["", "A", "B"], rows) if rows else None,
     )
 
