@@ -338,7 +338,9 @@ def test_revisions_are_compared_untraced_and_each_with_itself_traced(
     assert "tracer=" not in first
     for name in ("c0", "c8"):
         traced = rf"{name} \([0-9a-f]{{12}}\) \(tracer=counts\)"
-        assert re.search(rf"note: .*{traced}.* {name} \(|note: .*{name} .*{traced}", done.out)
+        assert re.search(
+            rf"cost of tracing: .*{traced}.* {name} \(|cost of tracing: .*{name} .*{traced}", done.out
+        )
     assert {tuple(point.factors) for point in results_of(bench_git).points} == {
         ("command", "revision", "tracer")
     }

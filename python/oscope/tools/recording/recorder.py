@@ -11,6 +11,7 @@ import contextlib
 import fcntl
 import json
 import os
+import select
 import selectors
 import signal
 import struct
@@ -178,7 +179,7 @@ class _Session:
                     os.read(woken, _CHUNK)
                     if code := self._obey():
                         return code
-                if self._inner in ready:
+                if self._inner in ready or (ended in ready and self._has_more()):
                     self._show()
                 elif ended in ready:
                     # All that it sent is shown: what it left running in the background is not waited for.
@@ -204,6 +205,19 @@ class _Session:
             _set_window(self._inner, size)
             self._cast.resize(size)
         return next((128 + number for number in self._pending), 0)
+
+    def _has_more(self) -> bool:
+        """Say whether the terminal has something to show that the selector does not know of yet.
+
+        What a program writes gets to this end by a worker of the kernel, which may come later than the
+        program's end does. Polling the terminal itself does that worker's work (n_tty_poll in
+        drivers/tty/n_tty.c); the selector, which is epoll, waits to be woken by it.
+        """
+        if self._inner not in self._selector.get_map():
+            return False
+        polled = select.poll()
+        polled.register(self._inner, select.POLLIN)
+        return bool(polled.poll(0))
 
     def _show(self) -> None:
         try:
