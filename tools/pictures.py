@@ -122,6 +122,8 @@ def terminal() -> None:
         for number, part in enumerate(shown):
             console.print(part, no_wrap=True, crop=True)
             waits.append(0.0 if number else wait)
+    # The first command is there at once: a picture that begins empty looks broken.
+    waits[0] = 0.0
     svg = console.export_svg(title="Oscope", code_format=SVG, unique_id="terminal")
     (PICTURES / "terminal.svg").write_text(animated(svg, waits))
 
