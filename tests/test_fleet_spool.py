@@ -213,10 +213,17 @@ def test_deliveries_that_are_killed_are_neither_lost_nor_doubled(
                 assert content(central, run_id) == content(store, run_id)
 
 
+@pytest.fixture
 def left_behind(
-    postgresql_server: PostgreSQL, place: str, catalogue: Catalogue, monkeypatch: pytest.MonkeyPatch
+    postgresql_server: PostgreSQL,
+    postgresql: str,
+    catalogue: Catalogue,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> tuple[str, dict[str, list[Any]]]:
     """Return a run of whose turn samples are in a worker's spool only, and all that the spool has."""
+    place = postgresql
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     monkeypatch.setattr(turns, "DELIVERY_LIMIT_S", 2.0)
     with Store.open(place) as central:
         run_id = make_run(central, catalogue)
@@ -237,14 +244,9 @@ def left_behind(
 
 
 def test_what_a_workers_turn_could_not_deliver_is_delivered_by_the_next(
-    postgresql_server: PostgreSQL,
-    postgresql: str,
-    catalogue: Catalogue,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    left_behind: tuple[str, dict[str, list[Any]]], postgresql: str, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-    run_id, kept = left_behind(postgresql_server, postgresql, catalogue, monkeypatch)
+    run_id, kept = left_behind
     told: list[str] = []
     with turns.turn_store(postgresql, run_id, told.append, threading.Event()) as store:
         assert content(store, run_id) == kept
@@ -264,14 +266,9 @@ def test_what_a_workers_turn_could_not_deliver_is_delivered_by_the_next(
 
 
 def test_what_was_measured_elsewhere_meanwhile_is_kept_apart(
-    postgresql_server: PostgreSQL,
-    postgresql: str,
-    catalogue: Catalogue,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    left_behind: tuple[str, dict[str, list[Any]]], postgresql: str, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-    run_id, kept = left_behind(postgresql_server, postgresql, catalogue, monkeypatch)
+    run_id, kept = left_behind
     with Store.open(postgresql) as central:
         add(central, run_id, 1, range(5), Happening("note", "another worker's"))
         there = content(central, run_id)

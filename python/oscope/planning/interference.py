@@ -93,16 +93,11 @@ def find(
 
 def remark(results: ExperimentResults) -> str | None:
     """Return how many samples interference affected and how many were repeated; None where none was."""
+    first, of = _affected(results)
     again = sum(len(point.again) for point in results.points)
-    first: Counter[str] = Counter()
-    anew = 0
-    for point in results.points:
-        more = set(point.again)
-        first.update(name for index, name in point.disturbed if index not in more)
-        anew += sum(index in more for index, _ in point.disturbed)
     if not first and not again:
         return None
-    of = sum(map(len, results.points)) - again
+    anew = sum(len(point.disturbed) for point in results.points) - first.total()
     by = ", ".join(f"{WORDS[name]}: {count}" for name, count in first.most_common())
     return (
         f"samples affected by interference: {first.total()} of {of} ({by}); repeated: {again}, "
@@ -113,16 +108,15 @@ def remark(results: ExperimentResults) -> str | None:
 def warning(results: Sequence[ExperimentResults]) -> str | None:
     """Return in how many experiments interference affected many samples; None where in none."""
     found = [_affected(each) for each in results]
-    many = sum(of >= ENOUGH and count >= MANY * of for count, of in found)
+    many = sum(of >= ENOUGH and by.total() >= MANY * of for by, of in found)
     where = f"{many} of {len(found)} experiments" if len(found) > 1 else "many samples"
     return f"others took the CPU in {where}: repeat it when idle" if many else None
 
 
-def _affected(results: ExperimentResults) -> tuple[int, int]:
-    """Return how many samples of the plan were affected, and of how many."""
-    count = of = 0
+def _affected(results: ExperimentResults) -> tuple[Counter[str], int]:
+    """Return how many samples of the plan were affected, by covariate, and how many the plan has."""
+    found: Counter[str] = Counter()
     for point in results.points:
         more = set(point.again)
-        count += sum(index not in more for index, _ in point.disturbed)
-        of += len(point) - len(more)
-    return count, of
+        found.update(name for index, name in point.disturbed if index not in more)
+    return found, sum(len(point) - len(point.again) for point in results.points)

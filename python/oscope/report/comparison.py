@@ -20,7 +20,7 @@ from oscope.report.terminal import aligned, print_columns, print_prose, table_ro
 from oscope.statistics import ComparedMetric, Comparison
 from oscope.statistics.effect import LEVEL
 from oscope.statistics.interval import Interval
-from oscope.statistics.multiplicity import quantity
+from oscope.statistics.multiplicity import one_of_each_quantity, quantity
 from oscope.statistics.summary import summarise_point
 from oscope.statistics.wording import tail_sentence
 
@@ -72,10 +72,7 @@ def each_quantity_once(
 ) -> tuple[Comparison, tuple[str, ...]]:
     """Return the rows without those that repeat another one in another unit, and a note that names these."""
     metrics = list(dict.fromkeys(row.metric for row in comparison.rows))
-    # The headline stands for its quantity; of another one, the metric that comes first.
-    shown = {quantity(name): name for name in metrics if name == experiment.headline}
-    for name in metrics:
-        shown.setdefault(quantity(name), name)
+    shown = one_of_each_quantity(metrics, experiment.headline)
     left_out = [name for name in metrics if name not in shown.values()]
     if not left_out:
         return comparison, ()

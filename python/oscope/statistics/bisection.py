@@ -23,6 +23,7 @@ import numpy as np
 import scipy
 
 from oscope.model.samples import Floats
+from oscope.statistics import student
 
 SPREAD = 0.25
 """Standard deviation, in shares of the change, by which commits on one side differ from that side's end for
@@ -141,7 +142,7 @@ def probability_of_change(changes: Sequence[float], errors: Sequence[float]) -> 
     change, error = _pool(changes, errors)
     if error == 0:
         return 1.0 if change else 0.5
-    p = float(2 * scipy.stats.norm.sf(abs(change) / error))
+    p = student.normal_two_sided(abs(change) / error)
     if p >= 1 / math.e:
         return 0.5
     return 1.0 if p == 0 else 1 / (1 - math.e * p * math.log(p))

@@ -7,7 +7,7 @@ reported to differ, 5 % do not (Benjamini and Hochberg). What is one quantity in
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 
 import numpy as np
 import scipy
@@ -26,6 +26,17 @@ _QUANTITIES: Mapping[str, str] = {
 def quantity(metric: str) -> str:
     """Return the quantity of a metric; the same for a time, its cycles, and the speed it comes to."""
     return _QUANTITIES.get(metric, metric)
+
+
+def one_of_each_quantity(metrics: Iterable[str], headline: str) -> dict[str, str]:
+    """Return the metric that stands for each quantity: the headline for its own, else the first of it."""
+    found: dict[str, str] = {}
+    for name in metrics:
+        if name == headline:
+            found[quantity(name)] = name
+        else:
+            found.setdefault(quantity(name), name)
+    return found
 
 
 def holm(p: Floats) -> Floats:

@@ -20,6 +20,7 @@ import scipy
 
 from oscope.analysis.calibration.verdict import Verdict
 from oscope.model.samples import Floats
+from oscope.statistics import student
 
 HYPERFINE = "hyperfine"
 WELCH = "hyperfine, Welch"
@@ -82,9 +83,9 @@ def pyperf(a: Floats, b: Floats) -> Verdict:
 def critical_value(freedom: int) -> float:
     """Return the |t| from which pyperf calls a difference significant (`tdist95conf_level`)."""
     if freedom >= _NORMAL:
-        return float(scipy.stats.norm.isf(LEVEL / 2))
+        return student.normal_limit(LEVEL)
     beyond = max((step for step in _STEPS if step <= freedom), default=freedom)
-    return float(scipy.stats.t.isf(LEVEL / 2, beyond))
+    return student.limit(beyond, LEVEL)
 
 
 def criterion(a: Floats, b: Floats, resamples: int = RESAMPLES) -> Verdict:

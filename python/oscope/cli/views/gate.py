@@ -19,7 +19,7 @@ from oscope.model.clocks import clock_of
 from oscope.model.units import format_share
 from oscope.report.terminal import MOST_ROWS, aligned, grid, print_prose, table_width
 from oscope.statistics.estimating import FEWEST_CLUSTERS
-from oscope.statistics.multiplicity import quantity
+from oscope.statistics.multiplicity import one_of_each_quantity, quantity
 from oscope.statistics.wording import tail_sentence
 
 
@@ -75,10 +75,9 @@ def _quantity_at(judged: GateRow) -> tuple[object, ...]:
 
 
 def _stands_for_quantity(judged: GateRow) -> bool:
-    """Whether its metric is shown for its quantity: the headline, or else the metric that comes first."""
-    experiment, own = judged.experiment, quantity(judged.row.metric)
-    units = [name for name in experiment.metrics if quantity(name) == own]
-    return judged.row.metric == (experiment.headline if experiment.headline in units else units[0])
+    """Whether its metric is the one that is shown for its quantity."""
+    experiment = judged.experiment
+    return judged.row.metric in one_of_each_quantity(experiment.metrics, experiment.headline).values()
 
 
 def summary(gate: Gate) -> str:

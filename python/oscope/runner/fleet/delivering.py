@@ -73,7 +73,7 @@ class Delivering:
         """
         self._ending = True
         self._wake.set()
-        given_up = threading.Event() if asked is None or asked.is_set() else asked
+        given_up = asked or threading.Event()
         end = time.monotonic() + limit_s
         with Interruption(given_up.set):
             while self._thread.is_alive() and not given_up.is_set() and time.monotonic() < end:

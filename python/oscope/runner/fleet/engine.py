@@ -67,8 +67,6 @@ class HostOutcome:
     """Why the last try failed, if the host was given up."""
     losses: list[str] = field(default_factory=list)
     """What was lost on the way, a line each."""
-    waits: bool = False
-    """Whether samples of it may wait in a worker's spool, which goes on where the store ends."""
 
 
 @dataclass(frozen=True)
@@ -143,10 +141,12 @@ def carry_out(entry: FleetEntry, store: Store, place: str, engine: Engine, tell:
     hosts = {run.run_id: HostOutcome(run.host, run.run_id, run.rounds_done) for run in entry.runs}
     asked: list[bool] = []
     with _client(engine) as client, Interruption(lambda: asked.append(True)):
-        _Loop(client, queue, engine, hosts, tell, asked).run()
+        loop = _Loop(client, queue, engine, hosts, tell, asked)
+        loop.run()
     outcome = FleetOutcome(entry.id, entry.rounds, tuple(hosts.values()), bool(asked))
     for host in outcome.hosts:
-        if host.rounds < entry.rounds and not host.waits:
+        # What may be in a worker's spool goes on where the store ends now.
+        if host.rounds < entry.rounds and host.run_id not in loop.away:
             _store_end(host, store)
     return outcome
 
@@ -175,10 +175,8 @@ class _Loop:
     turns: dict[Any, Turn] = field(default_factory=dict)
     tries: dict[str, int] = field(default_factory=dict)
     ending_at: float | None = None
-    store_away_since: dict[str, float] = field(default_factory=dict)
-    """Of hosts whose last turn did not reach the store."""
-    spooled_at: dict[str, str] = field(default_factory=dict)
-    """The worker that the last turn of such a host was taken by: its machine may have samples of it."""
+    away: dict[str, tuple[float, str]] = field(default_factory=dict)
+    """Of runs whose last turn did not reach the store: since when, and the worker, which may have a spool."""
 
     def run(self) -> None:
         """Go on until no turn is left, or all are to end."""
@@ -200,14 +198,15 @@ class _Loop:
             if found is None:
                 return
             run, turn = found
+            _, worker = self.away.get(run.run_id, (0.0, None))
             future = self.client.submit(
                 take,
                 turn,
                 pure=False,
                 key=f"{turn.host}-{turn.number}-{secrets.token_hex(4)}",
-                workers=self.spooled_at.get(run.run_id),
+                workers=worker,
                 # Another where that one is gone.
-                allow_other_workers=run.run_id in self.spooled_at,
+                allow_other_workers=worker is not None,
             )
             self.running[future], self.turns[future] = run, turn
 
@@ -234,7 +233,8 @@ class _Loop:
         host = self.hosts[run.run_id]
         host.samples = max(host.samples, found.samples)
         host.losses += found.failures
-        host.waits = found.store_away
+        if not found.store_away:
+            self.away.pop(run.run_id, None)
         for line in found.notes:
             self.tell(f"{run.host}: {line}")
         for line in found.failures:
@@ -244,7 +244,6 @@ class _Loop:
         if found.error is None:
             host.rounds = turn.number
             self.tries[run.run_id] = 0
-            self._forget_away(run)
             self.tell(
                 f"{run.host}: round {turn.number} of {turn.rounds} is measured, {found.samples} samples"
             )
@@ -265,15 +264,10 @@ class _Loop:
     def _waits(self, run: FleetRun, found: TurnOutcome) -> bool:
         """Say whether a turn failed for want of the store, and is to wait for it."""
         if not found.store_away:
-            self._forget_away(run)
             return False
-        self.spooled_at[run.run_id] = found.worker
-        since = self.store_away_since.setdefault(run.run_id, time.monotonic())
+        since, _ = self.away.get(run.run_id, (time.monotonic(), ""))
+        self.away[run.run_id] = since, found.worker
         return time.monotonic() - since < _STORE_LIMIT_S
-
-    def _forget_away(self, run: FleetRun) -> None:
-        self.store_away_since.pop(run.run_id, None)
-        self.spooled_at.pop(run.run_id, None)
 
     @property
     def _lost(self) -> str:

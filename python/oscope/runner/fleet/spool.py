@@ -11,7 +11,7 @@ import contextlib
 import fcntl
 import hashlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import platformdirs
@@ -50,7 +50,7 @@ def make(place: str, fleet: str, fill: Callable[[Store], None]) -> None:
 
     Raises StoreError where the store at `place` or the spool fails; nothing is left then.
     """
-    with Store.open(place) as store, new(place, fleet) as spool:
+    with Store.open(place) as store, _new(place, fleet) as spool:
         copy_calibrations(store, spool)
         fill(spool)
         for run in spool.fleet(fleet).runs:
@@ -78,10 +78,16 @@ def restore(place: str, fleet: str) -> None:
     """Make the spool of a fleet that was delivered, or begun elsewhere, from the store; if there is none."""
     if path_of(place, fleet).exists():
         return
-    with Store.read(place) as store, new(place, fleet) as spool:
+    with Store.read(place) as store:
+        copy(store, place, fleet, [run.run_id for run in store.fleet(fleet).runs])
+
+
+def copy(store: Store, place: str, name: str, run_ids: Iterable[str]) -> None:
+    """Make the spool `name` of these runs, as the store at `place` has them."""
+    with _new(place, name) as spool:
         copy_calibrations(store, spool)
-        for run in store.fleet(fleet).runs:
-            deliver(store, spool, run.run_id)
+        for run_id in run_ids:
+            deliver(store, spool, run_id)
 
 
 def waiting_in(place: str, fleet: str) -> Path | None:
@@ -123,7 +129,7 @@ def alone(place: str, fleet: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def new(place: str, fleet: str) -> Iterator[Store]:
+def _new(place: str, fleet: str) -> Iterator[Store]:
     """Give a new spool, which has its name once it is filled: a kill leaves no part of one."""
     path = path_of(place, fleet)
     unfinished = path.with_suffix(".new")

@@ -16,7 +16,7 @@ from pathlib import Path
 from oscope.model.errors import OscopeError, StoreAwayError, UsageError
 from oscope.runner.fleet import spool
 from oscope.runner.fleet.delivering import DELIVERY_LIMIT_S, INTERRUPTED_LIMIT_S, Delivering
-from oscope.storage.delivery import copy_calibrations, deliver
+from oscope.storage.delivery import deliver
 from oscope.storage.store import Store
 
 
@@ -49,7 +49,11 @@ def turn_store(
             yield store
         finally:
             try:
-                left = delivering.finish(INTERRUPTED_LIMIT_S if asked.is_set() else DELIVERY_LIMIT_S, asked)
+                left = (
+                    delivering.finish(INTERRUPTED_LIMIT_S)
+                    if asked.is_set()
+                    else delivering.finish(DELIVERY_LIMIT_S, asked)
+                )
             except UsageError as error:
                 # Whoever measures it again finds what is there.
                 raise OscopeError(f"another worker measured the run {run_id} meanwhile") from error
@@ -69,9 +73,7 @@ def _renew(place: str, name: str, run_id: str, tell: Callable[[str], None]) -> N
         if path.exists():
             _deliver_left(path, store, run_id, tell)
             spool.remove(place, name)
-        with spool.new(place, name) as made:
-            copy_calibrations(store, made)
-            deliver(store, made, run_id)
+        spool.copy(store, place, name, [run_id])
 
 
 def _deliver_left(path: Path, store: Store, run_id: str, tell: Callable[[str], None]) -> None:

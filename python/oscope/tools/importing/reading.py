@@ -117,7 +117,7 @@ def _criterion(files: list[Path], top: Path) -> Imported:
     for file in files:
         data, why = _parse(file.read_text(errors="replace"))
         if data is None:
-            raise WrongFileError(f"{file.name}: {_no_json('{', why)}")
+            raise WrongFileError(f"{file.name}: its JSON cannot be read ({why})")
         name = _criterion_name(file, top)
         if "iters" in data:
             series.append(formats.criterion_sample(data, name))
