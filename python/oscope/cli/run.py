@@ -58,7 +58,8 @@ def run(
         typer.Option(
             "--set",
             metavar="FACTOR=A,B,C",
-            help="Levels of a factor, in place of the designed ones; repeatable.",
+            help="Levels of a factor, in place of the designed ones; repeatable. Sizes as 64K (4096: bytes), "
+            "times as 10ms (5: seconds).",
         ),
     ] = None,
     reps: Annotated[int | None, whole_number("--reps", most=MOST_REPS, help="Samples of each point.")] = None,

@@ -37,7 +37,7 @@ class RungSpec:
     level: str | None = None
     """The cache level that has to hold the memory that is loaded from: L1, L2, L3, or DRAM."""
     sized: str | None = None
-    """A factor of bytes whose level is part of the name: `fork, 64 MiB`."""
+    """A factor of bytes whose level is part of the name: `fork start, 64 MiB`."""
 
 
 _LOADS: Usual = {"stride": 64, "pages": "huge"}
@@ -83,7 +83,7 @@ def _moved(key: str, name: str, channel: str, buffer: int) -> RungSpec:
 
 
 def _made(key: str, name: str, how: str) -> RungSpec:
-    """Return the spec of a child started, until its first instruction."""
+    """Return the spec of a start: from the call to the first instruction of the child."""
     return RungSpec(key, name, "process.create", "child_ns", {"how": how, "resident": 0}, _CREATED)
 
 
@@ -120,18 +120,18 @@ RUNGS: tuple[RungSpec, ...] = (
     ),
     _fault("fault-anonymous", "page fault", "anonymous"),
     _fault("fault-major", "page fault, major", "file-major"),
-    _made("thread", "thread", "thread"),
-    _made("fork-empty", "fork, empty", "fork"),
+    _made("thread", "thread start", "thread"),
+    _made("fork-empty", "fork start", "fork"),
     RungSpec(
         "fork-resident",
-        "fork",
+        "fork start",
         "process.create",
         "child_ns",
         {"how": "fork"},
         {"resident": 64 * MEBIBYTE, **_CREATED},
         sized="resident",
     ),
-    _made("spawn", "posix_spawn + exec", "posix_spawn"),
+    _made("spawn", "posix_spawn start", "posix_spawn"),
     _round_trip("pipe-round-trip", "pipe, round trip", "pipe"),
     _round_trip("local-round-trip", "unix, round trip", "local"),
     _round_trip("tcp-round-trip", "TCP, round trip", "tcp"),

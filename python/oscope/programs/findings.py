@@ -145,9 +145,11 @@ class Findings:
     def _starts(self) -> list[str]:
         told = []
         if self.start_ns is not None:
+            # `show` has it for each command.
+            whence = "measured in this run" if len(self.rows) == 1 else "the median beside all commands"
             told.append(
                 f"start overhead: a program that does nothing (true) takes {_about(self.start_ns)}, "
-                "measured in this run; it is part of each time above"
+                f"{whence}; it is part of each time above"
             )
             for row in _untraced(self.rows):
                 times = measured(row.point, "net_ns" if self.shell_ns is not None else "time_ns")[0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import isfinite
 
@@ -21,6 +21,7 @@ from oscope.statistics import ComparedMetric, Comparison
 from oscope.statistics.effect import LEVEL
 from oscope.statistics.interval import Interval
 from oscope.statistics.multiplicity import one_of_each_quantity, quantity
+from oscope.statistics.quantiles import TailDifference
 from oscope.statistics.summary import summarise_point
 from oscope.statistics.wording import tail_sentence
 
@@ -41,30 +42,47 @@ LARGEST_RATIO = 100
 def print_comparison(
     experiment: ExperimentResults, comparison: Comparison, out: Console, sides: Sides | None = None
 ) -> None:
-    """Print a row for each quantity and point, then the differences in words, the verdict, and caveats.
+    """Print the verdict and the differences in words, then a row for each quantity and point, and caveats.
 
     Of the slow tail there is a line for each quantile that differs, and nothing where none does.
     """
     comparison, others = each_quantity_once(experiment, comparison)
     title = f": B ({comparison.label_b}) against A ({comparison.label_a})"
     out.print(Text.assemble((experiment.experiment, "bold"), title))
-    rows = comparison.rows
-    varied = _varied(rows)
-    print_columns(_fitting(experiment, rows, sides, table_room(out)), out)
+    print_prose(verdict(comparison), out, style="bold")
+    for text in _differences(experiment, comparison):
+        print_prose(text, out)
+    out.print()
+    print_columns(_fitting(experiment, comparison.rows, sides, table_room(out)), out)
     for text in remarks(comparison):
         print_prose(text, out)
-    for row in rows:
-        # The other metrics of a point mostly say the same; the table has them.
-        if row.different == "yes" and row.metric == experiment.headline:
-            print_prose(f"{label(experiment, row.factors, varied) or row.metric}: {row.sentence}", out)
-    for tail in comparison.tails:
-        if tail.different:
-            where = label(experiment, tail.factors, varied) or tail.metric
-            print_prose(f"slow tail of {where}: {tail_sentence(tail)}", out)
-    print_prose(verdict(comparison), out, style="bold")
     for caveat in (*comparison.caveats, *others):
         print_prose(f"note: {caveat}", out)
     out.print()
+
+
+def _differences(experiment: ExperimentResults, comparison: Comparison) -> Iterator[str]:
+    """Yield a sentence for each point whose headline differs, and for each quantile of the slow tail."""
+    varied = _varied(comparison.rows)
+    for row in comparison.rows:
+        # The other metrics of a point mostly say the same; the table has them.
+        if row.different == "yes" and row.metric == experiment.headline:
+            yield f"{_named(experiment, row, varied)}: {_change(row)}: {row.sentence}"
+    for tail in comparison.tails:
+        if tail.different:
+            yield f"slow tail of {_named(experiment, tail, varied)}: {tail_sentence(tail)}"
+
+
+def _named(experiment: ExperimentResults, of: ComparedMetric | TailDifference, varied: Sequence[str]) -> str:
+    """Name a metric at a point."""
+    return " · ".join(filter(None, (label(experiment, of.factors, varied), of.metric)))
+
+
+def _change(row: ComparedMetric) -> str:
+    """Return both medians, `2.71 → 1.50 ms`."""
+    scale = _scale(row)
+    a, b = (_median(row, value, scale).text(value) for value in (row.median_a, row.median_b))
+    return f"{a} → {b} {scale.unit}".rstrip()
 
 
 def each_quantity_once(
@@ -184,8 +202,7 @@ def _side(row: ComparedMetric, interval: Interval | None) -> str:
     if interval is None:
         return formatting.MISSING
     low, high = interval
-    scale = formatting.Scale.choose([row.median_a], [None], row.unit)
-    return scale.row((low + high) / 2, (high - low) / 2 or None).span(interval)
+    return _scale(row).row((low + high) / 2, (high - low) / 2 or None).span(interval)
 
 
 def _marked_ratio(row: ComparedMetric, *, marked: bool) -> str:
@@ -200,6 +217,9 @@ def verdict(comparison: Comparison) -> str:
     alike = [row for row in rows if row.different != "yes"]
     threshold = format_share(comparison.threshold)
     parts = []
+    if len(alike) < len(rows):
+        matter = sum(row.matters == "yes" for row in rows)
+        parts.append(f"{len(rows) - len(alike)} of {len(rows)} differ, {matter} by more than {threshold}")
     if alike:
         # Of rows that are identical in every sample, 0 says nothing of how much would have been found.
         sizes = [row.detectable for row in alike if isfinite(row.detectable) and row.detectable > 0]
@@ -208,9 +228,6 @@ def verdict(comparison: Comparison) -> str:
             f"no difference found in {len(alike)} of {len(rows)}"
             + (f" (a difference of {span} would have been found)" if span else "")
         )
-    if len(alike) < len(rows):
-        matter = sum(row.matters == "yes" for row in rows)
-        parts.append(f"{len(rows) - len(alike)} of {len(rows)} differ, {matter} by more than {threshold}")
     unsure = sum(row.matters == "cannot tell" for row in rows)
     if unsure:
         parts.append(f"cannot tell of {unsure} whether they differ by more than {threshold}")
@@ -268,24 +285,29 @@ def _contradicts(row: ComparedMetric) -> bool:
 
 
 def _medians(rows: Sequence[ComparedMetric]) -> list[list[str]]:
-    """Return the columns of both sides' medians and of their unit, which stands once where both have it."""
-    sides = [[_median(row, value) for value in (row.median_a, row.median_b)] for row in rows]
-    units = []
-    for row, pair in zip(rows, sides, strict=True):
-        numbers, names = zip(*(text.rpartition(" ")[::2] for text in pair), strict=True)
-        shared = names[0] if names[0] == names[1] and all(numbers) else ""
-        # What counts the metric's own name needs no unit.
-        units.append("" if shared == row.metric else shared)
-        if shared:
-            pair[:] = numbers
-    a, b = ([pair[side] for pair in sides] for side in (0, 1))
+    """Return the columns of both sides' medians and of the unit of each row."""
+    scales = [_scale(row) for row in rows]
+    a, b = (
+        [
+            _median(row, value, scale).text(value)
+            for row, scale, value in zip(rows, scales, values, strict=True)
+        ]
+        for values in ([row.median_a for row in rows], [row.median_b for row in rows])
+    )
+    # What counts the metric's own name needs no unit.
+    units = ["" if scale.unit == row.metric else scale.unit for row, scale in zip(rows, scales, strict=True)]
     return [aligned(["A", *a]), aligned(["B", *b]), ["unit", *units]]
 
 
-def _median(row: ComparedMetric, value: float) -> str:
-    """Write the median of a side with the digits that the interval of the ratio allows."""
+def _scale(row: ComparedMetric) -> formatting.Scale:
+    """Return the unit that a row's medians and their intervals share: that of the larger one."""
+    return formatting.Scale.choose([row.median_a, row.median_b], [None], row.unit)
+
+
+def _median(row: ComparedMetric, value: float, scale: formatting.Scale) -> formatting.Scale:
+    """Return the scale for the median of a side, with the digits that the interval of the ratio allows."""
     half = abs(row.median_a) * (row.ci95[1] - row.ci95[0]) / 2
-    return formatting.format_value(value, half if isfinite(half) else None, row.unit)
+    return scale.row(value, half if isfinite(half) else None)
 
 
 def _ratio(row: ComparedMetric, ratio: float) -> str:
