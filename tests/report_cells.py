@@ -148,7 +148,7 @@ def _of_figure(words: Words, part: str, figure: Figure) -> Iterator[Cell]:
     for trace in figure.traces:
         if trace["meta"].get("role", "series") not in ("series", "estimate") or trace.get("mode") == "lines":
             continue
-        upright = y.get("type") == "category" or trace["meta"].get("role") == "estimate"
+        upright = y.get("type") == "category" or "error_x" in trace or trace["meta"].get("role") == "estimate"
         axis, values, places = (x, trace["x"], trace["y"]) if upright else (y, trace["y"], trace["x"])
         names = trace.get("text") if upright and "text" in trace else [_tick(x, each) for each in places]
         for name, value in zip(names or [], values, strict=True):

@@ -56,16 +56,9 @@ def strips(title: str, axis_title: str, dots: Sequence[Dot], note: str = "") -> 
         outside += len(dot.samples) - len(inside)
         traces.append(_cloud(thin(inside, shown), row, dot))
     traces.append(_estimates(dots))
-    names = [dot.name for dot in dots]
-    rows: dict[str, Any] = {
-        "tickvals": list(range(len(dots))),
-        "ticktext": names,
-        "range": [len(dots) - 0.4, -0.6],
-        "zeroline": False,
-    }
     layout = {
         "xaxis": axis(axis_title, **_extent(low, high)),
-        "yaxis": axis("", showgrid=False, **rows),
+        "yaxis": axis("", showgrid=False, **_rows([dot.name for dot in dots])),
         "height": 110 + ROW_HEIGHT * len(dots),
         "showlegend": False,
     }
@@ -119,28 +112,53 @@ def reach(values: Sequence[float], intervals: Sequence[tuple[float, float] | Non
 
 
 def dots(title: str, axis_title: str, series: Mapping[str, Sequence[Dot]], note: str = "") -> Figure:
-    """Medians with intervals, a row for each name and a colour for each series: to compare few levels."""
+    """Medians with intervals, a row for each name and a colour for each series: to compare few levels.
+
+    The series of a row are drawn below each other, or equal ones would hide each other.
+    """
     every = [dot for row in series.values() for dot in row]
     values = [end for dot in every for end in (dot.interval or (dot.value, dot.value))]
+    names = list(dict.fromkeys(dot.name for dot in every))
+    together = {
+        name: [key for key, row in series.items() if name in {dot.name for dot in row}] for name in names
+    }
+
+    def height(name: str, key: str) -> float:
+        beside = together[name]
+        step = min(0.26, 0.6 / len(beside))
+        return round(names.index(name) + (beside.index(key) - (len(beside) - 1) / 2) * step, 3)
+
     traces = [
         {
             "type": "scatter",
             "mode": "markers",
             "name": name,
             "x": significant(dot.value for dot in row),
-            "y": [dot.name for dot in row],
+            "y": [height(dot.name, name) for dot in row],
+            "text": [dot.name for dot in row],
+            "hovertemplate": "%{text}: %{x}<extra>" + name + "</extra>",
             "error_x": reach([dot.value for dot in row], [dot.interval for dot in row]),
-            "meta": {"role": "series", "colour": colour},
+            "meta": {"role": "series", "colour": place},
         }
-        for colour, (name, row) in enumerate(series.items())
+        for place, (name, row) in enumerate(series.items())
     ]
     layout = {
         "xaxis": axis(axis_title, **_extent(min(values, default=0.0), max(values, default=1.0))),
-        "yaxis": axis("", scale="category", autorange="reversed"),
-        "height": 130 + ROW_HEIGHT * len({dot.name for dot in every}),
+        "yaxis": axis("", **_rows(names)),
+        "height": 130 + ROW_HEIGHT * len(names),
         "showlegend": len(traces) > 1,
     }
     return Figure(title, traces, layout, note)
+
+
+def _rows(names: Sequence[str]) -> dict[str, Any]:
+    """Return what an axis needs to name the rows at 0, 1, …, the first of them on top."""
+    return {
+        "tickvals": list(range(len(names))),
+        "ticktext": list(names),
+        "range": [len(names) - 0.4, -0.6],
+        "zeroline": False,
+    }
 
 
 @dataclass(frozen=True)

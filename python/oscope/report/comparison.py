@@ -50,7 +50,7 @@ def print_comparison(
     title = f": B ({comparison.label_b}) against A ({comparison.label_a})"
     out.print(Text.assemble((experiment.experiment, "bold"), title))
     print_prose(verdict(comparison), out, style="bold")
-    for text in _differences(experiment, comparison):
+    for text in differences(experiment, comparison):
         print_prose(text, out)
     out.print()
     print_columns(_fitting(experiment, comparison.rows, sides, table_room(out)), out)
@@ -61,7 +61,7 @@ def print_comparison(
     out.print()
 
 
-def _differences(experiment: ExperimentResults, comparison: Comparison) -> Iterator[str]:
+def differences(experiment: ExperimentResults, comparison: Comparison) -> Iterator[str]:
     """Yield a sentence for each point whose headline differs, and for each quantile of the slow tail."""
     varied = _varied(comparison.rows)
     for row in comparison.rows:

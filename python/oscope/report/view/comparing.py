@@ -18,10 +18,16 @@ from oscope.model.factors import Level
 from oscope.model.samples import ExperimentResults
 from oscope.model.units import parse_share
 from oscope.report import theme
-from oscope.report.comparison import comparison_table, each_quantity_once, intervals, remarks, verdict
+from oscope.report.comparison import (
+    comparison_table,
+    differences,
+    each_quantity_once,
+    intervals,
+    remarks,
+    verdict,
+)
 from oscope.statistics import Comparison, compare_results
 from oscope.statistics.machines import KERNEL, MACHINE
-from oscope.statistics.wording import tail_sentence
 from oscope.storage.store import Store
 
 THRESHOLD = "1%"
@@ -105,7 +111,7 @@ def _compare(
         name=a.experiment,
         title=f"B ({found.label_b}) against A ({found.label_a})",
         verdict=verdict(found),
-        sentences=list(_sentences(a, found)),
+        sentences=list(differences(a, found)),
         table=replace(comparison_table(a, found, intervals(a, b, found)), title="", note=""),
         figure=_figure(a, found),
         caveats=(*remarks(found), *found.caveats, *others),
@@ -120,20 +126,6 @@ def _varied(found: Comparison) -> list[str]:
 
 def _name(experiment: ExperimentResults, found: Comparison, factors: Mapping[str, Level], metric: str) -> str:
     return label(experiment, factors, _varied(found)) or metric
-
-
-def _sentences(experiment: ExperimentResults, found: Comparison) -> list[str]:
-    """Return the differences of the headline in words, then those of its slow tail."""
-    sentences = [
-        f"{_name(experiment, found, row.factors, row.metric)}: {row.sentence}"
-        for row in found.rows
-        if row.different == "yes" and row.metric == experiment.headline
-    ]
-    return sentences + [
-        f"slow tail of {_name(experiment, found, tail.factors, tail.metric)}: {tail_sentence(tail)}"
-        for tail in found.tails
-        if tail.different
-    ]
 
 
 def _figure(experiment: ExperimentResults, found: Comparison) -> Figure | None:
