@@ -283,10 +283,12 @@ def _largest(run: q.Run, every: Sequence[Attributed]) -> str:
         points = q.counted(len(judged), "point")
         return f"No recorded covariate is associated with the variance beyond chance at any of {points}."
     name, share = next(iter(totals.items()))
+    others = sum(totals.values()) - share
+    also = f", {_percent(others)} with others" if round(100 * others) else ""
     where = f"on average over {len(judged)} points" if len(judged) > 1 else f"at “{judged[0].name}”"
     return (
         f"{q.capital(where)}, {_percent(share)} of the variance is associated with "
-        f"{variation.gloss(run.results, name)}; for {_percent(rest)} no cause was found."
+        f"{variation.gloss(run.results, name)}{also}; for {_percent(rest)} no cause was found."
     )
 
 
