@@ -71,7 +71,7 @@ STATIC_TARGET := $(shell uname -m)-unknown-linux-gnu
 STATIC_PROBE := target/$(STATIC_TARGET)/release/oscope-probe
 
 static-probe:
-	cargo build --locked --release --package oscope-probe --bin oscope-probe --target $(STATIC_TARGET) \
+	cargo build --locked --release --package oscope-programs --bin oscope-probe --target $(STATIC_TARGET) \
 		--config 'target.$(STATIC_TARGET).rustflags=["-C","target-feature=+crt-static"]'
 	! readelf --program-headers $(STATIC_PROBE) | grep --quiet INTERP
 	$(STATIC_PROBE) ipc -B

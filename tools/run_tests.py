@@ -21,6 +21,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import rust_tests
+
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "target" / "tests"
 SLOWEST = 10
@@ -43,6 +45,8 @@ class Stage:
     """Whether the others run when one has failed."""
 
 
+CRATES = (("--workspace", "--exclude", rust_tests.APART), ("--package", rust_tests.APART))
+"""The crates, in the two parts that cargo builds for the Rust tests."""
 LINT_IMPORTS = str(Path(sys.executable).with_name("lint-imports"))
 """Checks the order of the packages; it has no module to run."""
 
@@ -51,7 +55,8 @@ def checks() -> tuple[Stage, Stage]:
     """Return what runs nothing of the project: quick checks and mypy, and what compiles."""
     python = (sys.executable, "-m")
     # As the tests are built: what macros and build scripts need is then compiled already.
-    clippy = ("cargo", "clippy", "--release", "--locked", "--all-targets", "--", "-D", "warnings")
+    clippy = ("cargo", "clippy", "--release", "--locked", "--all-targets")
+    warnings = ("--", "-D", "warnings")
     lint = Stage(
         "lint",
         (
@@ -67,7 +72,7 @@ def checks() -> tuple[Stage, Stage]:
         ),
         BYTECODE,
     )
-    return lint, Stage("clippy", (clippy,))
+    return lint, Stage("clippy", tuple((*clippy, *part, *warnings) for part in CRATES))
 
 
 def isolated(propagation: str, *command: str) -> tuple[str, ...]:

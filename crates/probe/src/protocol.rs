@@ -1,6 +1,7 @@
 //! The wire, `oscope.probe/1`: requests read and events written, one JSON object a line (see `docs/architecture.md`).
 
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -228,12 +229,22 @@ pub struct Probe {
     pub commit: Option<&'static str>,
 }
 
+/// What [`set_commit`] was given.
+static COMMIT: OnceLock<Option<&'static str>> = OnceLock::new();
+
+/// Set the commit that the program reports, once.
+pub fn set_commit(commit: Option<&'static str>) {
+    COMMIT.get_or_init(|| commit);
+}
+
 impl Probe {
     /// This program.
-    pub const THIS: Self = Self {
-        version: env!("CARGO_PKG_VERSION"),
-        commit: option_env!("OSCOPE_COMMIT"),
-    };
+    pub fn this() -> Self {
+        Self {
+            version: env!("CARGO_PKG_VERSION"),
+            commit: COMMIT.get().copied().flatten(),
+        }
+    }
 }
 
 /// What the probe reports.

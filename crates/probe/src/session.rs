@@ -45,7 +45,7 @@ pub fn serve(
     };
     sink.emit(Event::Hello {
         schema: SCHEMA,
-        probe: Probe::THIS,
+        probe: Probe::this(),
         pid: std::process::id(),
         renews: instrument.clock.kind != ClockKind::Instructions,
         renews_into: instrument.clock.kind != ClockKind::Instructions,

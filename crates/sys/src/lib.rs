@@ -13,6 +13,8 @@ pub mod mapping;
 pub mod net;
 pub mod serialized_error;
 pub mod shared_memory;
-#[cfg(any(test, feature = "testing"))]
+// Always there: with a feature of its own for tests, every crate above would be compiled twice, and the programs
+// that are tested would not be those that are installed.
+#[doc(hidden)]
 pub mod testing;
 pub mod worker;

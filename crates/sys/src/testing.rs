@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::cleanup::restore_in;
+use crate::cleanup::{restore_in, setting};
 
 /// A folder that goes with its value.
 #[derive(Debug)]
@@ -56,6 +56,7 @@ pub fn restored(directory: &Path) -> (Vec<Value>, bool) {
 /// A folder that looks like the root of a kernel with these settings. Panics if it cannot be made.
 pub fn kernel(settings: &[(&str, &str)]) -> Folder {
     let folder = Folder::new();
+    setting::accept_below(&folder.0);
     for (path, value) in settings {
         let path = below(&folder, path);
         fs::create_dir_all(path.parent().expect("it has one")).expect("it can be made");

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use super::resource::{Outcome, Resource, strange};
 use super::{CleanupGuard, tunable};
@@ -21,6 +22,16 @@ pub const LRU_GEN: &str = "/sys/kernel/mm/lru_gen/enabled";
 const AFFINITY: &str = "smp_affinity_list";
 /// The settings that may be changed here, beside those of [`tunable`].
 const SETTINGS: [&str; 4] = [PAGE_CLUSTER, MY_PRECIOUS_LOG, RECLAIM_REFERENCED, LRU_GEN];
+
+/// Folders of tests, each of which stands for the root of a kernel.
+static ROOTS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+/// Have the settings below `root` count as the kernel's, in this process: for tests, which change none of the machine's.
+#[doc(hidden)]
+pub fn accept_below(root: &Path) {
+    let mut roots = ROOTS.lock().unwrap_or_else(PoisonError::into_inner);
+    roots.push(root.to_owned());
+}
 
 /// Have the kernel's setting at `path` be `value` until what is returned is dropped; `None` where it is so already.
 ///
@@ -107,12 +118,16 @@ pub fn chosen(text: &str) -> &str {
     bracketed.map_or(text, |(value, _)| value)
 }
 
-/// Whether the path is that of a setting; in tests also below another folder than the root.
+/// Whether the path is that of a setting.
 fn is_ours(path: &Path) -> bool {
-    SETTINGS.iter().any(|known| {
+    let roots = ROOTS.lock().unwrap_or_else(PoisonError::into_inner);
+    let is_known = |known: &&str| {
         Path::new(known) == path
-            || cfg!(any(test, feature = "testing")) && path.ends_with(known.trim_start_matches('/'))
-    }) || tunable::is_tunable(path)
+            || roots
+                .iter()
+                .any(|root| root.join(known.trim_start_matches('/')) == path)
+    };
+    SETTINGS.iter().any(is_known) || tunable::is_tunable(path)
 }
 
 /// Whether two texts mean one value. What the kernel shows of the LRU depends on the processor beside what was written, so that only the bit of

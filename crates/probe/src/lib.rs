@@ -1,4 +1,4 @@
-//! `oscope-probe`: the measuring instrument of Oscope.
+//! The measuring instrument of Oscope, as the program `oscope-probe`.
 //!
 //! It describes itself (`describe`), measures on request over a pipe (`run`), and describes the machine it is on (`environment`).
 //! Standard output is data, standard error is for people. Exit status: 0 done, 1 failed, 2 usage.
@@ -110,7 +110,9 @@ struct ClockChoice {
     clock: Wanted,
 }
 
-fn main() -> ExitCode {
+/// Carry out the command line of this process, whose program was built from `commit`; `None` where that is not known.
+pub fn run(commit: Option<&'static str>) -> ExitCode {
+    protocol::set_commit(commit);
     if guest_init::is_wanted() {
         guest_init::run();
     }
@@ -211,7 +213,7 @@ fn description() -> Value {
         .collect();
     json!({
         "schema": SCHEMA,
-        "probe": Probe::THIS,
+        "probe": Probe::this(),
         "workloads": workloads,
         "covariates": covariates::describe(),
         "causes": inject::describe(),

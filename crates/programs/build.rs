@@ -1,9 +1,17 @@
-//! Sets the commit that the probe reports as its build.
+//! Sets the commit that the probe reports as its build: here, since what is compiled with a commit is compiled again after each.
 
 use std::process::Command;
 
-/// What the probe is built from, seen from its package.
-const SOURCES: [&str; 5] = [".", "../sys", "../capture", "../transcript", "../transfer"];
+/// What the probe is built from, seen from this package.
+const SOURCES: [&str; 7] = [
+    ".",
+    "../probe",
+    "../sys",
+    "../capture",
+    "../fs",
+    "../transcript",
+    "../transfer",
+];
 
 fn main() {
     for folder in SOURCES {

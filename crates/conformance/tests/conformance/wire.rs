@@ -4,7 +4,9 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::support::{PATIENCE, Probe, description, fits_the_wire, parameters, text, workloads};
+use crate::support::{
+    PATIENCE, Probe, description, fits_the_wire, parameters, program, text, workloads,
+};
 
 #[test]
 fn the_description_fits_and_names_are_unique() {
@@ -207,10 +209,7 @@ fn the_monotonic_clock_gives_times_and_no_cycles() {
 
 #[test]
 fn the_environment_verb_prints_one_object() {
-    let output = Command::new(env!("CARGO_BIN_EXE_oscope-probe"))
-        .arg("environment")
-        .output()
-        .unwrap();
+    let output = Command::new(program()).arg("environment").output().unwrap();
     assert!(output.status.success());
     let environment: Value = serde_json::from_slice(&output.stdout).unwrap();
     let measured = environment["tsc_offsets"].is_object();
@@ -220,10 +219,7 @@ fn the_environment_verb_prints_one_object() {
 #[test]
 fn wrong_usage_is_status_2_and_prints_nothing_on_standard_output() {
     for arguments in [&["measure"][..], &["run", "--clock", "sundial"], &[]] {
-        let output = Command::new(env!("CARGO_BIN_EXE_oscope-probe"))
-            .args(arguments)
-            .output()
-            .unwrap();
+        let output = Command::new(program()).args(arguments).output().unwrap();
         assert_eq!(output.status.code(), Some(2));
         assert!(output.stdout.is_empty());
         assert!(!output.stderr.is_empty());

@@ -12,6 +12,18 @@ use serde_json::{Value, json};
 /// Longest wait for an answer: far beyond any sound one.
 pub const PATIENCE: Duration = Duration::from_secs(300);
 
+/// The program under test: `cargo build --release` puts it into the folder above that of its tests.
+pub fn program() -> PathBuf {
+    let tests = std::env::current_exe().expect("this program");
+    let built = tests
+        .ancestors()
+        .nth(2)
+        .map(|folder| folder.join("oscope-probe"));
+    built
+        .filter(|path| path.exists())
+        .expect("cargo build --release has built oscope-probe")
+}
+
 /// A running probe, in a process group and a working folder of its own.
 pub struct Probe {
     child: Child,
@@ -30,14 +42,14 @@ impl Probe {
 
     /// Start `oscope-probe run` with further arguments.
     pub fn start_with(arguments: &[&str]) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_oscope-probe"));
+        let mut command = Command::new(program());
         command.arg("run").args(arguments);
         Self::start_by(command)
     }
 
     /// Start `oscope-probe run` with SIGCHLD ignored and all else blocked, which a process inherits.
     pub fn start_with_signals_off() -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_oscope-probe"));
+        let mut command = Command::new(program());
         command.arg("run");
         // SAFETY: all three calls are async-signal-safe, and the set lives here.
         unsafe {
@@ -57,7 +69,7 @@ impl Probe {
         let mut shell = Command::new("sh");
         // A background process would have no standard input of its own.
         let script = "exec 3<&0; \"$0\" run <&3 & wait";
-        shell.args(["-c", script, env!("CARGO_BIN_EXE_oscope-probe")]);
+        shell.args(["-c", script]).arg(program());
         Self::start_by(shell)
     }
 
@@ -173,7 +185,7 @@ impl Drop for Probe {
 
 /// The probe's description.
 pub fn description() -> Value {
-    let output = Command::new(env!("CARGO_BIN_EXE_oscope-probe"))
+    let output = Command::new(program())
         .arg("describe")
         .output()
         .expect("the probe starts");

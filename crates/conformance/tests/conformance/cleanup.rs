@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::support::{PATIENCE, Probe, short_request, workloads};
+use crate::support::{PATIENCE, Probe, program, short_request, workloads};
 
 /// The probe in the midst of a request without end, or `None` where the workload is not available.
 fn busy(mut probe: Probe, workload: &Value) -> Option<Probe> {
@@ -145,7 +145,7 @@ fn a_signal_ends_an_idle_probe() {
 fn a_reader_that_goes_away_ends_the_probe() {
     use std::io::Write;
     use std::process::{Command, Stdio};
-    let mut child = Command::new(env!("CARGO_BIN_EXE_oscope-probe"))
+    let mut child = Command::new(program())
         .arg("run")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
