@@ -341,6 +341,10 @@ def test_separate_runs_are_told_what_interleaving_would_find() -> None:
     others = [replace(a, run_id=f"other{i}") for i in range(12)]
     (note,) = [e for e in compare_results(a, b, earlier=others).caveats if e.startswith("two separate runs")]
     assert "by the 12 newest runs of this machine" in note
+    (note,) = [
+        e for e in compare_results(a, b, earlier=others[:4]).caveats if e.startswith("two separate runs")
+    ]
+    assert "by 4 other runs of this machine and the drift within these two" in note
     guests = [
         replace(each, environment={**each.environment, "guest": {"kernel": {"name": "k"}}}) for each in (a, b)
     ]

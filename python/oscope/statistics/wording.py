@@ -108,8 +108,13 @@ def separate_runs(results: Sequence[Result], command: str) -> Iterator[str]:
     source = f"the {fewest} newest runs of this machine"
     if fewest < between_runs.ASSUMED_RUNS:
         # One other run shows no spread: it counts as none.
-        others = f"only {fewest}" if fewest else "fewer than 2"
-        source = f"the drift within these two; the store has {others} other comparable runs of this machine"
+        source = (
+            "the drift within these two; the store has fewer than 2 other comparable runs of this machine"
+        )
+    if 0 < fewest < between_runs.ASSUMED_RUNS:
+        source = (
+            f"{fewest} other runs of this machine and the drift within these two; with more runs it is surer"
+        )
     text = f"two separate runs: unchanged runs differ by {_span(map(_without, own))} here"
     text += f" (standard deviation, by {source})"
     both = [
