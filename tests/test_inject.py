@@ -173,7 +173,7 @@ def _blocks_of_reading(file: Path) -> int:
         (["hgo"], 2, "there is no cause 'hgo' to inject: did you mean 'hog'?"),
         (["hog", "hog"], 2, "the cause hog is named twice: name it once"),
         (["hog=2"], 2, "the cause hog has no amount: write hog"),
-        (["delay"], 2, "the cause delay needs an amount: write it like delay=2us"),
+        (["delay"], 2, "delay is injected into what is measured, not into the machine"),
         (["delay=2us"], 2, "delay is injected into what is measured, not into the machine"),
         (["hog", "--on", "soon"], 2, "--on: 'soon' is not a duration"),
         (["hog", "--for", "1us"], 2, "--for 1us is less than 1 ms"),

@@ -154,6 +154,19 @@ def test_few_samples_break_nothing_and_prove_nothing(samples: int) -> None:
 # ---- performance
 
 
+def test_one_channel_is_not_called_the_fastest() -> None:
+    every = synthetic_ipc.survey().experiments
+    pipes = [
+        dataclasses.replace(
+            e, points=tuple(p for p in e.points if p.factors.get("channel", "pipe") == "pipe")
+        )
+        for e in every
+    ]
+    answer = said(sections(*pipes)[PERFORMANCE])
+    assert answer.startswith("pipe carries ")
+    assert "fastest" not in answer
+
+
 def test_the_fastest_of_each_mode_is_the_one_put_in(survey: dict[str, Section]) -> None:
     answer = said(survey[PERFORMANCE])
     assert answer.startswith("shm is the fastest channel between processes: ")

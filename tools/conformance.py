@@ -258,8 +258,8 @@ def _failures(found: Mapping[str, Outcome]) -> Iterator[str]:
         for name in names:
             said = found[key].failed[name]
             # The reasons are those of oscope-fs; why a peer fails was not looked into.
-            why = "hangs" if said == "hangs" else reason(said) if key == "sftp" else ""
-            yield f"- `{name}`: {why}" if why else f"- `{name}`"
+            because = "hangs" if said == "hangs" else reason(said) if key == "sftp" else ""
+            yield f"- `{name}`: {because}" if because else f"- `{name}`"
         yield ""
         yield "</details>"
         yield ""

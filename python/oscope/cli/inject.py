@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -75,8 +76,8 @@ def inject(
     if not causes:
         _list(known)
         return DONE
-    wanted = known_causes.parse(causes, known)
-    words = [*_names(wanted), "--seed", str(_whole("--seed", seed))]
+    _refuse_those_of_runs(causes, known)
+    words = [*known_causes.parse(causes, known), "--seed", str(_whole("--seed", seed))]
     if cpu is not None:
         words += ["--cpu", str(_whole("--cpu", cpu))]
     if length is not None:
@@ -94,20 +95,24 @@ def _list(known: dict[str, Any]) -> None:
     columns = [
         ["cause", *known],
         ["raises", *(cause.raises[0] for cause in known.values())],
-        ["what it does", *(cause.purpose for cause in known.values())],
+        ["what it does", *(_purpose(cause) for cause in known.values())],
     ]
     console().print(grid(columns, wrap_last=True))
 
 
-def _names(wanted: dict[str, float | None]) -> list[str]:
-    """Return the causes, which all act on the machine."""
-    for name, amount in wanted.items():
-        if amount is not None:
+def _purpose(cause: known_causes.Cause) -> str:
+    return cause.purpose if cause.amount is None else f"{cause.purpose} (only with oscope run --inject)"
+
+
+def _refuse_those_of_runs(texts: Sequence[str], known: Mapping[str, known_causes.Cause]) -> None:
+    """Raise UsageError where a cause acts on what is measured: those have an amount."""
+    for text in (part.strip() for each in texts for part in each.split(",")):
+        name, _, amount = text.partition("=")
+        if name in known and known[name].amount is not None:
             raise UsageError(
                 f"{name} is injected into what is measured, not into the machine",
-                remedy=f"use oscope run … --inject {name}=T",
+                remedy=f"use oscope run … --inject {name}={amount or '2us'}",
             )
-    return list(wanted)
 
 
 def _whole(option: str, number: int) -> int:

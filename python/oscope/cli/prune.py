@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
 from typing import Annotated
 
 import typer
@@ -19,7 +20,7 @@ def prune(
     context: typer.Context,
     older: Annotated[
         str | None,
-        typer.Option("--older-than", metavar="T", help="Age of what goes, such as 90d. Required."),
+        typer.Option("--older-than", metavar="T", help="Age of what goes: 90d, 12h, 30m (minutes). Needed."),
     ] = None,
     delete: Annotated[bool, typer.Option("--delete", help="Delete them. [default: only list them]")] = False,
     form: FormOption = "text",
@@ -43,7 +44,12 @@ def prune(
     gone = [run for group in groups for run in group.runs if run.id not in kept]
     print_runs(gone, form)
     count = f"{len(gone)} run{'' if len(gone) == 1 else 's'} with {sum(run.samples for run in gone)} samples"
-    note(f"deleted {count}" if delete else f"{count} would be deleted: add --delete")
+    since = f"{datetime.now() - timedelta(seconds=age_s):%Y-%m-%d %H:%M}"
+    note(
+        f"deleted {count}"
+        if delete
+        else f"{count}, last written to before {since}, would be deleted: add --delete"
+    )
     if kept:
         raise OscopeError(f"{kept[0]} was written to meanwhile, and stays", remedy="repeat this later")
     return DONE

@@ -134,16 +134,19 @@ def extremes(
     other: Callable[[_Row], str],
     by: Callable[[_Row], float] = lambda row: row.summary.median,  # type: ignore[attr-defined]
     of: Callable[[Sequence[_Row]], Sequence[_Row]] = lambda rows: rows,
+    alone: Callable[[_Row], str] | None = None,
 ) -> Callable[[Run, Sequence[_Row]], str]:
     """Return a headline of the rows with the least and the greatest figure; of one alone where both are it.
 
-    `of` chooses the rows that are compared.
+    `of` chooses the rows that are compared; `alone` is the headline of one row, where `first` compares it.
     """
 
     def headline(_: Run, rows: Sequence[_Row]) -> str:
         own = of(rows)
         low, high = min(own, key=by), max(own, key=by)
-        return f"{first(low)}." if low is high else f"{first(low)}{other(high)}."
+        if low is high:
+            return f"{(alone or first)(low)}."
+        return f"{first(low)}{other(high)}."
 
     return headline
 

@@ -66,6 +66,10 @@ PERFORMANCE = q.Question(
         lambda slow: f"; {slow.channel}, the slowest, reaches {q.bracketed(slow.at.summary, RATE_UNIT)}",
         by=lambda each: -each.at.summary.median,
         of=_in_one_mode,
+        alone=lambda only: (
+            f"{only.channel} carries {q.bracketed(only.at.summary, RATE_UNIT)} {MODE_WORDS[only.mode]}, "
+            f"by {only.at.name}"
+        ),
     ),
     text="Throughput is what arrives at the receiver and is checked there; CPU time is that of both sides.",
     tables=q.TableOf(

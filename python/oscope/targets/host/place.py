@@ -229,7 +229,8 @@ def _probe_for(machine: str, host: Host) -> Path:
     if named is None:
         raise OscopeError(
             f"{host.name} is {machine}, and the probe here is for {here}",
-            remedy="build the probe of this commit there (cargo build --release --locked -p oscope-programs), "
+            remedy="build the probe of this commit there "
+            "(cargo build --release --locked -p oscope-programs), "
             f"and set {variable} to a copy of it here",
         )
     if not os.access(named, os.R_OK) or _machine(Path(named)) != machine:
