@@ -202,6 +202,9 @@ def test_a_ratio_that_seems_to_contradict_the_medians_is_marked_and_explained() 
     document = comparison_table(results, other)
     assert document.note.startswith(reported)
     assert NOT_OF_MEDIANS not in document.note
+    # Where no ratio is estimated, none is contradicted.
+    without = replace(row, median_b=row.median_a * 1.5, ratio=np.nan, ci95=(np.nan, np.nan))
+    assert remarks(replace(same, rows=(without,))) == ()
     # Figures for programs have no mark.
     for_programs = comparison_table(results, other, each_unit=True)
     assert not any(MARK in cell for cells in for_programs.rows for cell in cells)

@@ -281,7 +281,9 @@ def _caveats_without_marks(comparison: Comparison) -> tuple[str, ...]:
 def _contradicts(row: ComparedMetric) -> bool:
     """Whether the ratio of both medians lies outside the interval of B/A, for no reason that `*` gives."""
     low, high = row.ci95
-    return not row.at_one_speed and row.median_a > 0 and not low <= row.median_b / row.median_a <= high
+    if row.at_one_speed or not isfinite(row.ratio):
+        return False
+    return row.median_a > 0 and not low <= row.median_b / row.median_a <= high
 
 
 def _medians(rows: Sequence[ComparedMetric]) -> list[list[str]]:
