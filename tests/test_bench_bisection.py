@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 import signal
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from cli_driver import CommandLine
 from git_scene import BYTES, SHOW, Repository, Slowness, last_line, left
+from oscope.programs.bisection import sentences
+from oscope.statistics.bisection import Group
 from waiting import wait_until
 
 
@@ -68,6 +72,22 @@ def test_ends_that_do_not_differ_end_it_at_once(bench_git: CommandLine) -> None:
     assert "they do not differ; nothing to bisect" in done.out
     assert len(bench_git.runs()) == 1
     assert left() == []
+
+
+@pytest.mark.parametrize(("low", "explained"), [(0.93, True), (1.07, False)])
+def test_intervals_that_hold_no_change_are_explained_beside_a_high_probability(
+    low: float, explained: bool
+) -> None:
+    commits = [SimpleNamespace(label=name, name=name, short=name, subject=f"Change {name}") for name in "ab"]
+    row = SimpleNamespace(ratio=1.32, ci95=(low, 1.88))
+    found: Any = SimpleNamespace(
+        line=commits, differ=True, group=Group(0, 1, 0.985), skipped={}, jump=row, jumped=(0, 1), ends=[row],
+        steps=[0] * 7,
+    )  # fmt: skip
+    said = sentences(found, "cpu_ns")
+    assert said[0] == "b (Change b) changed cpu_ns: probability 98.5 %"
+    text = "the intervals are of the last step alone; the probability rests on all 7"
+    assert (text in said) is explained
 
 
 SPIN = """#include "cost.h"

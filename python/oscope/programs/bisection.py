@@ -261,6 +261,10 @@ def sentences(bisection: Bisection, metric: str) -> list[str]:
         told.append(
             f"there {metric} changes by {_share(jump)}; from {first.name} to {last.name} by {_share(ends)}"
         )
+        if group.probability >= ENOUGH and any(row.ci95[0] <= 1 <= row.ci95[1] for row in (jump, ends)):
+            told.append(
+                f"the intervals are of the last step alone; the probability rests on all {len(bisection.steps)}"
+            )
         low, high = jump.ci95
         if not low <= ends.ratio <= high:
             told.append("other commits of the range change it too: bisect on both sides of this one")
