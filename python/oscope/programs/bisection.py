@@ -263,7 +263,8 @@ def sentences(bisection: Bisection, metric: str) -> list[str]:
         )
         if group.probability >= ENOUGH and any(row.ci95[0] <= 1 <= row.ci95[1] for row in (jump, ends)):
             told.append(
-                f"the intervals are of the last step alone; the probability rests on all {len(bisection.steps)}"
+                "the intervals are of the last step alone; "
+                f"the probability rests on all {len(bisection.steps)}"
             )
         low, high = jump.ci95
         if not low <= ends.ratio <= high:
