@@ -101,6 +101,33 @@ def test_a_note_says_that_others_had_the_cpu(
     assert all("commands did not run for up to 40 % of their time" in note for note in ours)
 
 
+def with_parts(user_ns: list[float]) -> Results:
+    """Return a bench of one command whose runs have this CPU time in user mode; NaN for none."""
+    (found,) = results(10e6, 9e6, 0, 0).experiments
+    (point,) = found.points
+    metrics = {**point.metrics, "user_ns": np.array(user_ns), "system_ns": np.array(user_ns) / 10}
+    described = {**found.metrics, **{name: Column(name, "ns", better="less") for name in metrics}}
+    return Results((replace(found, points=(replace(point, metrics=metrics),), metrics=described),))
+
+
+def test_parts_of_the_cpu_time_are_shown_where_every_run_has_them() -> None:
+    (row,) = find(with_parts([8e6] * 20)).rows
+    assert (row.medians["user_ns"], row.medians["system_ns"]) == (8e6, 0.8e6)
+    # Only the longest runs have them: their median is above that of the whole.
+    (row,) = find(with_parts([float("nan")] * 15 + [12e6] * 5)).rows
+    assert row.medians["cpu_ns"] == 9e6
+    assert (row.medians["user_ns"], row.medians["system_ns"]) == (None, None)
+
+
+def test_a_run_that_failed_does_not_hide_the_parts_of_the_others() -> None:
+    (found,) = with_parts([8e6] * 19 + [float("nan")]).experiments
+    (point,) = found.points
+    metrics = {name: np.append(values[:-1], float("nan")) for name, values in point.metrics.items()}
+    failed = replace(point, metrics=metrics, failed=((19, "exit code 1"),))
+    (row,) = find(Results((replace(found, points=(failed,)),))).rows
+    assert row.medians["user_ns"] == 8e6
+
+
 def trial(tool: str, effect: float, found: float, seed: int) -> program_trials.Trial:
     """Return a trial in which the second program takes `found` longer: 5 ms, give or take 0.3 %."""
     random = np.random.default_rng(seed)
