@@ -251,6 +251,13 @@ def test_a_file_that_cannot_be_written_is_refused_before_anything_runs(
     assert not (bench.folder / "ran").exists()
 
 
+def test_a_failure_in_the_trial_ends_the_bench_before_anything_is_measured(bench: CommandLine) -> None:
+    done = bench("bench", "--quick", "--", "true", "--vs", "sh", "-c", "exit 3")
+    assert (done.code, done.out) == (1, "")
+    assert one_line(done).startswith("sh -c 'exit 3': the command ended with exit code 3")
+    assert bench.runs() == []
+
+
 def test_failures_count_where_asked_for(bench: CommandLine) -> None:
     done = bench("bench", "--reps", "2", "-i", "--json", "record.json", "--", "sh", "-c", "exit 3")
     assert done.code == 0, done.err

@@ -7,14 +7,18 @@ import pty
 import subprocess
 import sys
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 import oscope
 from cli_driver import CommandLine
+from oscope.cli.views.bench import bench_columns, print_findings
 from oscope.cli.views.spread import ASCII, MOST_ROWS, Axis, Marks, Spread, draw, lines_for
 from oscope.programs.findings import Findings
+from oscope.report.terminal import table_width
 
 WIDTHS = (*range(1, 130, 7), 40, 60, 80, 100, 500)
 
@@ -92,6 +96,25 @@ def test_a_metric_that_is_the_same_everywhere_has_no_figure(findings: Findings) 
 
 def _first(metrics: dict[str, object], name: str) -> dict[str, object]:
     return {name: metrics[name], **metrics}
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_table_names_the_columns_that_found_no_room(findings: Findings, width: int) -> None:
+    whole, none = bench_columns(findings, 1000)
+    shown, hidden = bench_columns(findings, width)
+    assert none == []
+    # Command, figure and interval stay, and each of the others is either shown or named.
+    assert shown[:3] == whole[:3]
+    assert sorted([*hidden, *(column[0].strip() for column in shown)]) == sorted(
+        column[0].strip() for column in whole
+    )
+    assert table_width(shown) <= width or len(shown) == 3
+    # The number of runs goes last.
+    assert "n" not in hidden or len(shown) == 3
+    written = StringIO()
+    print_findings(findings, Console(file=written, width=width))
+    printed = " ".join(written.getvalue().split())
+    assert ("wider terminals also show: " + ", ".join(hidden) in printed) == bool(hidden)
 
 
 def test_it_is_on_a_terminal_and_not_in_a_pipe(tmp_path: Path, real_probe: Path) -> None:

@@ -136,6 +136,23 @@ def test_without_a_name_all_that_the_program_describes_is_measured(project: Comm
     assert json.loads(ran.out)["experiment"] == "sort.list"
 
 
+def test_a_full_stop_of_the_purpose_is_not_followed_by_a_colon(project: CommandLine) -> None:
+    ran = alone(project)("run", "--workload", "./mybench", "--reps", "2", "--no-again")
+    assert ran.code == 0, ran.err
+    assert "Sort a list of numbers: " in ran.out
+    assert "numbers.:" not in ran.out
+
+
+def test_without_a_name_the_experiments_of_a_project_take_the_place_of_the_defaults(
+    project: CommandLine,
+) -> None:
+    ran = project("run", "--workload", "../mybench", "--no-again", "--json", "-")
+    assert ran.code == 0, ran.err
+    record = json.loads(ran.out)
+    assert record["experiment"] == "sort.sizes"
+    assert [point["factors"] for point in record["points"]] == [{"size": 10}, {"size": 1000}]
+
+
 def test_a_project_is_found_from_a_folder_below(project: CommandLine) -> None:
     ran = project("run", "sort.sizes", "--no-again", "--json", "-")
     assert ran.code == 0, ran.err

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,7 +11,10 @@ import numpy as np
 import pytest
 
 import program_trials
+from oscope.model.formatting import format_share
+from oscope.model.revision import FACTOR, Revision
 from oscope.model.samples import Column, ExperimentResults, PointSamples, Results
+from oscope.programs.bisection import Bisection, search, sentences
 from oscope.programs.experiment import BLOCK_S, BLOCKS, LEAST_REPS, MOST_BLOCKS, TURN_OVERHEAD_S, size_run
 from oscope.programs.findings import find
 from oscope.programs.spec import Amount
@@ -99,6 +104,92 @@ def test_a_note_says_that_others_had_the_cpu(
     ours = [note for note in notes if "--metric cpu_ns" in note]
     assert len(ours) == noted
     assert all("commands did not run for up to 40 % of their time" in note for note in ours)
+
+
+def with_parts(user_ns: list[float]) -> Results:
+    """Return a bench of one command whose runs have this CPU time in user mode; NaN for none."""
+    (found,) = results(10e6, 9e6, 0, 0).experiments
+    (point,) = found.points
+    metrics = {**point.metrics, "user_ns": np.array(user_ns), "system_ns": np.array(user_ns) / 10}
+    described = {**found.metrics, **{name: Column(name, "ns", better="less") for name in metrics}}
+    return Results((replace(found, points=(replace(point, metrics=metrics),), metrics=described),))
+
+
+def test_parts_of_the_cpu_time_are_shown_where_every_run_has_them() -> None:
+    (row,) = find(with_parts([8e6] * 20)).rows
+    assert (row.medians["user_ns"], row.medians["system_ns"]) == (8e6, 0.8e6)
+    # Only the longest runs have them: their median is above that of the whole.
+    (row,) = find(with_parts([float("nan")] * 15 + [12e6] * 5)).rows
+    assert row.medians["cpu_ns"] == 9e6
+    assert (row.medians["user_ns"], row.medians["system_ns"]) == (None, None)
+
+
+def test_a_run_that_failed_does_not_hide_the_parts_of_the_others() -> None:
+    (found,) = with_parts([8e6] * 19 + [float("nan")]).experiments
+    (point,) = found.points
+    metrics = {name: np.append(values[:-1], float("nan")) for name, values in point.metrics.items()}
+    failed = replace(point, metrics=metrics, failed=((19, "exit code 1"),))
+    (row,) = find(Results((replace(found, points=(failed,)),))).rows
+    assert row.medians["user_ns"] == 8e6
+
+
+def line(commits: int) -> tuple[Revision, ...]:
+    """Return the end before, and so many commits after it."""
+    return tuple(Revision(f"{at:040x}"[::-1], f"Change {at}", f"c{at}") for at in range(commits + 1))
+
+
+def step(
+    measured: Sequence[Revision], medians: Sequence[float], noise: float, metric: str = "time_ns"
+) -> ExperimentResults:
+    """Return a run of these commits with 20 runs each around these medians, in ns; `noise` is a share."""
+    (found,) = results(10e6, 9e6, 0, 0).experiments
+    (point,) = found.points
+    random = np.random.default_rng(1)
+    points = tuple(
+        replace(
+            point,
+            factors={"command": "work", FACTOR: each.short},
+            raw=(values := median * random.normal(1, noise, len(point))),
+            metrics={metric: values},
+        )
+        for each, median in zip(measured, medians, strict=True)
+    )
+    return replace(found, points=points, metrics={metric: Column(metric, "ns", better="less")})
+
+
+@pytest.mark.parametrize(("metric", "advised"), [("time_ns", True), ("cpu_ns", False)])
+def test_ends_that_cannot_be_told_apart_say_how_far_apart_they_may_be(metric: str, advised: bool) -> None:
+    found = Bisection(line(4))
+    found.learn(step((found.line[0], found.line[-1]), (10e6, 10e6), 0.05, metric))
+    assert found.ends[0].different == "cannot tell"
+    first, *others = sentences(found, metric)
+    assert re.search(
+        r"cannot tell whether they differ \([+-][\d.]+ % \[-[\d.]+, \+[\d.]+\]\); nothing", first
+    )
+    detectable, remedy = others
+    assert detectable.startswith(f"a difference of {format_share(found.ends[0].detectable)} would have been")
+    assert 0.01 < found.ends[0].detectable < 0.2
+    assert "--reps N (20 runs of each here)" in remedy
+    assert ("--metric cpu_ns" in remedy) == advised
+
+
+def test_a_step_is_only_said_to_be_the_last_if_it_confirms_the_commit_found() -> None:
+    found = Bisection(line(8))
+    told: list[str] = []
+
+    def measure(chosen: Sequence[Revision]) -> ExperimentResults:
+        sides = (found.line[0], *chosen, found.line[-1])
+        # So noisy that a commit has to be measured more than once.
+        return step(sides, [10e6 if found.position(each) < 5 else 10.5e6 for each in sides], 0.03)
+
+    found.learn(measure(()))
+    search(found, measure, told.append)
+    steps = [re.match(r"step (\d+) of about (\d+)", text) for text in told]
+    counts = [(int(each[1]), int(each[2])) for each in steps if each]
+    assert len(counts) > found.expected_steps - 1
+    *earlier, last = counts
+    assert all(number < expected for number, expected in earlier)
+    assert last[0] == last[1] == len(found.steps)
 
 
 def trial(tool: str, effect: float, found: float, seed: int) -> program_trials.Trial:

@@ -256,11 +256,13 @@ def _experiment(declared: Declared, program: Program) -> Experiment:
             remedy=nearest(declared.workload, workloads),
         )
     metrics = declared.metrics or tuple(metric.name for metric in workload.metrics[:1])
+    # A title or heading, which other words may follow.
+    purpose = workload.purpose.removesuffix(".")
     return Experiment(
         name=declared.name,
         workload=declared.workload,
-        title=declared.title or workload.purpose or declared.name,
-        question=declared.question or workload.purpose,
+        title=declared.title or purpose or declared.name,
+        question=declared.question or purpose,
         full=Design(declared.factors or {}, declared.reps, declared.blocks, declared.min_time_ns),
         quick=None,
         quick_share=_QUICK,

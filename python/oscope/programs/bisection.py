@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from oscope.model.errors import OscopeError, UsageError
+from oscope.model.formatting import format_share
 from oscope.model.revision import FACTOR, Revision
 from oscope.model.samples import ExperimentResults, PointSamples
 from oscope.model.units import format_duration
@@ -35,6 +36,8 @@ _HALF = 1.959964
 """Half of a 95 % interval, in standard errors."""
 SURE = 0.95
 """From this probability on a commit counts as one of the ends."""
+WALL_TIMES = ("time_ns", "net_ns")
+"""Metrics in which the time of others on the CPUs counts too."""
 MOST_SUSPECTS = 5
 """Commits that a sentence names."""
 SPARE_STEPS = 8
@@ -93,13 +96,26 @@ class Bisection:
         """How many runs a search takes if all goes well: the ends, the halvings, both sides of the commit."""
         return 1 + math.ceil(math.log2(self.commits)) + (self.commits > 1)
 
+    def expected_with(self, chosen: Sequence[int]) -> int:
+        """Return how many runs the search takes in all, the next of which measures the positions `chosen`.
+
+        Unless these are both sides of the likeliest change, a run of those is still to come after it.
+        """
+        group = best_group(posterior(self.commits, self.readings), self.skipped)
+        is_last = tuple(chosen) == self._inner(group)
+        return max(len(self.steps) + 1 + (not is_last), self.expected_steps)
+
+    def _inner(self, group: Group) -> tuple[int, ...]:
+        """Return both sides of a change, less the ends, which every run measures."""
+        return tuple(at for at in (group.before, group.after) if at not in (0, self.commits))
+
     def next(self) -> tuple[int, ...] | None:
         """Return the positions to measure next beside the ends; None where the search is over."""
         if len(self.steps) >= self.expected_steps + SPARE_STEPS:
             return None
         probabilities = posterior(self.commits, self.readings)
         group = best_group(probabilities, self.skipped)
-        inner = tuple(at for at in (group.before, group.after) if at not in (0, self.commits))
+        inner = self._inner(group)
         confirmed = not inner or (group.before, group.after) == self.jumped
         if group.probability >= ENOUGH:
             return None if confirmed else inner
@@ -217,7 +233,7 @@ def search(bisection: Bisection, measure: Measure, tell: Callable[[str], None]) 
     while bisection.differ and (chosen := bisection.next()) is not None:
         revisions = [bisection.line[at] for at in chosen]
         done = len(bisection.steps)
-        expected = max(done + 1, bisection.expected_steps)
+        expected = bisection.expected_with(chosen)
         names = " and ".join(str(each) for each in revisions)
         left = ""
         if done > before:
@@ -242,9 +258,14 @@ def sentences(bisection: Bisection, metric: str) -> list[str]:
     """Say what was found: whether the ends differ, which commit is the likeliest, and how sure that is."""
     first, last = bisection.line[0], bisection.line[-1]
     if not bisection.differ:
-        answer = bisection.ends[0].different
-        sure = "they do not differ" if answer == "no" else "cannot tell whether they differ"
-        return [f"{first.label} and {last.label} were compared in {metric}: {sure}; nothing to bisect"]
+        compared = f"{first.label} and {last.label} were compared in {metric}"
+        ends = bisection.ends[0]
+        if ends.different == "no":
+            return [f"{compared}: they do not differ; nothing to bisect"]
+        return [
+            f"{compared}: cannot tell whether they differ ({_share(ends)}); nothing to bisect",
+            *_how_to_tell(ends, metric),
+        ]
     group = bisection.group
     suspects = bisection.line[group.before + 1 : group.after + 1]
     chance = _chance(group.probability)
@@ -272,6 +293,21 @@ def sentences(bisection: Bisection, metric: str) -> list[str]:
     if group.probability < ENOUGH:
         told.append("this is less than 95 %: measure more with --reps, or a quieter machine")
     return told
+
+
+def _how_to_tell(ends: ComparedMetric, metric: str) -> list[str]:
+    """Say how large a difference of the ends would have been found, and how a smaller one may be."""
+    told = []
+    if math.isfinite(ends.detectable):
+        told.append(
+            f"a difference of {format_share(ends.detectable)} would have been found (with 80 % power)"
+        )
+    remedy = (
+        f"to find a smaller one, measure more with --reps N ({min(ends.n_a, ends.n_b)} runs of each here)"
+    )
+    if metric in WALL_TIMES:
+        remedy += ", or judge CPU time with --metric cpu_ns, which scatters less where others use the CPUs"
+    return [*told, remedy]
 
 
 def _chance(probability: float) -> str:

@@ -23,6 +23,8 @@ from oscope.trace.factor import TRACER, UNTRACED, tracer_of
 
 TABLE = ("cpu_ns", "user_ns", "system_ns", "max_rss_bytes")
 """Metrics shown beside the one that is judged."""
+PARTS = ("user_ns", "system_ns")
+"""Parts of the CPU time, which only runs of some length have."""
 TIMES = ("time_ns", "net_ns", "cpu_ns", "user_ns", "system_ns")
 NEAR_START = 1.1
 """A command that takes less than so many times the start of a trivial program does little but start."""
@@ -44,7 +46,7 @@ class Row:
     summary: Summary | None
     """Of the metric that is judged; None where no run counts."""
     medians: Mapping[str, float | None]
-    """Medians of `TABLE`."""
+    """Medians of `TABLE`; None for what not every run that counts has."""
     revision: Revision | None = None
     """The commit that it measures, in a bench of revisions."""
 
@@ -263,7 +265,7 @@ def _row(results: Analysed, experiment: ExperimentResults, point: PointSamples) 
         point,
         name,
         results.summary(experiment, point, experiment.headline),
-        {name: _median([point], name) for name in TABLE},
+        {name: _median_of_row(point, name) for name in TABLE},
         revision,
     )
 
@@ -309,6 +311,16 @@ def _without_revision(row: Row) -> dict[str, Level]:
 def _median(points: Sequence[PointSamples], metric: str) -> float | None:
     values = np.concatenate([np.zeros(0), *(measured(point, metric)[0] for point in points)])
     return float(np.median(values)) if len(values) else None
+
+
+def _median_of_row(point: PointSamples, metric: str) -> float | None:
+    """Return the median of a metric; None for a part of the CPU time that some runs lack.
+
+    Only the longer runs have the parts, so that the median of one could be above that of the whole.
+    """
+    if metric in PARTS and len(measured(point, metric)[0]) < len(measured(point, "cpu_ns")[0]):
+        return None
+    return _median([point], metric)
 
 
 def _waiting(point: PointSamples) -> float:

@@ -13,7 +13,7 @@ from oscope.model import formatting
 from oscope.programs.bisection import Bisection
 from oscope.programs.export import about
 from oscope.programs.findings import Findings
-from oscope.report.terminal import aligned, grid, print_columns, print_prose, table_width
+from oscope.report.terminal import aligned, print_columns, print_prose, table_room, table_width, without
 
 MOST_SENTENCES = 12
 LONGEST_NAME = 40
@@ -28,11 +28,10 @@ def print_findings(findings: Findings, out: Console) -> None:
     if len(sentences) > MOST_SENTENCES:
         print_prose(f"{len(sentences) - MOST_SENTENCES} more comparisons: --export has them all", out)
     out.print()
-    shown = _columns(findings)
-    while table_width(shown) > out.width and len(shown) > 3:
-        # The last ones first; the command, its figure and the interval stay.
-        shown = shown[:-1]
-    out.print(grid(shown))
+    shown, hidden = bench_columns(findings, table_room(out))
+    print_columns(shown, out)
+    if hidden:
+        print_prose(without(hidden), out, style="dim")
     if out.is_terminal:
         # What reads a pipe finds the table, and no drawing in it.
         for line in ("", *lines_for(findings, out.width, out.encoding), ""):
@@ -62,7 +61,24 @@ def print_bisection(bisection: Bisection, sentences: Sequence[str], out: Console
     print_columns(columns, out, wrap_last=True)
 
 
-def _columns(findings: Findings) -> list[list[str]]:
+def bench_columns(findings: Findings, width: int) -> tuple[list[list[str]], list[str]]:
+    """Return the columns of the table, and the headings of those that found no room in `width`.
+
+    Command, parameters, the figure and its interval are there even where they are wider. Of the others the
+    number of runs gets room first, then each that still fits; their order in the table stays.
+    """
+    kept, further = _columns(findings)
+    *others, count = further
+    chosen: list[list[str]] = []
+    for column in (count, *others):
+        if table_width([*kept, *chosen, column]) <= width:
+            chosen.append(column)
+    shown = [column for column in further if column in chosen]
+    return [*kept, *shown], [column[0].strip() for column in further if column not in chosen]
+
+
+def _columns(findings: Findings) -> tuple[list[list[str]], list[list[str]]]:
+    """Return the columns that always stay, and the others, the number of runs last."""
     rows = [row for row in findings.rows if row.summary is not None]
     summaries = [row.summary for row in rows if row.summary is not None]
     experiment = findings.experiment
@@ -72,12 +88,13 @@ def _columns(findings: Findings) -> list[list[str]]:
         [name, *(str(row.parameters.get(name, formatting.MISSING)) for row in rows)] for name in parameters
     ]
     columns += measurement_columns(findings.metric, summaries, experiment.metrics[findings.metric].shown_unit)
+    further = []
     for name in findings.table:
         if name != findings.metric and any(row.medians[name] is not None for row in rows):
             unit = experiment.metrics[name].shown_unit
-            columns.append(aligned([HEADINGS[name], *(about(row.medians[name], unit) for row in rows)]))
-    columns.append(aligned(["n", *(formatting.format_count(summary.n) for summary in summaries)]))
-    return columns
+            further.append(aligned([HEADINGS[name], *(about(row.medians[name], unit) for row in rows)]))
+    further.append(aligned(["n", *(formatting.format_count(summary.n) for summary in summaries)]))
+    return columns, further
 
 
 def _cut(name: str) -> str:

@@ -48,5 +48,5 @@ def _extremes(results: Analysed, experiment: ExperimentResults) -> Iterator[str]
     unit, varied = experiment.metrics[metric].shown_unit, experiment.varied() or experiment.names
     low, high = (choose(known, key=lambda each: each[1].median) for choose in (min, max))
     texts = [f"{median(s, unit)} at {label(experiment, p.factors, varied)}" for p, s in (low, high)]
-    what = experiment.title or experiment.experiment
+    what = experiment.title.removesuffix(".") or experiment.experiment
     yield f"{what}: {texts[0]}." if len(known) == 1 else f"{what}: from {texts[0]} to {texts[1]}."
