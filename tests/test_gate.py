@@ -12,6 +12,7 @@ from rich.console import Console
 
 import null_compare as null
 from cli_driver import CommandLine
+from injected import mark_as_injected
 from invented_runs import ENVIRONMENT, QUIET, run, write
 from oscope.analysis.gate import Gate, blocks_needed, judge, to_object
 from oscope.cli.views.gate import each_quantity_once, print_gate
@@ -263,3 +264,24 @@ def test_the_newest_run_after_the_baseline_is_judged(oscope: CommandLine) -> Non
     # A record of the baseline stands for it.
     assert oscope("export", first, "--format", "json", "-o", "base.json").code == 0
     assert f"gate: {second} against {first}" in oscope("gate", "base.json", "--max-regression", "90%").out
+
+
+def test_a_run_with_injected_interference_is_judged_only_where_it_is_named(oscope: CommandLine) -> None:
+    for _ in range(4):
+        oscope("run", "syscall.cost", "--set", "call=read", "--reps", "10")
+    first, disturbed, second, last = oscope.runs()
+    place = oscope.folder / oscope.all_variables({})["OSCOPE_STORE"]
+    for run_id in (disturbed, last):
+        mark_as_injected(place, run_id)
+    for command in (("compare",), ("gate", "--max-regression", "90%")):
+        answer = oscope(*command)
+        assert answer.err == f"oscope: the last two comparable runs: A is {first}, B is {second}\n"
+        assert "injected" not in answer.out
+    limit = ("--max-regression", "90%")
+    assert f"gate: {second} against {first}" in oscope("gate", first, *limit).out
+    assert oscope("gate", second, *limit).code == 2
+    told = "was measured with injected interference (hog): no clean measurement"
+    named = " ".join(oscope("gate", first, last, *limit, "--json", "gate.json").out.split())
+    assert f"note: syscall.cost: B {told}" in named
+    assert f"syscall.cost: B {told}" in json.loads((oscope.folder / "gate.json").read_text())["caveats"]
+    assert f"note: A {told}" in " ".join(oscope("compare", disturbed, second).out.split())

@@ -12,6 +12,7 @@ import pytest
 
 import null_changes
 from cli_driver import CommandLine, described
+from injected import mark_as_injected
 from invented_runs import ENVIRONMENT, run
 from oscope.analysis.history import Series, Value, collect, environment_changes, to_object
 from oscope.cli.views.history import autocorrelation, changes, series_name, sparkline
@@ -296,6 +297,26 @@ def test_the_command_shows_the_stored_runs_and_what_it_cannot_say(oscope: Comman
     page = oscope("history", "syscall.cost", "--metric", "cycles", "--figure", "h.html")
     assert page.code == 0
     assert "over its runs" in (oscope.folder / "h.html").read_text()
+
+
+def test_runs_with_injected_interference_are_left_out_and_counted(oscope: CommandLine) -> None:
+    for _ in range(3):
+        measure(oscope)
+    clean, *disturbed = oscope.runs()
+    place = oscope.folder / oscope.all_variables({})["OSCOPE_STORE"]
+    mark_as_injected(place, disturbed[0])
+    assert "1 run with injected interference is left out" in oscope("history", "syscall.cost").out
+    mark_as_injected(place, disturbed[1])
+    answer = oscope("history", "syscall.cost", "--json", "history.json")
+    assert "syscall.cost: 1 run, " in answer.out
+    assert "2 runs with injected interference are left out" in answer.out
+    found = json.loads((oscope.folder / "history.json").read_text())
+    assert [run["id"] for line in found["lines"] for run in line["runs"]] == [clean]
+    assert found["left_out"] == disturbed
+    mark_as_injected(place, clean)
+    refused = oscope("history", "syscall.cost")
+    assert (refused.code, refused.out) == (2, "")
+    assert "3 runs with injected interference are left out: measure without --inject" in refused.err
 
 
 WRONG = {

@@ -13,6 +13,7 @@ import synthetic
 from oscope.model.errors import UsageError
 from oscope.model.samples import Column, ExperimentResults, PointSamples
 from oscope.report.comparison import comparison_table, print_comparison, verdict
+from oscope.runner.injection.spec import Injection
 from oscope.statistics import ComparedMetric, compare_points, compare_results, compare_within
 from oscope.statistics.sides import _median_weights
 
@@ -198,6 +199,33 @@ def test_a_metric_that_a_side_lacks_is_told() -> None:
     result = compare_results(*both)
     assert [row.metric for row in result.rows] == ["time_ns"]
     assert any("cycles" in caveat for caveat in result.caveats)
+
+
+def test_a_side_with_injected_interference_is_named_with_what_was_injected() -> None:
+    a, b = sides()
+
+    def injected(side: ExperimentResults, injection: Injection) -> ExperimentResults:
+        return replace(side, settings={**side.settings, "injection": injection.to_object()})
+
+    told = "was measured with injected interference"
+    assert not any(told in caveat for caveat in compare_results(a, b).caveats)
+    hog = injected(a, Injection(causes=("hog",)))
+    found = [caveat for caveat in compare_results(hog, b).caveats if told in caveat]
+    assert found == [f"A {told} (hog): no clean measurement"]
+    both = compare_results(hog, injected(b, Injection(causes=("interrupts",), delay_ns=50.0)))
+    found = [caveat for caveat in both.caveats if told in caveat]
+    assert found[1:] == [f"B {told} (interrupts, delay=50 ns): no clean measurement"]
+
+
+def test_levels_of_a_run_with_injected_interference_are_no_clean_measurement() -> None:
+    results = synthetic.cost()
+    injection = Injection(causes=("hog",)).to_object()
+    results = replace(results, settings={**results.settings, "injection": injection})
+    found = compare_within(results, "style", "loop", "single")
+    assert any(
+        caveat.startswith(f"run {results.run_id} was measured with injected interference (hog)")
+        for caveat in found.caveats
+    )
 
 
 def test_a_metric_that_is_neither_better_nor_worse_is_not_compared() -> None:

@@ -93,7 +93,10 @@ def gate(
 
 
 def _newest(baseline: Results, place: str | None) -> Results:
-    """Return the newest run after the baseline that has ended and has all of its experiments."""
+    """Return the newest run after the baseline that has ended and has all of its experiments.
+
+    A run with injected interference is left out: it is no clean measurement.
+    """
     own = {each.run_id for each in baseline.experiments}
     names = {each.experiment for each in baseline.experiments}
     with Store.read(place) as store:
@@ -104,7 +107,7 @@ def _newest(baseline: Results, place: str | None) -> Results:
     else:
         begun = max((_begun(each.started) for each in baseline.experiments), default=None)
         later = [entry for entry in entries if begun is None or entry.started >= begun]
-    found = [entry for entry in later if names <= set(entry.experiments)]
+    found = [entry for entry in later if names <= set(entry.experiments) and not entry.has_injection]
     if not names or not found:
         what = ", ".join(sorted(names)) or "an experiment"
         raise UsageError(

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from oscope.model.errors import UsageError
 from oscope.model.factors import Level
 from oscope.model.samples import Column, ExperimentResults, PointSamples
-from oscope.statistics import carryover, effect
+from oscope.statistics import carryover, effect, injected
 from oscope.statistics.compared import BENJAMINI_HOCHBERG, HOLM, Answer, ComparedMetric
 from oscope.statistics.earlier import EarlierPoints, EarlierRuns
 from oscope.statistics.estimating import Result, estimate_difference
@@ -91,7 +91,7 @@ def compare_results(
     metrics = [column for column in _comparable(a) if column.name in b.metrics]
     # Two experiments of one run are not interleaved; two runs may be.
     paired = interleaved(a, b)
-    sides, remarks = (label(a), label(b)), [*caveats, *missing]
+    sides, remarks = (label(a), label(b)), [*injected.caveats({"A": a, "B": b}), *caveats, *missing]
     found = _compare(
         matches,
         metrics,
@@ -134,7 +134,8 @@ def compare_within(
             matches.append(Match(rest, point, other))
     labels = (f"{factor}={a}", f"{factor}={b}")
     metrics = _comparable(results)
-    return _compare(matches, metrics, labels, threshold, [], same_run=True, headline=results.headline)
+    caveats = injected.caveats({f"run {results.run_id}": results})
+    return _compare(matches, metrics, labels, threshold, caveats, same_run=True, headline=results.headline)
 
 
 def compare_pairs(
