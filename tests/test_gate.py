@@ -14,8 +14,8 @@ import null_compare as null
 from cli_driver import CommandLine
 from injected import mark_as_injected
 from invented_runs import ENVIRONMENT, QUIET, run, write
-from oscope.analysis.gate import Gate, blocks_needed, judge, to_object
-from oscope.cli.views.gate import each_quantity_once, print_gate
+from oscope.analysis.gate import Gate, blocks_needed, each_quantity_once, judge, to_object
+from oscope.cli.views.gate import print_gate
 from oscope.model.errors import UsageError
 from oscope.model.samples import ExperimentResults, Results
 from oscope.storage.store import UNFINISHED, Happening, Store
@@ -109,7 +109,7 @@ def test_the_object_is_plain_json_and_its_figures_those_of_the_rows() -> None:
     gate = judged(run(BASE), run({"read": 240.0, "getppid": 108.0}, 1))
     plain = json.loads(record.dump(to_object(gate)))
     assert plain["schema"] == "oscope.gate/1"
-    assert (plain["regressed"], plain["cannot_tell"], len(plain["rows"])) == (2, 0, 4)
+    assert (plain["judged"], plain["regressed"], plain["cannot_tell"], len(plain["rows"])) == (2, 1, 0, 4)
     assert [row["ratio"] for row in plain["rows"]] == [each.row.ratio for each in gate.rows]
 
 
@@ -243,7 +243,7 @@ def test_json_on_standard_output_leaves_it_to_json(oscope: CommandLine) -> None:
     names = [write(invented(name), oscope.folder / f"{name}.json") for name in ("base", "slow")]
     answer = oscope("gate", *names, "--json", "-")
     assert answer.code == 1
-    assert json.loads(answer.out)["regressed"] == 2
+    assert json.loads(answer.out)["regressed"] == 1
     assert "limit 3 %" in answer.err
 
 
@@ -285,3 +285,12 @@ def test_a_run_with_injected_interference_is_judged_only_where_it_is_named(oscop
     assert f"note: syscall.cost: B {told}" in named
     assert f"syscall.cost: B {told}" in json.loads((oscope.folder / "gate.json").read_text())["caveats"]
     assert f"note: A {told}" in " ".join(oscope("compare", disturbed, second).out.split())
+
+
+def test_the_json_counts_what_the_screen_counts(oscope: CommandLine) -> None:
+    names = [write(invented(name), oscope.folder / f"{name}.json") for name in ("noisy", "noise")]
+    answer = oscope("gate", *names, "--max-regression", "1%", "--json", "gate.json")
+    found = json.loads((oscope.folder / "gate.json").read_text())
+    assert "CANNOT TELL for 1 of 1" in answer.out
+    assert (found["judged"], found["cannot_tell"]) == (1, 1)
+    assert sorted(row["metric"] for row in found["rows"]) == ["calls_per_s", "time_ns"]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from oscope.analysis.earlier_runs import earlier_runs
-from oscope.analysis.gate import judge, to_object
+from oscope.analysis.gate import each_quantity_once, judge, to_object
 from oscope.cli.chosen_runs import last_two
 from oscope.cli.comparison import allowed, read_results
 from oscope.cli.completing import run_ids
@@ -18,7 +18,7 @@ from oscope.cli.options import Settings
 from oscope.cli.request import parse_share
 from oscope.cli.stored import load
 from oscope.cli.targets import Output, is_standard_output, output_file
-from oscope.cli.views.gate import each_quantity_once, missing_name, print_gate, row_name, take_more
+from oscope.cli.views.gate import missing_name, print_gate, row_name, take_more
 from oscope.model.errors import OscopeError, UsageError
 from oscope.model.units import format_share
 from oscope.report import terminal
