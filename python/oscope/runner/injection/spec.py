@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from oscope.model.errors import UsageError
+from oscope.model.injection import injected_causes
 from oscope.runner.injection.causes import Cause, parse
-from oscope.statistics import injected
 
 ON_S = 0.2
 OFF_S = 0.3
@@ -67,7 +67,7 @@ class Injection:
     @property
     def names(self) -> tuple[str, ...]:
         """Every cause, those in the measured region with their amounts."""
-        return injected.causes(self.to_object())
+        return injected_causes(self.to_object())
 
     @property
     def is_null(self) -> bool:
