@@ -198,7 +198,42 @@ def test_a_metric_that_a_side_lacks_is_told() -> None:
         both.append(replace(side, points=(point,), metrics=metrics))
     result = compare_results(*both)
     assert [row.metric for row in result.rows] == ["time_ns"]
-    assert any("cycles" in caveat for caveat in result.caveats)
+    assert "cycles: not compared, a side has no value" in result.caveats
+
+
+def test_metrics_that_a_side_lacks_are_told_in_one_line() -> None:
+    a, b = (replace(synthetic.cost(seed=seed), run_id=f"run{seed}") for seed in (1, 2))
+    names = ("minor_faults", "major_faults")
+    a, b = (
+        replace(side, metrics={**side.metrics, **{name: Column(name, "", better="less") for name in names}})
+        for side in (a, b)
+    )
+
+    def without(points: int) -> list[str]:
+        """Return what is told where so many points of a side have no value."""
+        sides_filled = [
+            replace(
+                side,
+                points=tuple(
+                    replace(
+                        point,
+                        metrics={
+                            **point.metrics,
+                            **{name: np.full(len(point), np.nan if at < lacking else 1.0) for name in names},
+                        },
+                    )
+                    for at, point in enumerate(side.points)
+                ),
+            )
+            for side, lacking in ((a, 0), (b, points))
+        ]
+        caveats = compare_results(*sides_filled).caveats
+        return [caveat for caveat in caveats if "a side has no value" in caveat]
+
+    assert without(len(b.points)) == ["minor_faults, major_faults: not compared, a side has no value"]
+    (told,) = without(1)
+    assert told.startswith("minor_faults, major_faults [call=")
+    assert without(0) == []
 
 
 def test_a_side_with_injected_interference_is_named_with_what_was_injected() -> None:
@@ -375,6 +410,22 @@ def test_separate_runs_are_told_what_interleaving_would_find() -> None:
     assert any(each.endswith(f"oscope kernel ab {a.experiment}") for each in compare_results(*guests).caveats)
     together = [replace(each, settings={**each.settings, "interleaved": ["run0", "run1"]}) for each in (a, b)]
     assert not any(each.startswith("two separate runs") for each in compare_results(*together).caveats)
+
+
+def test_ratios_and_shares_have_no_more_digits_than_are_of_use() -> None:
+    a, b = sides()
+    found = compare_results(a, b)
+    first = found.rows[0]
+    alike = replace(
+        first, different="no", ratio=1.0, ci95=(0.999_999_999, 1.000_000_001), detectable=1e-8, unit=""
+    )
+    narrow = replace(alike, ratio=1.012_345_678, ci95=(1.012_345_6, 1.012_345_7), detectable=0.62)
+    both = replace(found, rows=(alike, narrow))
+    assert "(a difference of less than 0.01 % to 62 % would have been found)" in verdict(both)
+    table = comparison_table(a, both)
+    shown = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
+    assert [row["95 % interval"] for row in shown] == ["1.0000 to 1.0000", "1.0123 to 1.0123"]
+    assert [row["B/A"].split()[0] for row in shown] == ["1.0000", "1.0123"]
 
 
 def test_a_figure_in_several_units_is_one_row_on_the_screen_and_each_unit_for_programs() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 
 def injected_causes(injection: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return every cause of an injection as a plan has it, those in the measured region with their amounts."""
+    """Return the causes of an injection as a plan has it, those in the measured region with amounts."""
     delay_ns, drift_ns_per_s = injection["delay_ns"], injection["drift_ns_per_s"]
     found = (
         *injection["causes"],

@@ -13,7 +13,7 @@ docs/explanation/statistics.md has the whole model.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from oscope.model.errors import UsageError
@@ -219,12 +219,14 @@ def _compare(
         raise UsageError(f"threshold {threshold:g}", remedy="give a share above 0, such as 1%")
     results, tests, notes, tallies = [], [], dict.fromkeys(caveats), Tallies()
     known_points = []
+    without_value: dict[tuple[str, ...], list[Match]] = {}
     for number, match in enumerate(matches):
+        lacking = []
         for metric in metrics:
             (a, told_a), (b, told_b) = undisturbed(metric, match.a, match.b)
             sides = measure(a, b, metric)
             if sides is None:
-                notes[f"{_name(match.factors, metric.name)}: not compared, a side has no value"] = None
+                lacking.append(metric.name)
                 continue
             if hosts:
                 sides = (replace(sides[0], level="host"), replace(sides[1], level="host"), sides[2])
@@ -236,6 +238,9 @@ def _compare(
             tests.append((number, quantity(metric.name)))
             notes.update(dict.fromkeys(said))
             tallies.add(metric.name, told_a, told_b)
+        if lacking:
+            without_value.setdefault(tuple(lacking), []).append(match)
+    notes.update(dict.fromkeys(_not_compared(without_value, len(matches))))
     if not results:
         raise UsageError(
             "nothing to compare", remedy="both sides need values of the same metric at the same point"
@@ -254,6 +259,14 @@ def _compare(
     )
     tails = _tails(results, rows, headline, known_points)
     return Comparison(rows, tuple(notes), threshold, *labels, tails=tails)
+
+
+def _not_compared(without_value: Mapping[tuple[str, ...], Sequence[Match]], points: int) -> Iterator[str]:
+    """Yield a line for all metrics without a value at a point, and one line where it is so at every point."""
+    for metrics, matches in without_value.items():
+        places: list[Mapping[str, Level]] = [match.factors for match in matches]
+        for factors in places if len(places) < points else [{}]:
+            yield f"{_name(factors, ', '.join(metrics))}: not compared, a side has no value"
 
 
 def _tails(
