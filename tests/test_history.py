@@ -15,7 +15,7 @@ from cli_driver import CommandLine, described
 from injected import mark_as_injected
 from invented_runs import ENVIRONMENT, run
 from oscope.analysis.history import Series, Value, collect, environment_changes, to_object
-from oscope.cli.views.history import autocorrelation, changes, series_name, sparkline
+from oscope.cli.views.history import autocorrelation, changes, remarks, series_name, sparkline
 from oscope.model.errors import UsageError
 from oscope.model.samples import Column
 from oscope.report import theme
@@ -241,6 +241,17 @@ def test_a_change_and_its_interval_count_in_one_direction(factor: float, word: s
     assert told is not None, sentence
     share, low, high = map(float, told.groups())
     assert 0 < low < share < high
+
+
+def test_series_that_were_searched_without_a_change_are_told_beside_those_with_too_few_runs() -> None:
+    runs = [run({"read": 240.0} if n < 6 else {"read": 240.0, "getppid": 100.0}, n) for n in range(12)]
+    (line,) = collect(runs)
+    assert list(remarks(line))[:2] == [
+        "not enough runs to look for changes in 1 of 2 series: it takes 8 or more comparable runs",
+        "1 series searched: no change found",
+    ]
+    (alone,) = collect(runs[:6])
+    assert not any("no change found" in text for text in remarks(alone))
 
 
 def test_only_what_differs_and_is_known_on_both_sides_is_told() -> None:
