@@ -14,7 +14,7 @@ from oscope.cli.chosen_runs import last_two
 from oscope.cli.comparison import allowed, read_results
 from oscope.cli.completing import run_ids
 from oscope.cli.errors import DONE
-from oscope.cli.options import Settings
+from oscope.cli.options import AllowOption, Settings
 from oscope.cli.request import parse_share
 from oscope.cli.stored import load
 from oscope.cli.targets import Output, is_standard_output, output_file
@@ -59,10 +59,7 @@ def gate(
     metrics: Annotated[
         list[str] | None, typer.Option("--metric", metavar="M", help="Judge this metric only; repeatable.")
     ] = None,
-    allow: Annotated[
-        list[str] | None,
-        typer.Option("--allow", metavar="machine,kernel", help="Compare although these differ."),
-    ] = None,
+    allow: AllowOption = None,
     strict: Annotated[
         bool, typer.Option("--strict", help="Fail also where it cannot tell, and where something is missing.")
     ] = False,

@@ -43,7 +43,8 @@ def prune(
     gone = [run for group in groups for run in group.runs if run.id not in kept]
     print_runs(gone, form)
     count = f"{len(gone)} run{'' if len(gone) == 1 else 's'} with {sum(run.samples for run in gone)} samples"
-    note(f"deleted {count}" if delete else f"{count} would be deleted: add --delete")
+    remedy = ": add --delete" if gone else ""
+    note(f"deleted {count}" if delete else f"{count} would be deleted{remedy}")
     if kept:
         raise OscopeError(f"{kept[0]} was written to meanwhile, and stays", remedy="repeat this later")
     return DONE
