@@ -1,7 +1,10 @@
-"""Samples of a run that was disturbed on purpose, parted by the truth."""
+"""Runs that were disturbed on purpose: their samples parted by the truth, and stored runs marked as such."""
 
 from __future__ import annotations
 
+import contextlib
+import json
+import sqlite3
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -9,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from oscope.model.samples import Floats
+from oscope.runner.injection.spec import Injection
 
 
 def sides(record: dict[str, Any], cause: str, covariate: str) -> tuple[Floats, Floats]:
@@ -24,6 +28,15 @@ def sides(record: dict[str, Any], cause: str, covariate: str) -> tuple[Floats, F
             within |= (began >= phase["from_ns"]) & (ended <= phase["to_ns"])
             outside &= (ended < phase["from_ns"]) | (began > phase["to_ns"])
     return values[within], values[outside]
+
+
+def mark_as_injected(store: Path, run: str) -> None:
+    """Have a stored run be one with an injected hog, though nothing disturbed it."""
+    with contextlib.closing(sqlite3.connect(store)) as database, database:
+        database.execute(
+            "UPDATE run SET plan = json_set(plan, '$.injection', json(?)) WHERE id = ?",
+            (json.dumps(Injection(causes=("hog",)).to_object()), run),
+        )
 
 
 def processes_below(root: int) -> set[int]:

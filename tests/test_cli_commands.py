@@ -279,7 +279,8 @@ def test_export_gives_every_sample(two_runs: CommandLine) -> None:
     frame = pd.read_csv(io.StringIO(answer.out))
     assert len(frame) == 80
     assert set(frame["call"]) == {"getppid", "read"}
-    assert two_runs("export", "last", "--format", "parquet", "-o", "run.parquet").code == 0
+    written = two_runs("export", "last", "--format", "parquet", "-o", "run.parquet")
+    assert (written.code, written.out) == (0, "wrote run.parquet\n")
     assert len(pd.read_parquet(two_runs.folder / "run.parquet")) == 80
     assert json.loads(two_runs("export", "last", "--format", "json").out)["id"] == two_runs.runs()[-1]
 

@@ -12,9 +12,10 @@ from rich.console import Console
 
 import null_compare as null
 from cli_driver import CommandLine
+from injected import mark_as_injected
 from invented_runs import ENVIRONMENT, QUIET, run, write
-from oscope.analysis.gate import Gate, blocks_needed, judge, to_object
-from oscope.cli.views.gate import each_quantity_once, print_gate
+from oscope.analysis.gate import Gate, blocks_needed, each_quantity_once, judge, to_object
+from oscope.cli.views.gate import print_gate
 from oscope.model.errors import UsageError
 from oscope.model.samples import ExperimentResults, Results
 from oscope.storage.store import UNFINISHED, Happening, Store
@@ -108,7 +109,7 @@ def test_the_object_is_plain_json_and_its_figures_those_of_the_rows() -> None:
     gate = judged(run(BASE), run({"read": 240.0, "getppid": 108.0}, 1))
     plain = json.loads(record.dump(to_object(gate)))
     assert plain["schema"] == "oscope.gate/1"
-    assert (plain["regressed"], plain["cannot_tell"], len(plain["rows"])) == (2, 0, 4)
+    assert (plain["judged"], plain["regressed"], plain["cannot_tell"], len(plain["rows"])) == (2, 1, 0, 4)
     assert [row["ratio"] for row in plain["rows"]] == [each.row.ratio for each in gate.rows]
 
 
@@ -242,7 +243,7 @@ def test_json_on_standard_output_leaves_it_to_json(oscope: CommandLine) -> None:
     names = [write(invented(name), oscope.folder / f"{name}.json") for name in ("base", "slow")]
     answer = oscope("gate", *names, "--json", "-")
     assert answer.code == 1
-    assert json.loads(answer.out)["regressed"] == 2
+    assert json.loads(answer.out)["regressed"] == 1
     assert "limit 3 %" in answer.err
 
 
@@ -263,3 +264,33 @@ def test_the_newest_run_after_the_baseline_is_judged(oscope: CommandLine) -> Non
     # A record of the baseline stands for it.
     assert oscope("export", first, "--format", "json", "-o", "base.json").code == 0
     assert f"gate: {second} against {first}" in oscope("gate", "base.json", "--max-regression", "90%").out
+
+
+def test_a_run_with_injected_interference_is_judged_only_where_it_is_named(oscope: CommandLine) -> None:
+    for _ in range(4):
+        oscope("run", "syscall.cost", "--set", "call=read", "--reps", "10")
+    first, disturbed, second, last = oscope.runs()
+    place = oscope.folder / oscope.all_variables({})["OSCOPE_STORE"]
+    for run_id in (disturbed, last):
+        mark_as_injected(place, run_id)
+    for command in (("compare",), ("gate", "--max-regression", "90%")):
+        answer = oscope(*command)
+        assert answer.err == f"oscope: the last two comparable runs: A is {first}, B is {second}\n"
+        assert "injected" not in answer.out
+    limit = ("--max-regression", "90%")
+    assert f"gate: {second} against {first}" in oscope("gate", first, *limit).out
+    assert oscope("gate", second, *limit).code == 2
+    told = "was measured with injected interference (hog): no clean measurement"
+    named = " ".join(oscope("gate", first, last, *limit, "--json", "gate.json").out.split())
+    assert f"note: syscall.cost: B {told}" in named
+    assert f"syscall.cost: B {told}" in json.loads((oscope.folder / "gate.json").read_text())["caveats"]
+    assert f"note: A {told}" in " ".join(oscope("compare", disturbed, second).out.split())
+
+
+def test_the_json_counts_what_the_screen_counts(oscope: CommandLine) -> None:
+    names = [write(invented(name), oscope.folder / f"{name}.json") for name in ("noisy", "noise")]
+    answer = oscope("gate", *names, "--max-regression", "1%", "--json", "gate.json")
+    found = json.loads((oscope.folder / "gate.json").read_text())
+    assert "CANNOT TELL for 1 of 1" in answer.out
+    assert (found["judged"], found["cannot_tell"]) == (1, 1)
+    assert sorted(row["metric"] for row in found["rows"]) == ["calls_per_s", "time_ns"]

@@ -12,9 +12,10 @@ import pytest
 
 import null_changes
 from cli_driver import CommandLine, described
+from injected import mark_as_injected
 from invented_runs import ENVIRONMENT, run
 from oscope.analysis.history import Series, Value, collect, environment_changes, to_object
-from oscope.cli.views.history import autocorrelation, changes, series_name, sparkline
+from oscope.cli.views.history import autocorrelation, changes, remarks, series_name, sparkline
 from oscope.model.errors import UsageError
 from oscope.model.samples import Column
 from oscope.report import theme
@@ -242,6 +243,17 @@ def test_a_change_and_its_interval_count_in_one_direction(factor: float, word: s
     assert 0 < low < share < high
 
 
+def test_series_that_were_searched_without_a_change_are_told_beside_those_with_too_few_runs() -> None:
+    runs = [run({"read": 240.0} if n < 6 else {"read": 240.0, "getppid": 100.0}, n) for n in range(12)]
+    (line,) = collect(runs)
+    assert list(remarks(line))[:2] == [
+        "not enough runs to look for changes in 1 of 2 series: it takes 8 or more comparable runs",
+        "1 series searched: no change found",
+    ]
+    (alone,) = collect(runs[:6])
+    assert not any("no change found" in text for text in remarks(alone))
+
+
 def test_only_what_differs_and_is_known_on_both_sides_is_told() -> None:
     a = run({"read": 1.0})
     later: dict[str, Any] = {"oscope": "0.2.0", "git_commit": "b" * 40, "python": "3.13"}
@@ -296,6 +308,26 @@ def test_the_command_shows_the_stored_runs_and_what_it_cannot_say(oscope: Comman
     page = oscope("history", "syscall.cost", "--metric", "cycles", "--figure", "h.html")
     assert page.code == 0
     assert "over its runs" in (oscope.folder / "h.html").read_text()
+
+
+def test_runs_with_injected_interference_are_left_out_and_counted(oscope: CommandLine) -> None:
+    for _ in range(3):
+        measure(oscope)
+    clean, *disturbed = oscope.runs()
+    place = oscope.folder / oscope.all_variables({})["OSCOPE_STORE"]
+    mark_as_injected(place, disturbed[0])
+    assert "1 run with injected interference is left out" in oscope("history", "syscall.cost").out
+    mark_as_injected(place, disturbed[1])
+    answer = oscope("history", "syscall.cost", "--json", "history.json")
+    assert "syscall.cost: 1 run, " in answer.out
+    assert "2 runs with injected interference are left out" in answer.out
+    found = json.loads((oscope.folder / "history.json").read_text())
+    assert [run["id"] for line in found["lines"] for run in line["runs"]] == [clean]
+    assert found["left_out"] == disturbed
+    mark_as_injected(place, clean)
+    refused = oscope("history", "syscall.cost")
+    assert (refused.code, refused.out) == (2, "")
+    assert "3 runs with injected interference are left out: measure without --inject" in refused.err
 
 
 WRONG = {

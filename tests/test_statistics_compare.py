@@ -13,6 +13,7 @@ import synthetic
 from oscope.model.errors import UsageError
 from oscope.model.samples import Column, ExperimentResults, PointSamples
 from oscope.report.comparison import comparison_table, print_comparison, verdict
+from oscope.runner.injection.spec import Injection
 from oscope.statistics import ComparedMetric, compare_points, compare_results, compare_within
 from oscope.statistics.sides import _median_weights
 
@@ -197,7 +198,69 @@ def test_a_metric_that_a_side_lacks_is_told() -> None:
         both.append(replace(side, points=(point,), metrics=metrics))
     result = compare_results(*both)
     assert [row.metric for row in result.rows] == ["time_ns"]
-    assert any("cycles" in caveat for caveat in result.caveats)
+    assert "cycles: not compared, a side has no value" in result.caveats
+
+
+def test_metrics_that_a_side_lacks_are_told_in_one_line() -> None:
+    a, b = (replace(synthetic.cost(seed=seed), run_id=f"run{seed}") for seed in (1, 2))
+    names = ("minor_faults", "major_faults")
+    a, b = (
+        replace(side, metrics={**side.metrics, **{name: Column(name, "", better="less") for name in names}})
+        for side in (a, b)
+    )
+
+    def without(points: int) -> list[str]:
+        """Return what is told where so many points of a side have no value."""
+        sides_filled = [
+            replace(
+                side,
+                points=tuple(
+                    replace(
+                        point,
+                        metrics={
+                            **point.metrics,
+                            **{name: np.full(len(point), np.nan if at < lacking else 1.0) for name in names},
+                        },
+                    )
+                    for at, point in enumerate(side.points)
+                ),
+            )
+            for side, lacking in ((a, 0), (b, points))
+        ]
+        caveats = compare_results(*sides_filled).caveats
+        return [caveat for caveat in caveats if "a side has no value" in caveat]
+
+    assert without(len(b.points)) == ["minor_faults, major_faults: not compared, a side has no value"]
+    (told,) = without(1)
+    assert told.startswith("minor_faults, major_faults [call=")
+    assert without(0) == []
+
+
+def test_a_side_with_injected_interference_is_named_with_what_was_injected() -> None:
+    a, b = sides()
+
+    def injected(side: ExperimentResults, injection: Injection) -> ExperimentResults:
+        return replace(side, settings={**side.settings, "injection": injection.to_object()})
+
+    told = "was measured with injected interference"
+    assert not any(told in caveat for caveat in compare_results(a, b).caveats)
+    hog = injected(a, Injection(causes=("hog",)))
+    found = [caveat for caveat in compare_results(hog, b).caveats if told in caveat]
+    assert found == [f"A {told} (hog): no clean measurement"]
+    both = compare_results(hog, injected(b, Injection(causes=("interrupts",), delay_ns=50.0)))
+    found = [caveat for caveat in both.caveats if told in caveat]
+    assert found[1:] == [f"B {told} (interrupts, delay=50 ns): no clean measurement"]
+
+
+def test_levels_of_a_run_with_injected_interference_are_no_clean_measurement() -> None:
+    results = synthetic.cost()
+    injection = Injection(causes=("hog",)).to_object()
+    results = replace(results, settings={**results.settings, "injection": injection})
+    found = compare_within(results, "style", "loop", "single")
+    assert any(
+        caveat.startswith(f"run {results.run_id} was measured with injected interference (hog)")
+        for caveat in found.caveats
+    )
 
 
 def test_a_metric_that_is_neither_better_nor_worse_is_not_compared() -> None:
@@ -351,6 +414,22 @@ def test_separate_runs_are_told_what_interleaving_would_find() -> None:
     assert any(each.endswith(f"oscope kernel ab {a.experiment}") for each in compare_results(*guests).caveats)
     together = [replace(each, settings={**each.settings, "interleaved": ["run0", "run1"]}) for each in (a, b)]
     assert not any(each.startswith("two separate runs") for each in compare_results(*together).caveats)
+
+
+def test_ratios_and_shares_have_no_more_digits_than_are_of_use() -> None:
+    a, b = sides()
+    found = compare_results(a, b)
+    first = found.rows[0]
+    alike = replace(
+        first, different="no", ratio=1.0, ci95=(0.999_999_999, 1.000_000_001), detectable=1e-8, unit=""
+    )
+    narrow = replace(alike, ratio=1.012_345_678, ci95=(1.012_345_6, 1.012_345_7), detectable=0.62)
+    both = replace(found, rows=(alike, narrow))
+    assert "(a difference of less than 0.01 % to 62 % would have been found)" in verdict(both)
+    table = comparison_table(a, both)
+    shown = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
+    assert [row["95 % interval"] for row in shown] == ["1.0000 to 1.0000", "1.0123 to 1.0123"]
+    assert [row["B/A"].split()[0] for row in shown] == ["1.0000", "1.0123"]
 
 
 def test_a_figure_in_several_units_is_one_row_on_the_screen_and_each_unit_for_programs() -> None:

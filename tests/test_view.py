@@ -15,6 +15,7 @@ import pytest
 import sqlalchemy as sa
 
 from cli_driver import CommandLine
+from injected import mark_as_injected
 from oscope.model.errors import StoreError
 from oscope.storage import schema
 from oscope.storage.store import Store
@@ -302,6 +303,21 @@ def test_the_history_tells_what_history_prints(viewed: Viewed, stored: CommandLi
         assert text in words
     assert all(stored.runs()[CHANGED_AT] in text for text in found)
     assert all(run in words for run in stored.runs())
+
+
+def test_runs_with_injected_interference_are_told(filled: Path, tmp_path: Path) -> None:
+    oscope = command_in(tmp_path)
+    store = Path(oscope.environment["OSCOPE_STORE"])
+    store.write_bytes(filled.read_bytes())
+    a, b = oscope.runs()[:2]
+    mark_as_injected(store, b)
+    with viewing(oscope) as viewed:
+        told = "B was measured with injected interference (hog): no clean measurement"
+        assert told in plain(viewed.page(f"/compare?a={a}&b={b}"))
+        past = plain(viewed.page("/history?experiment=syscall.cost"))
+        assert "1 run with injected interference is left out" in past
+        assert a in past
+        assert b not in past
 
 
 # ---- the command

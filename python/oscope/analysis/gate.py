@@ -28,7 +28,7 @@ from oscope.model.samples import ExperimentResults, PointSamples, Results
 from oscope.statistics import ComparedMetric, compare_results
 from oscope.statistics.effect import LEVEL, Estimate
 from oscope.statistics.estimating import FEWEST_CLUSTERS
-from oscope.statistics.multiplicity import quantity
+from oscope.statistics.multiplicity import one_of_each_quantity, quantity
 from oscope.statistics.quantiles import TailDifference
 
 SCHEMA = "oscope.gate/1"
@@ -172,15 +172,52 @@ def judge(
     )
 
 
+def each_quantity_once(gate: Gate) -> tuple[Gate, tuple[str, ...]]:
+    """Return the gate without rows that repeat another one in another unit, and a note that names these.
+
+    What is decided stays: a row whose verdict is another than that of the unit shown is kept.
+    """
+    shown = {_quantity_at(judged): judged for judged in gate.rows if _stands_for_quantity(judged)}
+
+    def stays(judged: GateRow) -> bool:
+        instead = shown.get(_quantity_at(judged), judged)
+        return instead is judged or (instead.verdict, instead.can_tell) != (judged.verdict, judged.can_tell)
+
+    rows = tuple(judged for judged in gate.rows if stays(judged))
+    left_out = [judged for judged in gate.rows if not stays(judged)]
+    instead = dict.fromkeys(
+        f"{judged.row.metric} as {shown[_quantity_at(judged)].row.metric}" for judged in left_out
+    )
+    note = (f"in other units, with --json: {', '.join(instead)}",) if instead else ()
+    return replace(gate, rows=rows), note
+
+
+def _quantity_at(judged: GateRow) -> tuple[object, ...]:
+    """Return the experiment, the quantity and the point that a row is about."""
+    factors = sorted(judged.row.factors.items())
+    return judged.experiment.experiment, quantity(judged.row.metric), *factors
+
+
+def _stands_for_quantity(judged: GateRow) -> bool:
+    """Whether its metric is the one that is shown for its quantity."""
+    experiment = judged.experiment
+    return judged.row.metric in one_of_each_quantity(experiment.metrics, experiment.headline).values()
+
+
 def to_object(gate: Gate) -> dict[str, Any]:
-    """Return it as an object for JSON (`oscope.gate/1`). Shares are relative (0.03 is 3 %)."""
+    """Return it as an object for JSON (`oscope.gate/1`). Shares are relative (0.03 is 3 %).
+
+    `rows` has every unit of a quantity. What is counted is each quantity once, as in the table.
+    """
+    counted, _ = each_quantity_once(gate)
     return {
         "schema": SCHEMA,
         "baseline": list(gate.baseline),
         "run": list(gate.runs),
         "max_regression": gate.limit,
-        "regressed": len(gate.regressed),
-        "cannot_tell": len(gate.blind),
+        "judged": len(counted.rows),
+        "regressed": len(counted.regressed),
+        "cannot_tell": len(counted.blind),
         "rows": [_row_object(judged) for judged in gate.rows],
         "missing": [
             {"experiment": m.experiment, "factors": m.factors and dict(m.factors), "metric": m.metric}

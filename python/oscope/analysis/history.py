@@ -20,6 +20,7 @@ from oscope.statistics.changes import Change, enough, search
 from oscope.statistics.machines import KERNEL, kernel_name, kernel_parts, told_apart
 from oscope.statistics.pairing import is_alike
 from oscope.statistics.summary import summarise_point
+from oscope.storage.store import RunEntry
 
 SCHEMA = "oscope.history/1"
 
@@ -120,6 +121,24 @@ class Line:
         """Return what of the environment differs between the runs on both sides of a change."""
         before = next(p for p in range(change.at - 1, -1, -1) if np.isfinite(series.values[p].median))
         return environment_changes(self.runs[before], self.runs[change.at])
+
+
+def without_injection(entries: Sequence[RunEntry]) -> tuple[list[RunEntry], list[RunEntry]]:
+    """Return the runs that are clean measurements, and those with injected interference: no level of theirs.
+
+    Raises UsageError where interference was injected into all.
+    """
+    clean = [entry for entry in entries if not entry.has_injection]
+    disturbed = [entry for entry in entries if entry.has_injection]
+    if disturbed and not clean:
+        raise UsageError(left_out(len(disturbed)), remedy="measure without --inject")
+    return clean, disturbed
+
+
+def left_out(disturbed: int) -> str:
+    """Say how many runs are left out since interference was injected into them."""
+    runs = "1 run" if disturbed == 1 else f"{disturbed} runs"
+    return f"{runs} with injected interference {'is' if disturbed == 1 else 'are'} left out"
 
 
 def collect(runs: Iterable[ExperimentResults], metric: str | None = None) -> tuple[Line, ...]:
@@ -237,12 +256,16 @@ def _column(runs: Sequence[ExperimentResults], metric: str) -> Column:
     return next(run.metrics[metric] for run in runs if metric in run.metrics)
 
 
-def to_object(experiment: str, lines: Sequence[Line]) -> dict[str, Any]:
-    """Return it as an object for JSON (`oscope.history/1`); a run without a value has null."""
+def to_object(experiment: str, lines: Sequence[Line], disturbed: Sequence[RunEntry] = ()) -> dict[str, Any]:
+    """Return it as an object for JSON (`oscope.history/1`); a run without a value has null.
+
+    `disturbed` are the runs that are left out since interference was injected into them.
+    """
     return {
         "schema": SCHEMA,
         "experiment": experiment,
         "lines": [_line_object(line) for line in lines],
+        "left_out": [entry.id for entry in disturbed],
     }
 
 

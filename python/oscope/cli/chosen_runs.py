@@ -20,11 +20,13 @@ def last_two(place: str | None, allow: Iterable[str] = ()) -> tuple[str, str]:
     """Return the ids of the newest run and of the newest one before it that it may be compared with.
 
     They share an experiment, its version and clock, and machine and kernel unless `allow` says otherwise. A
-    run that has not ended is left out: it may still be measured, and half of it is no answer.
+    run that has not ended is left out: it may still be measured, and half of it is no answer. So is a run
+    with injected interference: it is no clean measurement.
     Says on standard error which they are. UsageError where the store has no two such runs.
     """
     with Store.read(place) as store:
-        entries = [entry for entry in store.runs() if entry.samples and entry.has_ended][-MOST_TRIED:]
+        ended = [entry for entry in store.runs() if entry.samples and entry.has_ended]
+        entries = [entry for entry in ended if not entry.has_injection][-MOST_TRIED:]
         for later in range(len(entries) - 1, 0, -1):
             for earlier in range(later - 1, -1, -1):
                 a, b = entries[earlier], entries[later]

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from oscope.analysis.earlier_runs import earlier_runs
-from oscope.analysis.gate import judge, to_object
+from oscope.analysis.gate import each_quantity_once, judge, to_object
 from oscope.cli.chosen_runs import last_two
 from oscope.cli.comparison import allowed, read_results
 from oscope.cli.completing import run_ids
 from oscope.cli.errors import DONE
-from oscope.cli.options import Settings
+from oscope.cli.options import AllowOption, Settings
 from oscope.cli.request import parse_share
 from oscope.cli.stored import load
 from oscope.cli.targets import Output, is_standard_output, output_file
-from oscope.cli.views.gate import each_quantity_once, missing_name, print_gate, row_name, take_more
+from oscope.cli.views.gate import missing_name, print_gate, row_name, take_more
 from oscope.model.errors import OscopeError, UsageError
 from oscope.model.units import format_share
 from oscope.report import terminal
@@ -59,10 +59,7 @@ def gate(
     metrics: Annotated[
         list[str] | None, typer.Option("--metric", metavar="M", help="Judge this metric only; repeatable.")
     ] = None,
-    allow: Annotated[
-        list[str] | None,
-        typer.Option("--allow", metavar="machine,kernel", help="Compare although these differ."),
-    ] = None,
+    allow: AllowOption = None,
     strict: Annotated[
         bool, typer.Option("--strict", help="Fail also where it cannot tell, and where something is missing.")
     ] = False,
@@ -93,7 +90,10 @@ def gate(
 
 
 def _newest(baseline: Results, place: str | None) -> Results:
-    """Return the newest run after the baseline that has ended and has all of its experiments."""
+    """Return the newest run after the baseline that has ended and has all of its experiments.
+
+    A run with injected interference is left out: it is no clean measurement.
+    """
     own = {each.run_id for each in baseline.experiments}
     names = {each.experiment for each in baseline.experiments}
     with Store.read(place) as store:
@@ -104,7 +104,7 @@ def _newest(baseline: Results, place: str | None) -> Results:
     else:
         begun = max((_begun(each.started) for each in baseline.experiments), default=None)
         later = [entry for entry in entries if begun is None or entry.started >= begun]
-    found = [entry for entry in later if names <= set(entry.experiments)]
+    found = [entry for entry in later if names <= set(entry.experiments) and not entry.has_injection]
     if not names or not found:
         what = ", ".join(sorted(names)) or "an experiment"
         raise UsageError(

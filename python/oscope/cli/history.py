@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from oscope import labs
-from oscope.analysis.history import collect, to_object
+from oscope.analysis.history import collect, left_out, to_object, without_injection
 from oscope.cli.chosen_runs import last_experiment
 from oscope.cli.comparison import stands_for
 from oscope.cli.completing import part_names
@@ -22,12 +22,13 @@ from oscope.cli.views.history import autocorrelation, changes, print_history
 from oscope.model.errors import UsageError
 from oscope.model.experiment import Experiment
 from oscope.report import terminal
+from oscope.report.terminal import print_prose
 from oscope.storage import record
 from oscope.storage.store import Store
 
 if TYPE_CHECKING:
     from oscope.model.samples import ExperimentResults, PointSamples
-    from oscope.storage.store import Store
+    from oscope.storage.store import RunEntry, Store
 
 FORMS = (".html", ".png")
 
@@ -63,6 +64,7 @@ def history(
 
     Runs that may not be compared are never in one series. A change is reported with its size, the run it
     began with, and what had changed in the environment there; so is a level that wanders from run to run.
+    Runs with injected interference are left out.
     """
     _check(json, figure)
     begin = None if since is None else _date(since)
@@ -72,11 +74,14 @@ def history(
     if experiment is None:
         experiment = last_experiment(settings.store)
     with Store.read(settings.store) as store:
-        lines = collect(_runs(store, experiment, begin, wanted), metric)
+        clean, disturbed = without_injection(_entries(store, experiment, begin))
+        lines = collect(_runs(store, experiment, clean, wanted), metric)
     out = terminal.console(to_standard_error=is_standard_output(json))
     print_history(experiment, lines, out)
+    if disturbed:
+        print_prose(left_out(len(disturbed)), out)
     if json is not None:
-        json.write(record.dump(to_object(experiment, lines)))
+        json.write(record.dump(to_object(experiment, lines, disturbed)))
     if figure is not None:
         texts = [text for line in lines for text in changes(line)] or ["No change was found."]
         texts += filter(None, map(autocorrelation, lines))
@@ -112,13 +117,8 @@ def _level(text: str) -> tuple[str, str]:
     return factor, level
 
 
-def _runs(
-    store: Store, experiment: str, begin: datetime | None, wanted: Sequence[tuple[str, str]]
-) -> Iterator[ExperimentResults]:
-    """Yield the experiment's results of each run that has samples, the oldest first, with the points wanted.
-
-    Raises UsageError where there are none.
-    """
+def _entries(store: Store, experiment: str, begin: datetime | None) -> list[RunEntry]:
+    """Return the runs that have samples of the experiment, the oldest first. UsageError where none has."""
     measured = [entry for entry in store.runs() if entry.samples]
     entries = [entry for entry in measured if experiment in entry.experiments]
     if not entries:
@@ -126,6 +126,16 @@ def _runs(
     entries = [entry for entry in entries if begin is None or entry.started >= begin]
     if not entries:
         raise UsageError(f"no run of {experiment} since then", remedy="name an earlier --since")
+    return entries
+
+
+def _runs(
+    store: Store, experiment: str, entries: Sequence[RunEntry], wanted: Sequence[tuple[str, str]]
+) -> Iterator[ExperimentResults]:
+    """Yield the experiment's results of each run, with the points wanted.
+
+    Raises UsageError where no run has any of them.
+    """
     seen: dict[str, None] = {}
     any_left = False
     for entry in entries:

@@ -43,7 +43,9 @@ MattersOption = Annotated[
 ]
 AllowOption = Annotated[
     list[str] | None,
-    typer.Option("--allow", metavar="machine|kernel", help="Compare although this differs."),
+    typer.Option(
+        "--allow", metavar="machine|kernel", help="Compare though this differs; both: machine,kernel."
+    ),
 ]
 TraceOption = Annotated[
     str | None,

@@ -45,10 +45,9 @@ def prune(
     print_runs(gone, form)
     count = f"{len(gone)} run{'' if len(gone) == 1 else 's'} with {sum(run.samples for run in gone)} samples"
     since = f"{datetime.now() - timedelta(seconds=age_s):%Y-%m-%d %H:%M}"
+    remedy = ": add --delete" if gone else ""
     note(
-        f"deleted {count}"
-        if delete
-        else f"{count}, last written to before {since}, would be deleted: add --delete"
+        f"deleted {count}" if delete else f"{count}, last written to before {since}, would be deleted{remedy}"
     )
     if kept:
         raise OscopeError(f"{kept[0]} was written to meanwhile, and stays", remedy="repeat this later")

@@ -193,6 +193,8 @@ def export(
     settings: Settings = context.obj
     results = load([run], settings.store)
     target.write(encode_samples(results, form))
+    if target.path is not None:
+        terminal.print_written(target, terminal.console())
     if form != "json" and results.inspections:
         names = ", ".join(inspected.inspection for inspected in results.inspections)
         note(f"left out, since they have no samples: {names}: --format json has them")

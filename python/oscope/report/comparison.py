@@ -37,6 +37,10 @@ _MOST_QUOTED = 5
 """Ratios of medians that the explanation of the mark gives one by one."""
 LARGEST_RATIO = 100
 """Beyond it the figure of a ratio says no more than that the samples do not allow one."""
+_FINEST_RATIO = 0.001
+"""Half an interval below which a ratio gets no more digits: four after the point."""
+SMALLEST_SHARE = 0.0001
+"""Below it the share that would have been found is not written out."""
 
 
 def print_comparison(
@@ -313,10 +317,11 @@ def _median(row: ComparedMetric, value: float, scale: formatting.Scale) -> forma
 
 
 def _ratio(row: ComparedMetric, ratio: float) -> str:
-    """Write a ratio with the digits that its interval allows."""
+    """Write a ratio with the digits that its interval allows, at most four after the point."""
     if ratio > LARGEST_RATIO:
         return f">{LARGEST_RATIO}"
-    return formatting.format_value(ratio, min(row.ci95[1] - row.ci95[0], 1.0) / 2, "")
+    half = min(row.ci95[1] - row.ci95[0], 1.0) / 2
+    return formatting.format_value(ratio, max(half, _FINEST_RATIO) if half else None, "")
 
 
 def _difference(row: ComparedMetric) -> str:
@@ -329,4 +334,6 @@ def _difference(row: ComparedMetric) -> str:
 
 
 def _detectable(share: float) -> str:
+    if 0 < share < SMALLEST_SHARE:
+        return f"less than {format_share(SMALLEST_SHARE)}"
     return f">{LARGEST_RATIO * 100} %" if share > LARGEST_RATIO else formatting.format_share(share)

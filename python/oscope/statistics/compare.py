@@ -13,13 +13,13 @@ docs/explanation/statistics.md has the whole model.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from oscope.model.errors import UsageError
 from oscope.model.factors import Level
 from oscope.model.samples import Column, ExperimentResults, PointSamples
-from oscope.statistics import carryover, effect
+from oscope.statistics import carryover, effect, injected
 from oscope.statistics.compared import BENJAMINI_HOCHBERG, HOLM, Answer, ComparedMetric
 from oscope.statistics.earlier import EarlierPoints, EarlierRuns
 from oscope.statistics.estimating import Result, estimate_difference
@@ -91,7 +91,7 @@ def compare_results(
     metrics = [column for column in _comparable(a) if column.name in b.metrics]
     # Two experiments of one run are not interleaved; two runs may be.
     paired = interleaved(a, b)
-    sides, remarks = (label(a), label(b)), [*caveats, *missing]
+    sides, remarks = (label(a), label(b)), [*injected.caveats({"A": a, "B": b}), *caveats, *missing]
     found = _compare(
         matches,
         metrics,
@@ -134,7 +134,8 @@ def compare_within(
             matches.append(Match(rest, point, other))
     labels = (f"{factor}={a}", f"{factor}={b}")
     metrics = _comparable(results)
-    return _compare(matches, metrics, labels, threshold, [], same_run=True, headline=results.headline)
+    caveats = injected.caveats({f"run {results.run_id}": results})
+    return _compare(matches, metrics, labels, threshold, caveats, same_run=True, headline=results.headline)
 
 
 def compare_pairs(
@@ -218,12 +219,14 @@ def _compare(
         raise UsageError(f"threshold {threshold:g}", remedy="give a share above 0, such as 1%")
     results, tests, notes, tallies = [], [], dict.fromkeys(caveats), Tallies()
     known_points = []
+    without_value: dict[tuple[str, ...], list[Match]] = {}
     for number, match in enumerate(matches):
+        lacking = []
         for metric in metrics:
             (a, told_a), (b, told_b) = undisturbed(metric, match.a, match.b)
             sides = measure(a, b, metric)
             if sides is None:
-                notes[f"{_name(match.factors, metric.name)}: not compared, a side has no value"] = None
+                lacking.append(metric.name)
                 continue
             if hosts:
                 sides = (replace(sides[0], level="host"), replace(sides[1], level="host"), sides[2])
@@ -235,6 +238,9 @@ def _compare(
             tests.append((number, quantity(metric.name)))
             notes.update(dict.fromkeys(said))
             tallies.add(metric.name, told_a, told_b)
+        if lacking:
+            without_value.setdefault(tuple(lacking), []).append(match)
+    notes.update(dict.fromkeys(_not_compared(without_value, len(matches))))
     if not results:
         raise UsageError(
             "nothing to compare", remedy="both sides need values of the same metric at the same point"
@@ -253,6 +259,14 @@ def _compare(
     )
     tails = _tails(results, rows, headline, known_points)
     return Comparison(rows, tuple(notes), threshold, *labels, tails=tails)
+
+
+def _not_compared(without_value: Mapping[tuple[str, ...], Sequence[Match]], points: int) -> Iterator[str]:
+    """Yield a line for all metrics without a value at a point, and one line where it is so at every point."""
+    for metrics, matches in without_value.items():
+        places: list[Mapping[str, Level]] = [match.factors for match in matches]
+        for factors in places if len(places) < points else [{}]:
+            yield f"{_name(factors, ', '.join(metrics))}: not compared, a side has no value"
 
 
 def _tails(

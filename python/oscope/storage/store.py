@@ -72,6 +72,8 @@ class RunEntry:
     experiments: tuple[str, ...]
     """Their names, then those of the inspections."""
     samples: int
+    has_injection: bool
+    """Whether interference was injected into it: it is no clean measurement."""
 
     @property
     def has_ended(self) -> bool:
@@ -405,4 +407,5 @@ def _entry(row: sa.Row[Any], status: str, samples: int) -> RunEntry:
         place=plan["place"],
         experiments=(*(e["name"] for e in plan["experiments"]), *plan.get("inspections", ())),
         samples=samples,
+        has_injection=plan.get("injection") is not None,
     )

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from math import isfinite
 
 from rich.console import Console
 from rich.text import Text
 
 from oscope.analysis.calibration import certificate
-from oscope.analysis.gate import MOST_CLUSTERS, Gate, GateRow, Missing, Tail
+from oscope.analysis.gate import MOST_CLUSTERS, Gate, GateRow, Missing, Tail, each_quantity_once
 from oscope.figures import reach
 from oscope.figures.analysed import levels
 from oscope.model import formatting
@@ -19,7 +18,6 @@ from oscope.model.clocks import clock_of
 from oscope.model.units import format_share
 from oscope.report.terminal import MOST_ROWS, aligned, grid, print_prose, table_width
 from oscope.statistics.estimating import FEWEST_CLUSTERS
-from oscope.statistics.multiplicity import one_of_each_quantity, quantity
 from oscope.statistics.wording import tail_sentence
 
 
@@ -46,38 +44,6 @@ def print_gate(gate: Gate, out: Console) -> None:
     if gate.blind:
         print_prose(_blindness(gate), out, style="bold red")
     print_prose(summary(gate), out, style="bold")
-
-
-def each_quantity_once(gate: Gate) -> tuple[Gate, tuple[str, ...]]:
-    """Return the gate without rows that repeat another one in another unit, and a note that names these.
-
-    What is decided stays: a row whose verdict is another than that of the unit shown is kept.
-    """
-    shown = {_quantity_at(judged): judged for judged in gate.rows if _stands_for_quantity(judged)}
-
-    def stays(judged: GateRow) -> bool:
-        instead = shown.get(_quantity_at(judged), judged)
-        return instead is judged or (instead.verdict, instead.can_tell) != (judged.verdict, judged.can_tell)
-
-    rows = tuple(judged for judged in gate.rows if stays(judged))
-    left_out = [judged for judged in gate.rows if not stays(judged)]
-    instead = dict.fromkeys(
-        f"{judged.row.metric} as {shown[_quantity_at(judged)].row.metric}" for judged in left_out
-    )
-    note = (f"in other units, with --json: {', '.join(instead)}",) if instead else ()
-    return replace(gate, rows=rows), note
-
-
-def _quantity_at(judged: GateRow) -> tuple[object, ...]:
-    """Return the experiment, the quantity and the point that a row is about."""
-    factors = sorted(judged.row.factors.items())
-    return judged.experiment.experiment, quantity(judged.row.metric), *factors
-
-
-def _stands_for_quantity(judged: GateRow) -> bool:
-    """Whether its metric is the one that is shown for its quantity."""
-    experiment = judged.experiment
-    return judged.row.metric in one_of_each_quantity(experiment.metrics, experiment.headline).values()
 
 
 def summary(gate: Gate) -> str:

@@ -20,8 +20,9 @@ from oscope.statistics.changes import FEWEST_RUNS, Change
 
 _BARS = "▁▂▃▄▅▆▇█"
 _COLUMNS = ("run", "started", "median", "95 % interval")
-_FOUND = ("change:", "no change", "not enough")
-"""How the remarks begin that answer whether something changed."""
+_NO_CHANGE = "no change found"
+_FOUND = ("change:", "not enough")
+"""How the remarks begin that answer whether something changed, but for that without a change."""
 
 
 def print_history(experiment: str, lines: tuple[Line, ...], out: Console) -> None:
@@ -33,7 +34,9 @@ def print_history(experiment: str, lines: tuple[Line, ...], out: Console) -> Non
         for series in line.series:
             _print_series(line, series, out)
         for text in remarks(line):
-            print_prose(text, out, style="bold" if text.startswith(_FOUND) else "")
+            print_prose(
+                text, out, style="bold" if text.startswith(_FOUND) or text.endswith(_NO_CHANGE) else ""
+            )
 
 
 def remarks(line: Line) -> Iterator[str]:
@@ -44,8 +47,10 @@ def remarks(line: Line) -> Iterator[str]:
         count = len(line.series) - searched
         what = "" if count == len(line.series) else f" in {count} of {len(line.series)} series"
         yield f"not enough runs to look for changes{what}: it takes {FEWEST_RUNS} or more comparable runs"
+        if searched and not told:
+            yield f"{searched} series searched: {_NO_CHANGE}"
     elif not told:
-        yield "no change found"
+        yield _NO_CHANGE
     yield from told
     if wandering := autocorrelation(line):
         yield wandering

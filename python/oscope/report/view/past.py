@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 
-from oscope.analysis.history import Line, collect
+from oscope.analysis.history import Line, collect, left_out, without_injection
 from oscope.model.document import Figure, Table
 from oscope.model.errors import UsageError
 from oscope.model.samples import ExperimentResults
@@ -44,6 +44,8 @@ class Past:
     lines: Sequence[PastLine]
     metrics: Sequence[str]
     """Those that can be chosen."""
+    left_out: str = ""
+    """How many runs with injected interference are left out; empty where there is none."""
 
 
 def history(
@@ -62,6 +64,7 @@ def history(
         raise UsageError(
             f"no run of {experiment} with samples", remedy=f"measure with oscope run {experiment}"
         )
+    entries, disturbed = without_injection(entries)
     lines = collect(runs(), metric or None)
     return Past(
         _with_changes(figure(experiment, lines), lines, in_order(lines)),
@@ -74,6 +77,7 @@ def history(
             for line in lines
         ],
         list(metrics),
+        left_out(len(disturbed)) if disturbed else "",
     )
 
 

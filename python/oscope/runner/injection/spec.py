@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from oscope.model.errors import UsageError
+from oscope.model.injection import injected_causes
 from oscope.runner.injection.causes import Cause, parse
 
 ON_S = 0.2
@@ -66,9 +67,7 @@ class Injection:
     @property
     def names(self) -> tuple[str, ...]:
         """Every cause, those in the measured region with their amounts."""
-        delay = (f"delay={self.delay_ns:g} ns",) if self.delay_ns else ()
-        drift = (f"drift={self.drift_ns_per_s:g} ns/s",) if self.drift_ns_per_s else ()
-        return (*self.causes, *delay, *drift, *(("delay=0 ns",) if self.is_null else ()))
+        return injected_causes(self.to_object())
 
     @property
     def is_null(self) -> bool:
