@@ -324,7 +324,9 @@ from pathlib import Path
 from oscope.tools.dhcp.lab.running import Stage
 from oscope.trace import launch
 from waiting import wait_until
-subprocess.run(["umount", "--all", "--types", "tracefs,debugfs"], check=False)
+# A mount that somebody has just looked at is in use for a moment.
+unmount = ["umount", "--all", "--types", "tracefs,debugfs"]
+wait_until(lambda: subprocess.run(unmount, check=False).returncode == 0, "no tracefs")
 subprocess.run(["mount", "-t", "tmpfs", "none", sys.argv[2]], check=True)
 own = Path("/proc/self/ns/mnt").readlink()
 if sys.argv[1] == "tracer":
