@@ -210,7 +210,7 @@ def test_metrics_that_a_side_lacks_are_told_in_one_line() -> None:
     )
 
     def without(points: int) -> list[str]:
-        """Return what is told where so many points of a side have no value."""
+        """Return what is said where so many points of a side have no value."""
         sides_filled = [
             replace(
                 side,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -76,8 +75,7 @@ def inject(
     if not causes:
         _list(known)
         return DONE
-    _refuse_those_of_runs(causes, known)
-    words = [*known_causes.parse(causes, known), "--seed", str(_whole("--seed", seed))]
+    words = [*known_causes.parse(causes, known, of_machine=True), "--seed", str(_whole("--seed", seed))]
     if cpu is not None:
         words += ["--cpu", str(_whole("--cpu", cpu))]
     if length is not None:
@@ -102,17 +100,6 @@ def _list(known: dict[str, Any]) -> None:
 
 def _purpose(cause: known_causes.Cause) -> str:
     return cause.purpose if cause.amount is None else f"{cause.purpose} (only with oscope run --inject)"
-
-
-def _refuse_those_of_runs(texts: Sequence[str], known: Mapping[str, known_causes.Cause]) -> None:
-    """Raise UsageError where a cause acts on what is measured: those have an amount."""
-    for text in (part.strip() for each in texts for part in each.split(",")):
-        name, _, amount = text.partition("=")
-        if name in known and known[name].amount is not None:
-            raise UsageError(
-                f"{name} is injected into what is measured, not into the machine",
-                remedy=f"use oscope run … --inject {name}={amount or '2us'}",
-            )
 
 
 def _whole(option: str, number: int) -> int:

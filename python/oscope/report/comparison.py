@@ -84,9 +84,7 @@ def _named(experiment: ExperimentResults, of: ComparedMetric | TailDifference, v
 
 def _change(row: ComparedMetric) -> str:
     """Return both medians, `2.71 → 1.50 ms`."""
-    scale = _scale(row)
-    a, b = (_median(row, value, scale).text(value) for value in (row.median_a, row.median_b))
-    return f"{a} → {b} {scale.unit}".rstrip()
+    return f"{_median(row, row.median_a)} → {_median(row, row.median_b)} {_scale(row).unit}".rstrip()
 
 
 def each_quantity_once(
@@ -292,17 +290,14 @@ def _contradicts(row: ComparedMetric) -> bool:
 
 def _medians(rows: Sequence[ComparedMetric]) -> list[list[str]]:
     """Return the columns of both sides' medians and of the unit of each row."""
-    scales = [_scale(row) for row in rows]
-    a, b = (
-        [
-            _median(row, value, scale).text(value)
-            for row, scale, value in zip(rows, scales, values, strict=True)
-        ]
-        for values in ([row.median_a for row in rows], [row.median_b for row in rows])
-    )
+    names = [(row.metric, _scale(row).unit) for row in rows]
     # What counts the metric's own name needs no unit.
-    units = ["" if scale.unit == row.metric else scale.unit for row, scale in zip(rows, scales, strict=True)]
-    return [aligned(["A", *a]), aligned(["B", *b]), ["unit", *units]]
+    units = ["" if unit == metric else unit for metric, unit in names]
+    return [
+        aligned(["A", *(_median(row, row.median_a) for row in rows)]),
+        aligned(["B", *(_median(row, row.median_b) for row in rows)]),
+        ["unit", *units],
+    ]
 
 
 def _scale(row: ComparedMetric) -> formatting.Scale:
@@ -310,10 +305,10 @@ def _scale(row: ComparedMetric) -> formatting.Scale:
     return formatting.Scale.choose([row.median_a, row.median_b], [None], row.unit)
 
 
-def _median(row: ComparedMetric, value: float, scale: formatting.Scale) -> formatting.Scale:
-    """Return the scale for the median of a side, with the digits that the interval of the ratio allows."""
+def _median(row: ComparedMetric, value: float) -> str:
+    """Write the median of a side in the row's unit, with the digits that the interval of the ratio allows."""
     half = abs(row.median_a) * (row.ci95[1] - row.ci95[0]) / 2
-    return scale.row(value, half if isfinite(half) else None)
+    return _scale(row).row(value, half if isfinite(half) else None).text(value)
 
 
 def _ratio(row: ComparedMetric, ratio: float) -> str:

@@ -38,9 +38,12 @@ def load(path: Path | None = None) -> dict[str, Cause]:
         ) from error
 
 
-def parse(texts: Sequence[str], known: dict[str, Cause]) -> dict[str, float | None]:
+def parse(
+    texts: Sequence[str], known: dict[str, Cause], *, of_machine: bool = False
+) -> dict[str, float | None]:
     """Read causes such as `hog,delay=2us`, each once, with their amounts in seconds.
 
+    `of_machine` refuses those that act on what is measured: they have an amount.
     Raises UsageError, with the nearest name for an unknown one.
     """
     wanted: dict[str, float | None] = {}
@@ -49,6 +52,11 @@ def parse(texts: Sequence[str], known: dict[str, Cause]) -> dict[str, float | No
         cause = known.get(name)
         if cause is None:
             raise UsageError(f"there is no cause {name!r} to inject", remedy=nearest(name, known))
+        if of_machine and cause.amount is not None:
+            raise UsageError(
+                f"{name} is injected into what is measured, not into the machine",
+                remedy=f"use oscope run … --inject {name}={amount or '2us'}",
+            )
         if name in wanted:
             raise UsageError(f"the cause {name} is named twice", remedy="name it once")
         if cause.amount is None and equals:
