@@ -109,7 +109,7 @@ def test_calls_are_counted(kind: str, way: str, program: Path, oscope: CommandLi
 @needs_root
 def test_the_tables_are_on_standard_error_alone(program: Path, oscope: CommandLine) -> None:
     answer = oscope("trace", "--syscalls", "--sched", "--faults", "--", "sh", "-c", "echo only this; exit 3")
-    assert (answer.code, answer.out) == (3, "only this\n")
+    assert (answer.code, answer.out) == (3, "only this\n"), answer.err
     for words in (
         "ended with status 3",
         "in system calls",
