@@ -158,6 +158,7 @@ def test_list_in_another_form_is_one_table(oscope: CommandLine) -> None:
         "syscall.throughput",
         "process.create",
         "syscall.entry",
+        "syscall.uring-nop",
         "disk.read",
     ]
     every = list(csv.DictReader(io.StringIO(oscope("list", "--format", "csv").out)))

@@ -68,6 +68,7 @@ def test_several_experiments_give_an_array_of_records(oscope: CommandLine) -> No
         "syscall.throughput",
         "process.create",
         "syscall.entry",
+        "syscall.uring-nop",
     ]
 
 

@@ -7,9 +7,17 @@ use serde::ser::{SerializeMap, SerializeStruct};
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
+pub mod declared;
 mod metric;
 
 pub use metric::{Metric, Quantity};
+pub use oscope_derive::Describe;
+
+/// What a struct of parameters says of them: derived from it.
+pub trait Describe {
+    /// The parameters, in the order in which help shows them.
+    fn parameters() -> Vec<Parameter>;
+}
 
 /// A workload as it describes itself.
 #[derive(Debug, Clone, Serialize)]
@@ -208,64 +216,4 @@ impl Serialize for Parameter {
         flat.serialize_field("doc", self.doc)?;
         flat.end()
     }
-}
-
-impl Parameter {
-    /// A choice between words, with neither a pattern nor a unit.
-    pub fn choice(
-        name: &'static str,
-        default: &'static str,
-        choices: &[&'static str],
-        doc: &'static str,
-    ) -> Self {
-        Self {
-            name,
-            kind: Kind::Choice {
-                default,
-                choices: choices.to_vec(),
-                pattern: None,
-            },
-            unit: None,
-            applies: Vec::new(),
-            doc,
-        }
-    }
-
-    /// The same, with a meaning only where another parameter is one of these.
-    pub fn only_with<T: Copy + Into<Value>>(self, parameter: &'static str, levels: &[T]) -> Self {
-        self.under(parameter, levels, true)
-    }
-
-    /// The same, with a meaning only where another parameter is none of these.
-    pub fn never_with<T: Copy + Into<Value>>(self, parameter: &'static str, levels: &[T]) -> Self {
-        self.under(parameter, levels, false)
-    }
-
-    fn under<T: Copy + Into<Value>>(
-        mut self,
-        parameter: &'static str,
-        levels: &[T],
-        within: bool,
-    ) -> Self {
-        self.applies.push(Condition {
-            parameter,
-            levels: levels.iter().map(|&level| level.into()).collect(),
-            within,
-        });
-        self
-    }
-}
-
-/// The same parameters, of which those with one of these names have a meaning only where another is one of these levels.
-pub fn only_with(
-    parameters: Vec<Parameter>,
-    names: &[&str],
-    other: &'static str,
-    levels: &[&'static str],
-) -> Vec<Parameter> {
-    let narrowed = |parameter: Parameter| match names.contains(&parameter.name) {
-        true => parameter.only_with(other, levels),
-        false => parameter,
-    };
-    parameters.into_iter().map(narrowed).collect()
 }

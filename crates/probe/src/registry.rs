@@ -8,7 +8,8 @@ use crate::workload::Workload;
 use crate::workloads::{
     command_run, disk_drop_caches, disk_peers, disk_read, disk_write, fs_compare, ipc_latency,
     ipc_throughput, memory_access, memory_bandwidth, memory_fault, memory_latency, null,
-    process_create, syscall_cost, syscall_throughput, transfer_copy, transfer_device,
+    process_create, syscall_cost, syscall_throughput, syscall_uring_nop, transfer_copy,
+    transfer_device,
 };
 use oscope_sys::error::Failure;
 
@@ -17,6 +18,7 @@ pub static REGISTRY: &[Entry] = &[
     Entry::of::<null::Null>(),
     Entry::of::<syscall_cost::SyscallCost>(),
     Entry::of::<syscall_throughput::SyscallThroughput>(),
+    Entry::of::<syscall_uring_nop::UringNop>(),
     Entry::of::<process_create::ProcessCreate>(),
     Entry::of::<memory_latency::MemoryLatency>(),
     Entry::of::<memory_access::MemoryAccess>(),

@@ -22,6 +22,7 @@ pub mod null;
 pub mod process_create;
 pub mod syscall_cost;
 pub mod syscall_throughput;
+pub mod syscall_uring_nop;
 pub mod transfer;
 pub mod transfer_copy;
 pub mod transfer_device;

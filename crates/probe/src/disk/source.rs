@@ -9,59 +9,21 @@ use std::rc::Rc;
 use serde::Deserialize;
 
 use super::scratch::{Files, History, Scratch, link};
-use crate::description::{Kind, Parameter};
+use crate::description::Describe;
 use oscope_sys::error::{Failure, errno_message};
 
 /// Where the file is: the parameters that all disk workloads share. A workload's parameters take them in with `#[serde(flatten)]`.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, Describe)]
 pub struct Place {
-    /// The file named, or nothing for a scratch file.
+    /// The file; without one, a scratch file of random content, which is gone with the probe.
+    #[parameter(path(""))]
     pub file: PathBuf,
-    /// Where a scratch file is made.
+    /// Where the scratch file is made: it decides which file system and device are measured.
+    #[parameter(path("/var/tmp").only_with("file", &[""]))]
     pub directory: PathBuf,
-    /// Length of a scratch file in bytes.
+    /// Length of the scratch file.
+    #[parameter(bytes(1 << 30, 4096..=1 << 40).only_with("file", &[""]))]
     pub size: u64,
-}
-
-impl Place {
-    /// The parameters as described.
-    pub fn parameters() -> Vec<Parameter> {
-        vec![
-            Parameter {
-                name: "file",
-                kind: Kind::Path { default: "" },
-                unit: None,
-                applies: Vec::new(),
-                doc: "The file; without one, a scratch file of random content, which is gone with the probe.",
-            },
-            Self::directory().only_with("file", &[""]),
-            Parameter {
-                name: "size",
-                kind: Kind::Bytes {
-                    default: 1 << 30,
-                    minimum: 4096,
-                    maximum: 1 << 40,
-                },
-                unit: Some("B"),
-                applies: Vec::new(),
-                doc: "Length of the scratch file.",
-            }
-            .only_with("file", &[""]),
-        ]
-    }
-
-    /// The parameter that says where a scratch file is made.
-    pub fn directory() -> Parameter {
-        Parameter {
-            name: "directory",
-            kind: Kind::Path {
-                default: "/var/tmp",
-            },
-            unit: None,
-            applies: Vec::new(),
-            doc: "Where the scratch file is made: it decides which file system and device are measured.",
-        }
-    }
 }
 
 /// What of a file changes when somebody writes to it: length in bytes, time of the last change of its content in ns.

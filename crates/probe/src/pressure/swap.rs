@@ -48,11 +48,6 @@ pub enum SwapKind {
     Zram,
 }
 
-impl SwapKind {
-    /// The words of a request.
-    pub const NAMES: [&'static str; 3] = ["auto", "file", "zram"];
-}
-
 /// Swap that is switched on. Dropping it switches it off, which reads back what is in it, and removes what it lies on.
 #[derive(Debug)]
 pub struct Swap {

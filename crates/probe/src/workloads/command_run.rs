@@ -23,7 +23,7 @@ use std::path::Path;
 
 use crate::clock::{Clock, ClockKind};
 use crate::cpu_modes::least_split_s;
-use crate::description::{Description, Metric, Quantity, SchedulingIsolation};
+use crate::description::{Describe, Description, Metric, Quantity, SchedulingIsolation};
 use crate::disk::residency;
 use crate::region::Region;
 use crate::workload::{Context, Iterations, Work, Workload};
@@ -77,7 +77,7 @@ impl Workload for CommandRun {
             purpose: "Start a program, wait for its end, and report what it used.",
             timing_model: "time = vfork + execve + the program's run + wait. A launcher process, forked before the first run, starts the program \
                 without a shell and waits for it; the clock stops when the kernel reports the end, before the program is reaped.",
-            parameters: parameters::described(),
+            parameters: Parameters::parameters(),
             metrics: metrics(),
             needs: vec![],
             programs: vec![],

@@ -13,10 +13,10 @@ use serde::Deserialize;
 use self::crowd::FileSet;
 use self::figures::Figures;
 use self::slabs::Objects;
-use crate::description::{Description, Kind, Metric, Parameter, Quantity, SchedulingIsolation};
+use crate::description::{Describe, Description, Metric, Quantity, SchedulingIsolation};
+use crate::disk::content;
 use crate::disk::residency::{DROP_CACHES, Residency, make_warm, take_turn};
 use crate::disk::scratch::unnamed;
-use crate::disk::{content, source::Place};
 use crate::region::Region;
 use crate::workload::{Context, Iterations, Work, Workload};
 use oscope_sys::cancel;
@@ -29,11 +29,21 @@ const KEPT: &str = "drop_caches frees only what is clean and unused: pages that 
     tmpfs stay, and so do dentries and inodes in use; other programs fill the caches meanwhile";
 
 /// Parameters of `disk.drop-caches`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, Describe)]
 pub struct Parameters {
+    /// What is written: 1 drops the page cache, 2 the slabs that can be reclaimed (dentries and inodes among them), 3
+    /// both. It drops the caches of the whole machine: everything else runs slower until they are filled again.
+    #[parameter(words("1", &["1", "2", "3"]))]
     value: String,
+    /// Where the scratch file is made: it decides which file system and device are measured.
+    #[parameter(path("/var/tmp"))]
     directory: PathBuf,
+    /// Bytes of page cache filled before each write, with a scratch file of that length; less than the free memory.
+    #[parameter(bytes(64 << 20, 4096..=1 << 40))]
     size: u64,
+    /// Empty files made in a folder of their own and looked at before each write, each of which has a dentry and an
+    /// inode in memory then.
+    #[parameter(integer(2000, 0..=1_000_000))]
     files: u32,
 }
 
@@ -84,7 +94,7 @@ impl Workload for DropCaches {
                 Those after the write are read at once, save slab_after_bytes, which is read when the slabs have stood still for 0.2 s \
                 (2 s at most): their memory comes free after an RCU grace period. All figures are of the whole machine, so that \
                 what other programs do in between is in them.",
-            parameters: parameters(),
+            parameters: Parameters::parameters(),
             metrics: metrics(),
             needs: vec!["root"],
             programs: vec![],
@@ -243,46 +253,6 @@ fn filler(directory: &Path, size: u64) -> Result<File, Failure> {
     }
     file.sync_all().map_err(doing(written))?;
     Ok(file)
-}
-
-fn parameters() -> Vec<Parameter> {
-    vec![
-        Parameter {
-            name: "value",
-            kind: Kind::Choice {
-                default: "1",
-                choices: vec!["1", "2", "3"],
-                pattern: None,
-            },
-            unit: None,
-            applies: Vec::new(),
-            doc: "What is written: 1 drops the page cache, 2 the slabs that can be reclaimed (dentries and inodes among them), 3 both. It drops the \
-                caches of the whole machine: everything else runs slower until they are filled again.",
-        },
-        Place::directory(),
-        Parameter {
-            name: "size",
-            kind: Kind::Bytes {
-                default: 64 << 20,
-                minimum: 4096,
-                maximum: 1 << 40,
-            },
-            unit: Some("B"),
-            applies: Vec::new(),
-            doc: "Bytes of page cache filled before each write, with a scratch file of that length; less than the free memory.",
-        },
-        Parameter {
-            name: "files",
-            kind: Kind::Integer {
-                default: 2000,
-                minimum: 0,
-                maximum: 1_000_000,
-            },
-            unit: None,
-            applies: Vec::new(),
-            doc: "Empty files made in a folder of their own and looked at before each write, each of which has a dentry and an inode in memory then.",
-        },
-    ]
 }
 
 fn metrics() -> Vec<Metric> {

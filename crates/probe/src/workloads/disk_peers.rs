@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::disk_read::DiskRead;
-use crate::description::{Description, Kind, Metric, Parameter, Quantity, SchedulingIsolation};
+use crate::description::{Describe, Description, Metric, Quantity, SchedulingIsolation};
 use crate::disk::layers;
 use crate::disk::residency::{make_cold, make_warm};
 use crate::disk::source::{Place, Source};
@@ -46,13 +46,22 @@ enum Tool {
 }
 
 /// Parameters of `disk.peers`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, Describe)]
 pub struct Parameters {
     #[serde(flatten)]
     place: Place,
+    /// Bytes asked for by one call of read(2).
+    #[parameter(bytes(128 << 10, 128..=32 << 20))]
     block_size: u64,
+    /// Blocks to be read at most; 0: to the end of the file.
+    #[parameter(integer(0, 0..=1 << 53))]
     count: u64,
+    /// State of the page cache before each repetition, proved by looking: without a page of the file, or with all.
+    #[parameter(choice("cold"))]
     cache: Cache,
+    /// Who reads: Oscope itself, dd of the GNU coreutils, or fio (one thread, engine sync, no times of single blocks).
+    /// fio leaves out a last block that is not whole.
+    #[parameter(choice("oscope"))]
     tool: Tool,
 }
 
@@ -79,7 +88,7 @@ impl Workload for DiskPeers {
                 touch their buffer for the first time within it, which is seen in blocks of MiB and short readings. whole_s = raw - correction: from starting \
                 the process until it has been waited for. Outside: emptying or filling the page cache and, with cache=cold, bringing the tool's program \
                 file back into it, so that the tool's code does not come from the device while it reads; its libraries may, before that.",
-            parameters: parameters(),
+            parameters: Parameters::parameters(),
             metrics: metrics(),
             needs: vec![],
             programs: vec!["dd"],
@@ -277,47 +286,6 @@ impl Other {
 /// What the region lasted, in seconds.
 fn seconds(region: &Region) -> Result<f64, Failure> {
     Ok(region.clock().nanoseconds(region.corrected()?) / 1e9)
-}
-
-fn parameters() -> Vec<Parameter> {
-    let mut all = Place::parameters();
-    all.extend([
-        Parameter {
-            name: "block_size",
-            kind: Kind::Bytes {
-                default: 128 << 10,
-                minimum: 128,
-                maximum: 32 << 20,
-            },
-            unit: Some("B"),
-            applies: Vec::new(),
-            doc: "Bytes asked for by one call of read(2).",
-        },
-        Parameter {
-            name: "count",
-            kind: Kind::Integer {
-                default: 0,
-                minimum: 0,
-                maximum: 1 << 53,
-            },
-            unit: None,
-            applies: Vec::new(),
-            doc: "Blocks to be read at most; 0: to the end of the file.",
-        },
-        Parameter::choice(
-            "cache",
-            "cold",
-            &["cold", "warm"],
-            "State of the page cache before each repetition, proved by looking: without a page of the file, or with all.",
-        ),
-        Parameter::choice(
-            "tool",
-            "oscope",
-            &["oscope", "dd", "fio"],
-            "Who reads: Oscope itself, dd of the GNU coreutils, or fio (one thread, engine sync, no times of single blocks). fio leaves out a last block that is not whole.",
-        ),
-    ]);
-    all
 }
 
 fn metrics() -> Vec<Metric> {

@@ -16,7 +16,7 @@ use nix::sys::time::TimeValLike;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::description::{Description, Kind, Metric, Parameter, Quantity, SchedulingIsolation};
+use crate::description::{Describe, Description, Metric, Quantity, SchedulingIsolation};
 use crate::disk::residency::{Residency, make_cold, make_warm, page_bytes};
 use crate::disk::source::{Place, Source};
 use crate::disk::{content, direct, layers};
@@ -40,17 +40,37 @@ enum Cache {
 }
 
 /// Parameters of `disk.read`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, Describe)]
 pub struct Parameters {
     #[serde(flatten)]
     place: Place,
+    /// Bytes asked for by one call; with mmap, bytes mapped by one call. 0: chosen for the engine.
+    #[parameter(bytes(128 << 10, 0..=32 << 20))]
     block_size: u64,
+    /// Blocks to be read at most; 0: to the end of the file.
+    #[parameter(integer(0, 0..=1 << 53))]
     count: u64,
+    /// State of the page cache before each repetition, proved by looking: as it is found, without a page of the file,
+    /// or with all.
+    #[parameter(choice("found"))]
     cache: Cache,
+    /// read(2), pread(2), a mapping, pread(2) with O_DIRECT, io_uring with O_DIRECT; auto: the best for this machine
+    /// and the state of the file.
+    #[parameter(choice("read"))]
     engine: Engine,
+    /// Threads that read; 0: one for each allowed CPU. Several are spread over the CPUs, one alone stays on the
+    /// probe's.
+    #[parameter(integer(1, 0..=1024))]
     threads: u64,
+    /// Reads in flight in each thread.
+    #[parameter(integer(32, 1..=256).only_with("engine", &["uring", "auto"]))]
     queue_depth: u64,
+    /// What is done with the bytes: nothing (with mmap, a byte of each page is looked at), or the XOR of all
+    /// little-endian 32-bit words.
+    #[parameter(choice("none"))]
     work: Use,
+    /// A repetition ends after this long, wherever it is in the file.
+    #[parameter(seconds(3600.0, 0.001..=86400.0))]
     longest: f64,
 }
 
@@ -87,7 +107,7 @@ impl Workload for DiskRead {
                 bytes, with engine=uring the making of the rings, and with several threads the end of the last. Outside: opening the file, making \
                 buffers, threads and an empty mapping, emptying or filling the page cache, writing back what is dirty before it is read past the cache, \
                 and taking a mapping down.",
-            parameters: parameters(),
+            parameters: Parameters::parameters(),
             metrics: metrics(),
             needs: vec![],
             programs: vec![],
@@ -351,55 +371,6 @@ fn cpu_s() -> Result<f64, Failure> {
     let microseconds =
         usage.user_time().num_microseconds() + usage.system_time().num_microseconds();
     Ok(microseconds as f64 / 1e6)
-}
-
-fn parameters() -> Vec<Parameter> {
-    let integer = |name, default, maximum, doc| Parameter {
-        name,
-        kind: Kind::Integer {
-            default,
-            minimum: 0,
-            maximum,
-        },
-        unit: None,
-        applies: Vec::new(),
-        doc,
-    };
-    let mut all = Place::parameters();
-    all.extend([
-        Parameter {
-            name: "block_size",
-            kind: Kind::Bytes {
-                default: 128 << 10,
-                minimum: 0,
-                maximum: 32 << 20,
-            },
-            unit: Some("B"),
-            applies: Vec::new(),
-            doc: "Bytes asked for by one call; with mmap, bytes mapped by one call. 0: chosen for the engine.",
-        },
-        integer("count", 0, 1 << 53, "Blocks to be read at most; 0: to the end of the file."),
-        Parameter::choice("cache", "found", &["found", "cold", "warm"], "State of the page cache before each repetition, proved by looking: as it is found, without a page of the file, or with all."),
-        Parameter::choice("engine", "read", &Engine::NAMES, "read(2), pread(2), a mapping, pread(2) with O_DIRECT, io_uring with O_DIRECT; auto: the best for this machine and the state of the file."),
-        integer("threads", 1, 1024, "Threads that read; 0: one for each allowed CPU. Several are spread over the CPUs, one alone stays on the probe's."),
-        Parameter {
-            name: "queue_depth",
-            kind: Kind::Integer { default: 32, minimum: 1, maximum: 256 },
-            unit: None,
-            applies: Vec::new(),
-            doc: "Reads in flight in each thread.",
-        }
-        .only_with("engine", &["uring", "auto"]),
-        Parameter::choice("work", "none", &["none", "xor"], "What is done with the bytes: nothing (with mmap, a byte of each page is looked at), or the XOR of all little-endian 32-bit words."),
-        Parameter {
-            name: "longest",
-            kind: Kind::Duration { default: 3600.0, minimum: 0.001, maximum: 86400.0 },
-            unit: Some("s"),
-            applies: Vec::new(),
-            doc: "A repetition ends after this long, wherever it is in the file.",
-        },
-    ]);
-    all
 }
 
 fn metrics() -> Vec<Metric> {

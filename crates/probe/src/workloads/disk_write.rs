@@ -6,6 +6,7 @@ mod target;
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
@@ -16,8 +17,7 @@ use self::pattern::Pattern;
 use self::stream::{Flush, Plan};
 use self::target::{Destination, Existing, OnFailure, Target};
 use crate::clock::reading;
-use crate::description::{Description, Kind, Metric, Parameter, Quantity, SchedulingIsolation};
-use crate::disk::source::Place;
+use crate::description::{Describe, Description, Metric, Quantity, SchedulingIsolation};
 use crate::disk::{direct, layers};
 use crate::region::Region;
 use crate::workload::{Context, Iterations, Work, Workload};
@@ -42,14 +42,34 @@ enum Sync {
 }
 
 /// Parameters of `disk.write`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, Describe)]
 pub struct Parameters {
-    #[serde(flatten)]
-    place: Place,
+    /// The file to make, which stays; it has its name only once it is whole. Each repetition replaces the one before.
+    /// Without it, a scratch file, which is gone after the repetition.
+    #[parameter(path(""))]
+    file: PathBuf,
+    /// Where the scratch file is made: it decides which file system and device are measured.
+    #[parameter(path("/var/tmp").only_with("file", &[""]))]
+    directory: PathBuf,
+    /// Bytes to write; the last block may be shorter.
+    #[parameter(bytes(1 << 30, 4096..=1 << 40).only_with("count", &[0]))]
+    size: u64,
+    /// Bytes given to each write(2).
+    #[parameter(bytes(128 << 10, 1..=LARGEST_BLOCK))]
     block_size: u64,
+    /// Blocks to write; 0: as many as fill size.
+    #[parameter(integer(0, 0..=MOST_BLOCKS).unit("blocks"))]
     count: u64,
+    /// none leaves the data in the page cache, fdatasync waits at the end until the device has them, direct goes past
+    /// the page cache (O_DIRECT).
+    #[parameter(choice("none"))]
     sync: Sync,
+    /// What happens to a regular file of that name. replace: the new file is renamed over it once it is whole; until
+    /// then both need room. Nothing else is ever replaced.
+    #[parameter(choice("refuse").never_with("file", &[""]))]
     existing: Existing,
+    /// What happens to a named file that could not be written as a whole; one that a signal interrupted is removed.
+    #[parameter(choice("remove").never_with("file", &[""]))]
     on_failure: OnFailure,
 }
 
@@ -78,7 +98,7 @@ impl Workload for DiskWrite {
                 fdatasync(2) at the end. Outside: opening, and after it reading back up to 64 pieces of 64 KiB, naming, removing. With sync=none what \
                 fits is only copied to the page cache, until the limit of dirty pages slows the writer down. With sync=direct the device \
                 has answered, but may still hold data in a cache of its own.",
-            parameters: parameters(),
+            parameters: Parameters::parameters(),
             metrics: metrics(),
             needs: vec![],
             programs: vec![],
@@ -88,7 +108,9 @@ impl Workload for DiskWrite {
 
     fn prepare(parameters: Parameters, _context: &Context) -> Result<Self, Failure> {
         let Parameters {
-            place,
+            file,
+            directory,
+            size,
             block_size,
             count,
             sync,
@@ -97,7 +119,7 @@ impl Workload for DiskWrite {
         } = parameters;
         oscope_sys::cancel::survive_size_limit()?;
         let total = match count {
-            0 => place.size,
+            0 => size,
             count => count * block_size,
         };
         let flush = match sync {
@@ -106,7 +128,7 @@ impl Workload for DiskWrite {
         };
         let largest = block_size.max(PIECE) as usize;
         Ok(Self {
-            destination: Destination::new(place.file, place.directory, existing, on_failure)?,
+            destination: Destination::new(file, directory, existing, on_failure)?,
             sync,
             plan: Plan {
                 total,
@@ -255,68 +277,6 @@ fn cpu_time() -> Result<Duration, Failure> {
     clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID)
         .map(Duration::from)
         .map_err(|error| Failure::system("reading the CPU time", error))
-}
-
-fn parameters() -> Vec<Parameter> {
-    let [_, directory, mut size] = <[Parameter; 3]>::try_from(Place::parameters())
-        .expect("a place is a file, a directory and a size");
-    size.doc = "Bytes to write; the last block may be shorter.";
-    size.applies.clear();
-    let size = size.only_with("count", &[0]);
-    vec![
-        Parameter {
-            name: "file",
-            kind: Kind::Path { default: "" },
-            unit: None,
-            applies: Vec::new(),
-            doc: "The file to make, which stays; it has its name only once it is whole. Each repetition replaces the one before. Without it, a scratch \
-                file, which is gone after the repetition.",
-        },
-        directory,
-        size,
-        Parameter {
-            name: "block_size",
-            kind: Kind::Bytes {
-                default: 128 << 10,
-                minimum: 1,
-                maximum: LARGEST_BLOCK,
-            },
-            unit: Some("B"),
-            applies: Vec::new(),
-            doc: "Bytes given to each write(2).",
-        },
-        Parameter {
-            name: "count",
-            kind: Kind::Integer {
-                default: 0,
-                minimum: 0,
-                maximum: MOST_BLOCKS,
-            },
-            unit: Some("blocks"),
-            applies: Vec::new(),
-            doc: "Blocks to write; 0: as many as fill size.",
-        },
-        Parameter::choice(
-            "sync",
-            "none",
-            &["none", "fdatasync", "direct"],
-            "none leaves the data in the page cache, fdatasync waits at the end until the device has them, direct goes past the page cache (O_DIRECT).",
-        ),
-        Parameter::choice(
-            "existing",
-            "refuse",
-            &["refuse", "replace"],
-            "What happens to a regular file of that name. replace: the new file is renamed over it once it is whole; until then both need room. Nothing else is ever replaced.",
-        )
-        .never_with("file", &[""]),
-        Parameter::choice(
-            "on_failure",
-            "remove",
-            &["remove", "keep"],
-            "What happens to a named file that could not be written as a whole; one that a signal interrupted is removed.",
-        )
-        .never_with("file", &[""]),
-    ]
 }
 
 fn metrics() -> Vec<Metric> {

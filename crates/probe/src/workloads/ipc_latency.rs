@@ -9,7 +9,7 @@ use super::ipc::channel::{self, Plan, Waiting, both_ways};
 use super::ipc::partner::{self, MeasuredPeer, Together};
 use super::ipc::placement::{Placement, Seats};
 use crate::clock::Clock;
-use crate::description::{Description, Kind, Metric, Parameter, Quantity, SchedulingIsolation};
+use crate::description::{Describe, Description, Metric, Quantity, SchedulingIsolation};
 use crate::region::Region;
 use crate::workload::{Context, Work, Workload};
 use oscope_sys::error::Failure;
@@ -22,11 +22,21 @@ const LEAST_FOR_P99: u64 = 500;
 const LEAST_FOR_P999: u64 = 5000;
 
 /// Parameters of `ipc.latency`.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, Describe)]
 pub struct Parameters {
+    /// pipe: two pipes; local and seqpacket: a pair of AF_UNIX sockets, SOCK_STREAM or SOCK_SEQPACKET; tcp: a
+    /// connection over the loopback, TCP_NODELAY; shm: two rings in shared memory, with futexes to sleep on.
+    #[parameter(among("pipe", &["pipe", "local", "seqpacket", "tcp", "shm"]))]
     channel: channel::Kind,
+    /// The other side is a thread of this process, or a process of its own.
+    #[parameter(choice("2proc"))]
     mode: Mode,
+    /// Length of a message; it may come in parts, and counts once it is whole.
+    #[parameter(bytes(1, 1..=64 << 10))]
     size: usize,
+    /// free: both sides may run on every CPU allowed; same: both on the CPU of the request; other: each on a CPU of its
+    /// own.
+    #[parameter(choice("free"))]
     placement: Placement,
 }
 
@@ -74,7 +84,7 @@ impl Workload for IpcLatency {
                 before (some 30 ns). Inside the clock: the calls of both sides, stamping a number into each message and comparing it (some 10 ns a side). \
                 Outside: making the channel and the other side, which stands at the gate when the clock starts (running; asleep where both share a CPU). shm looks for \
                 some 20 us before it sleeps, unless both sides have but one CPU.",
-            parameters: parameters(),
+            parameters: Parameters::parameters(),
             metrics: metrics(),
             needs: vec![],
             programs: vec![],
@@ -199,41 +209,6 @@ impl IpcLatency {
         }
         Ok(metrics)
     }
-}
-
-fn parameters() -> Vec<Parameter> {
-    vec![
-        Parameter::choice(
-            "channel",
-            "pipe",
-            &["pipe", "local", "seqpacket", "tcp", "shm"],
-            "pipe: two pipes; local and seqpacket: a pair of AF_UNIX sockets, SOCK_STREAM or SOCK_SEQPACKET; tcp: a connection over the loopback, \
-                TCP_NODELAY; shm: two rings in shared memory, with futexes to sleep on.",
-        ),
-        Parameter::choice(
-            "mode",
-            "2proc",
-            &["2thread", "2proc"],
-            "The other side is a thread of this process, or a process of its own.",
-        ),
-        Parameter {
-            name: "size",
-            kind: Kind::Bytes {
-                default: 1,
-                minimum: 1,
-                maximum: 64 << 10,
-            },
-            unit: Some("B"),
-            applies: Vec::new(),
-            doc: "Length of a message; it may come in parts, and counts once it is whole.",
-        },
-        Parameter::choice(
-            "placement",
-            "free",
-            &["free", "same", "other"],
-            "free: both sides may run on every CPU allowed; same: both on the CPU of the request; other: each on a CPU of its own.",
-        ),
-    ]
 }
 
 fn metrics() -> Vec<Metric> {

@@ -14,7 +14,7 @@ use super::ipc::channel::{self, Plan, Sender, Waiting};
 use super::ipc::partner::{Kind as Other, MeasuredPeer};
 use super::ipc::placement::{Placement, Seats};
 use super::ipc::usage::Usage;
-use crate::description::Description;
+use crate::description::{Describe, Description};
 use crate::region::Region;
 use crate::workload::{Context, Iterations, Work, Workload};
 use figures::Figures;
@@ -25,14 +25,33 @@ use transfer::{Check, Job, Sink, Source, Tally, alone};
 const TRIAL_BYTES: u64 = 16 << 20;
 
 /// Parameters of `ipc.throughput`.
-#[derive(Debug, Clone, Copy, Deserialize)]
+#[derive(Debug, Clone, Copy, Deserialize, Describe)]
 pub struct Parameters {
+    /// pipe; local: a pair of stream sockets, seqpacket: of message sockets (AF_UNIX); tcp: over 127.0.0.1, with
+    /// TCP_NODELAY; shm: a ring of 1 MiB in shared memory, copied in and out, with a futex; vmsplice: a pipe that
+    /// refers to the sender's pages.
+    #[parameter(choice("pipe"))]
     channel: channel::Kind,
+    /// 1thread: one thread sends and receives in turn; 2thread: another thread sends; 2proc: another process does.
+    #[parameter(choice("1thread"))]
     mode: Mode,
+    /// Length of a block, and of the buffer on either side: what a call asks to send or receive at most.
+    #[parameter(bytes(128 << 10, 1..=1 << 30))]
     buffer: u64,
+    /// What is transferred in a repetition; the last block is short where it is no multiple of buffer.
+    #[parameter(bytes(16 << 20, 1..=1 << 40))]
     total: u64,
+    /// buffer: SO_SNDBUF and SO_RCVBUF of sockets are set to the length of a block; without effect on other channels.
+    #[parameter(choice("default"))]
     sockbuf: SocketBuffer,
+    /// free: both sides may use every CPU allowed to the probe; same: both are kept on one; other: each on one of its
+    /// own.
+    #[parameter(choice("free"))]
     placement: Placement,
+    /// ends: the receiver compares the first and last 8 bytes of what each call gave with what must be there, and one
+    /// transfer (16 MiB or two blocks at most) is compared byte by byte beforehand; every: all bytes, within the clock;
+    /// none: bytes are counted only.
+    #[parameter(choice("ends"))]
     check: Check,
 }
 

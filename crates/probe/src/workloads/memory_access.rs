@@ -18,7 +18,7 @@ use std::time::Duration;
 use super::fresh_process::in_fresh_process;
 use crate::cache_model::Geometry;
 use crate::counters::{Counters, MEMORY_NAMES};
-use crate::description::{Description, SchedulingIsolation};
+use crate::description::{Describe, Description, SchedulingIsolation};
 use crate::disk::residency::page_bytes;
 use crate::pressure::{self, Competition, Pressure};
 use crate::region::Region;
@@ -73,7 +73,7 @@ impl Workload for MemoryAccess {
                 each time), so that time_s shows this regime as well as swapping. With steps, the competitor's turns, two rests of 50 us and the switches between them are inside the clock too, for each set; \
                 cpu_s has only what the walk's own process spends on passing the turn. Covariates are those of the waiting parent, not of the measured process. \
                 Simulated counts are a model's, made once a request.",
-            parameters: parameters::parameters(),
+            parameters: Parameters::parameters(),
             metrics: parameters::metrics(),
             needs: vec![],
             programs: vec![],

@@ -7,7 +7,7 @@ mod stream;
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::description::{Description, Kind, Metric, Parameter, Quantity, SchedulingIsolation};
+use crate::description::{Describe, Description, Metric, Quantity, SchedulingIsolation};
 use crate::region::Region;
 use crate::workload::{Context, Work, Workload};
 use buffers::Buffers;
@@ -21,12 +21,25 @@ use stream::{Share, Tally};
 const MIB: f64 = (1 << 20) as f64;
 
 /// Parameters of `memory.bandwidth`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, Describe)]
 pub struct Parameters {
+    /// read: the XOR of all words is taken; write: every byte is set to one value; copy: from the memory into the
+    /// window.
+    #[parameter(choice("read"))]
     operation: Operation,
+    /// Each is pinned to a CPU, the allowed ones in turn, and has an equal share of the memory; 0: one for each CPU.
+    #[parameter(integer(1, 0..=4096))]
     threads: usize,
+    /// Memory that all threads together go over in a pass, touched before and proved resident by smaps.
+    #[parameter(bytes(1 << 28, 4096..=1 << 40))]
     size: u64,
+    /// copy only: the buffer of each thread into which its share is copied, again and again from its start; 0: as large
+    /// as the share.
+    #[parameter(bytes(0, 0..=1 << 40))]
     window: u64,
+    /// What the memory is made of: base pages (MADV_NOHUGEPAGE) or transparent huge pages (MADV_HUGEPAGE), proved by
+    /// smaps.
+    #[parameter(choice("4K"))]
     pages: Pages,
 }
 
@@ -65,7 +78,7 @@ impl Workload for MemoryBandwidth {
                 ended (about 1 us with several threads). read: the XOR of all words, by loads of 256 bits with AVX2, no prefetch by software. \
                 write: the C library's memset, and copy: its memcpy, of at most 1 GiB at a time; they choose their stores, those past \
                 the caches among them, by the length. Memory traffic may thus exceed the bytes counted: an ordinary store first reads the line.",
-            parameters: parameters(),
+            parameters: Parameters::parameters(),
             metrics: vec![
                 Metric::rate("throughput", "MiB/s", "bytes read, written or copied")
                     .note("A byte that is copied counts once, though it is read and written."),
@@ -130,60 +143,6 @@ impl Workload for MemoryBandwidth {
         }
         Ok(())
     }
-}
-
-fn parameters() -> Vec<Parameter> {
-    let choice = |default, choices| Kind::Choice {
-        default,
-        choices,
-        pattern: None,
-    };
-    let bytes = |default, minimum| Kind::Bytes {
-        default,
-        minimum,
-        maximum: 1 << 40,
-    };
-    vec![
-        Parameter {
-            name: "operation",
-            kind: choice("read", vec!["read", "write", "copy"]),
-            unit: None,
-            applies: Vec::new(),
-            doc: "read: the XOR of all words is taken; write: every byte is set to one value; copy: from the memory into the window.",
-        },
-        Parameter {
-            name: "threads",
-            kind: Kind::Integer {
-                default: 1,
-                minimum: 0,
-                maximum: 4096,
-            },
-            unit: None,
-            applies: Vec::new(),
-            doc: "Each is pinned to a CPU, the allowed ones in turn, and has an equal share of the memory; 0: one for each CPU.",
-        },
-        Parameter {
-            name: "size",
-            kind: bytes(256 << 20, 4096),
-            unit: Some("B"),
-            applies: Vec::new(),
-            doc: "Memory that all threads together go over in a pass, touched before and proved resident by smaps.",
-        },
-        Parameter {
-            name: "window",
-            kind: bytes(0, 0),
-            unit: Some("B"),
-            applies: Vec::new(),
-            doc: "copy only: the buffer of each thread into which its share is copied, again and again from its start; 0: as large as the share.",
-        },
-        Parameter {
-            name: "pages",
-            kind: choice("4K", vec!["4K", "huge"]),
-            unit: None,
-            applies: Vec::new(),
-            doc: "What the memory is made of: base pages (MADV_NOHUGEPAGE) or transparent huge pages (MADV_HUGEPAGE), proved by smaps.",
-        },
-    ]
 }
 
 /// What the last pass of a repetition writes: not 0, and never the same in two repetitions running.

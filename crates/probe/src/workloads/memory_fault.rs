@@ -12,9 +12,8 @@ use std::rc::Rc;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::description::{Description, Kind, Metric, Parameter, Quantity, SchedulingIsolation};
+use crate::description::{Describe, Description, Metric, Quantity, SchedulingIsolation};
 use crate::disk::scratch::Scratch;
-use crate::disk::source::Place;
 use crate::pressure::SwapKind;
 use crate::region::Region;
 use crate::workload::{Context, Iterations, Work, Workload};
@@ -27,12 +26,27 @@ use swapped::Room;
 use touch::Tally;
 
 /// Parameters of `memory.fault`.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, Describe)]
 pub struct Parameters {
+    /// zero-page: a first read of anonymous memory; anonymous: a first write; file: a read of a page that is in the
+    /// page cache; file-major: a read of a page that is on the device only (proved); copy-on-write: a write after fork,
+    /// while the child holds the page; huge: a first write to a huge page; swap-in: a read of a page that is in swap
+    /// only (proved). Half of each such page is zeros, so that zram compresses it.
+    #[parameter(choice("anonymous"))]
     kind: FaultKind,
+    /// Each is pinned to a CPU, the allowed ones in turn, and touches an equal share of the pages.
+    #[parameter(integer(1, 1..=4096))]
     threads: usize,
+    /// Memory touched in a repetition, made anew for each; rounded up to whole pages, or to whole huge ones.
+    #[parameter(bytes(64 << 20, 1 << 20..=1 << 40))]
     size: u64,
+    /// What holds the swap that is made for swap-in (as root, three times the size): zram, a compressed device in
+    /// memory; file, in the directory, read one page at a time; auto: zram, whose cost is the kernel's and not a
+    /// device's, or a file where there is none.
+    #[parameter(choice("auto").only_with("kind", &["swap-in"]))]
     swap: SwapKind,
+    /// Where the scratch file is made: it decides which file system and device are measured.
+    #[parameter(path("/var/tmp").only_with("kind", &["file", "file-major", "swap-in"]))]
     directory: PathBuf,
 }
 
@@ -50,16 +64,6 @@ enum FaultKind {
 }
 
 impl FaultKind {
-    const NAMES: [&'static str; 7] = [
-        "zero-page",
-        "anonymous",
-        "file",
-        "file-major",
-        "copy-on-write",
-        "huge",
-        "swap-in",
-    ];
-
     /// What anonymous memory of this kind is made of.
     fn pages(self) -> Pages {
         match self {
@@ -110,7 +114,7 @@ impl Workload for MemoryFault {
                 the access itself; every 512th fault on base pages also makes a page table. Outside: making the memory, writing it, forking, emptying \
                 or filling the page cache. Files are mapped page by page, each in a mapping of its own that the kernel cannot merge with the next, since \
                 it would otherwise map the neighbours along (fault-around); finding one of so many mappings is inside the clock. Swap is read a page at a time, without readahead.",
-            parameters: parameters(),
+            parameters: Parameters::parameters(),
             metrics: metrics(),
             needs: vec![],
             programs: vec![],
@@ -255,49 +259,6 @@ fn check_threads(parameters: &Parameters, pages: u64) -> Result<(), Failure> {
             parameters.threads
         ),
     ))
-}
-
-fn parameters() -> Vec<Parameter> {
-    vec![
-        Parameter::choice(
-            "kind",
-            "anonymous",
-            &FaultKind::NAMES,
-            "zero-page: a first read of anonymous memory; anonymous: a first write; file: a read of a page that is in the page cache; file-major: a read of a page that is on the device only (proved); copy-on-write: a write after fork, while the child holds the page; huge: a first write to a huge page; \
-                swap-in: a read of a page that is in swap only (proved). Half of each such page is zeros, so that zram compresses it.",
-        ),
-        Parameter {
-            name: "threads",
-            kind: Kind::Integer {
-                default: 1,
-                minimum: 1,
-                maximum: 4096,
-            },
-            unit: None,
-            applies: Vec::new(),
-            doc: "Each is pinned to a CPU, the allowed ones in turn, and touches an equal share of the pages.",
-        },
-        Parameter {
-            name: "size",
-            kind: Kind::Bytes {
-                default: 64 << 20,
-                minimum: 1 << 20,
-                maximum: 1 << 40,
-            },
-            unit: Some("B"),
-            applies: Vec::new(),
-            doc: "Memory touched in a repetition, made anew for each; rounded up to whole pages, or to whole huge ones.",
-        },
-        Parameter::choice(
-            "swap",
-            "auto",
-            &SwapKind::NAMES,
-            "What holds the swap that is made for swap-in (as root, three times the size): zram, a compressed device in memory; file, in the directory, \
-                read one page at a time; auto: zram, whose cost is the kernel's and not a device's, or a file where there is none.",
-        )
-        .only_with("kind", &["swap-in"]),
-        Place::directory().only_with("kind", &["file", "file-major", "swap-in"]),
-    ]
 }
 
 fn metrics() -> Vec<Metric> {

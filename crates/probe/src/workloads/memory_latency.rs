@@ -4,7 +4,7 @@ mod ring;
 
 use serde::Deserialize;
 
-use crate::description::{Description, Kind, Metric, Parameter, SchedulingIsolation};
+use crate::description::{Describe, Description, Metric, SchedulingIsolation};
 use crate::region::Region;
 use crate::workload::{Context, Work, Workload};
 use oscope_sys::error::Failure;
@@ -16,11 +16,22 @@ use ring::Ring;
 const WARMING_LOADS: u64 = 1 << 16;
 
 /// Parameters of `memory.latency`.
-#[derive(Debug, Clone, Copy, Deserialize)]
+#[derive(Debug, Clone, Copy, Deserialize, Describe)]
 pub struct Parameters {
+    /// Memory over which the slots are spread, at least two strides; touched before and proved resident by smaps.
+    #[parameter(bytes(64 << 10, 128..=1 << 40))]
     size: u64,
+    /// From one slot to the next in memory, a multiple of 8. Slots that lie a power of two apart share few sets of a
+    /// cache, and so fill it early.
+    #[parameter(bytes(64, 8..=1 << 40))]
     stride: u64,
+    /// What the memory is made of: base pages (MADV_NOHUGEPAGE) or transparent huge pages (MADV_HUGEPAGE), proved by
+    /// smaps.
+    #[parameter(choice("4K"))]
     pages: Pages,
+    /// random: one round through all slots in an order drawn at random, the same each time; forward: in rising order,
+    /// which prefetchers follow.
+    #[parameter(choice("random"))]
     order: Order,
 }
 
@@ -50,7 +61,7 @@ impl Workload for MemoryLatency {
                 stand in a row, and the loop's counter runs beside them. Inside the clock: the loads, and whatever misses of caches and TLBs they meet. \
                 Outside: making, touching and linking the slots, and one pass over them, of at most 65536 loads, before each repetition. The chase goes on \
                 where the last repetition ended, so that each slot is met again only after all the others.",
-            parameters: parameters(),
+            parameters: Parameters::parameters(),
             metrics: vec![Metric::TIME_NS, Metric::CYCLES],
             needs: vec![],
             programs: vec![],
@@ -81,42 +92,6 @@ impl Workload for MemoryLatency {
     fn verify(&mut self, _work: &Work) -> Result<(), Failure> {
         self.ring.verify()
     }
-}
-
-fn parameters() -> Vec<Parameter> {
-    let bytes = |default, minimum| Kind::Bytes {
-        default,
-        minimum,
-        maximum: 1 << 40,
-    };
-    vec![
-        Parameter {
-            name: "size",
-            kind: bytes(64 << 10, 128),
-            unit: Some("B"),
-            applies: Vec::new(),
-            doc: "Memory over which the slots are spread, at least two strides; touched before and proved resident by smaps.",
-        },
-        Parameter {
-            name: "stride",
-            kind: bytes(64, 8),
-            unit: Some("B"),
-            applies: Vec::new(),
-            doc: "From one slot to the next in memory, a multiple of 8. Slots that lie a power of two apart share few sets of a cache, and so fill it early.",
-        },
-        Parameter::choice(
-            "pages",
-            "4K",
-            &["4K", "huge"],
-            "What the memory is made of: base pages (MADV_NOHUGEPAGE) or transparent huge pages (MADV_HUGEPAGE), proved by smaps.",
-        ),
-        Parameter::choice(
-            "order",
-            "random",
-            &["random", "forward"],
-            "random: one round through all slots in an order drawn at random, the same each time; forward: in rising order, which prefetchers follow.",
-        ),
-    ]
 }
 
 /// What the description cannot rule out.

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use crate::description::{Description, Kind, Metric, Parameter, SchedulingIsolation};
+use crate::description::{Describe, Description, Metric, SchedulingIsolation};
 use crate::region::Region;
 use crate::steps::{destination, lcg_steps, repeat};
 use crate::workload::{Context, Iterations, Work, Workload};
@@ -24,27 +24,14 @@ pub enum Style {
     Single,
 }
 
-impl Style {
-    /// The parameter that chooses it.
-    pub fn parameter() -> Parameter {
-        Parameter {
-            name: "style",
-            kind: Kind::Choice {
-                default: "loop",
-                choices: vec!["loop", "single"],
-                pattern: None,
-            },
-            unit: None,
-            applies: Vec::new(),
-            doc: "Many iterations in a loop, or one timed by itself.",
-        }
-    }
-}
-
 /// Parameters of `null`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, Describe)]
 pub struct Parameters {
+    /// Many iterations in a loop, or one timed by itself.
+    #[parameter(choice("loop"))]
     style: Style,
+    /// Dependent multiply-and-add steps in an iteration; 0 is the empty workload.
+    #[parameter(integer(0, 0..=1_000_000_000).unit("steps"))]
     work: u64,
 }
 
@@ -66,20 +53,7 @@ impl Workload for Null {
             purpose: "Work of known size, or none at all: what the instrument itself adds",
             timing_model: "time = (raw - correction) / iterations, with raw = iterations * (loop counter + work steps). A step is one \
                 multiplication and one addition, each needing the one before. style=single has no loop counter.",
-            parameters: vec![
-                Style::parameter(),
-                Parameter {
-                    name: "work",
-                    kind: Kind::Integer {
-                        default: 0,
-                        minimum: 0,
-                        maximum: 1_000_000_000,
-                    },
-                    unit: Some("steps"),
-                    applies: Vec::new(),
-                    doc: "Dependent multiply-and-add steps in an iteration; 0 is the empty workload.",
-                },
-            ],
+            parameters: Parameters::parameters(),
             metrics: vec![Metric::TIME_NS, Metric::CYCLES],
             needs: vec![],
             programs: vec![],

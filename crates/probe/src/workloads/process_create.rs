@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use crate::clock::Clock;
-use crate::description::{Description, Kind, Metric, Parameter, Quantity, SchedulingIsolation};
+use crate::description::{Describe, Description, Metric, Quantity, SchedulingIsolation};
 use crate::region::Region;
 use crate::workload::{Context, Iterations, Work, Workload};
 use oscope_sys::affinity::Pinned;
@@ -23,11 +23,23 @@ use ways::{End, How, Life, Maker};
 const LONGEST_LIFE: Duration = Duration::from_secs(60);
 
 /// Parameters of `process.create`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, Describe)]
 pub struct Parameters {
+    /// fork, posix_spawn (of this program) and thread (pthread_create) are the C library's; clone3 is the system call
+    /// with nothing shared; vfork shares memory and holds the parent.
+    #[parameter(choice("fork"))]
     how: How,
+    /// Anonymous memory that the parent has written to before, beside its own few MiB; proved resident by smaps.
+    #[parameter(bytes(0, 0..=64 << 30))]
     resident: u64,
+    /// What the resident memory is made of: base pages (MADV_NOHUGEPAGE) or transparent huge pages (MADV_HUGEPAGE),
+    /// proved by smaps.
+    #[parameter(choice("4K"))]
     pages: Pages,
+    /// same: the child inherits the CPU the parent is pinned to, and one waits for the other. free: both may use every
+    /// CPU allowed to the probe; the covariates of a CPU are then those of the requested one only, or of all with cpu
+    /// -1.
+    #[parameter(choice("free"))]
     placement: Placement,
 }
 
@@ -66,7 +78,7 @@ impl Workload for ProcessCreate {
                 the TSC, readings on two CPUs are compared by measured offsets; unknown offsets leave the metric out. fork and clone3 copy \
                 what the parent has mapped: at resident=0 this program's own 30 mappings and 0.3 MiB written, in caches that the \
                 harness's reading of /proc has cooled, make them some 25 % more expensive than in a bare C program that forks again and again.",
-            parameters: parameters(),
+            parameters: Parameters::parameters(),
             metrics: metrics(),
             needs: vec![],
             programs: vec![],
@@ -140,53 +152,6 @@ fn ballast(bytes: u64, pages: Pages) -> Result<Option<Mapping>, Failure> {
     mapping.touch();
     mapping.prove()?;
     Ok(Some(mapping))
-}
-
-fn parameters() -> Vec<Parameter> {
-    let choice = |default, choices| Kind::Choice {
-        default,
-        choices,
-        pattern: None,
-    };
-    vec![
-        Parameter {
-            name: "how",
-            kind: choice(
-                "fork",
-                vec!["fork", "vfork", "clone3", "posix_spawn", "thread"],
-            ),
-            unit: None,
-            applies: Vec::new(),
-            doc: "fork, posix_spawn (of this program) and thread (pthread_create) are the C library's; clone3 is the system call with \
-                nothing shared; vfork shares memory and holds the parent.",
-        },
-        Parameter {
-            name: "resident",
-            kind: Kind::Bytes {
-                default: 0,
-                minimum: 0,
-                maximum: 64 << 30,
-            },
-            unit: Some("B"),
-            applies: Vec::new(),
-            doc: "Anonymous memory that the parent has written to before, beside its own few MiB; proved resident by smaps.",
-        },
-        Parameter {
-            name: "pages",
-            kind: choice("4K", vec!["4K", "huge"]),
-            unit: None,
-            applies: Vec::new(),
-            doc: "What the resident memory is made of: base pages (MADV_NOHUGEPAGE) or transparent huge pages (MADV_HUGEPAGE), proved by smaps.",
-        },
-        Parameter {
-            name: "placement",
-            kind: choice("free", vec!["same", "free"]),
-            unit: None,
-            applies: Vec::new(),
-            doc: "same: the child inherits the CPU the parent is pinned to, and one waits for the other. free: both may use every CPU allowed \
-                to the probe; the covariates of a CPU are then those of the requested one only, or of all with cpu -1.",
-        },
-    ]
 }
 
 fn metrics() -> Vec<Metric> {

@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::calls::{Call, Entry, Make, Visitor};
 use super::null::Style;
-use crate::description::{Description, Kind, Metric, Parameter, SchedulingIsolation};
+use crate::description::{Describe, Description, Metric, SchedulingIsolation};
 use crate::region::Region;
 use crate::steps::repeat;
 use crate::workload::{Context, Iterations, Work, Workload};
@@ -18,10 +18,20 @@ const PRIMING: u32 = 16;
 const CALLS_UNWATCHED: u64 = 1 << 16;
 
 /// Parameters of `syscall.cost`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, Describe)]
 pub struct Parameters {
+    /// read takes 1 byte from /dev/zero; lseek goes to one place in a regular file in memory; gethostid and
+    /// clock_gettime are the C library's functions; my_precious is the call of a kernel built with the patch of that
+    /// name, set to log nothing (kernel.my_precious_log = 0), and my_precious_logged the same with a line in the
+    /// kernel's log each time (2); nr:N is the call of that number with zeroes as arguments.
+    #[parameter(words("getppid", &["getpid", "getppid", "read", "lseek", "gethostid", "clock_gettime", "my_precious", "my_precious_logged"]).or("nr:N"))]
     call: String,
+    /// Many iterations in a loop, or one timed by itself.
+    #[parameter(choice("loop"))]
     style: Style,
+    /// Whether the system-call instruction stands in a function that is called for it, as in the C library, or in the
+    /// loop itself. Some mitigations make the return from that function mispredicted, which a program pays for too.
+    #[parameter(choice("function"))]
     entry: Entry,
 }
 
@@ -46,44 +56,7 @@ impl Workload for SyscallCost {
                 two serialised readings; 16 untimed calls come right before it, since the harness's own bookkeeping has cooled the \
                 caches: the cost of a call to a cold kernel is not measured. Where the kernel evicts or mistrains branch predictions \
                 by address (Safe RET on AMD Zen), the place of the loop in the program alone can move the figure by some 30 ns.",
-            parameters: vec![
-                Parameter {
-                    name: "call",
-                    kind: Kind::Choice {
-                        default: "getppid",
-                        choices: vec![
-                            "getpid",
-                            "getppid",
-                            "read",
-                            "lseek",
-                            "gethostid",
-                            "clock_gettime",
-                            "my_precious",
-                            "my_precious_logged",
-                        ],
-                        pattern: Some("nr:N"),
-                    },
-                    unit: None,
-                    applies: Vec::new(),
-                    doc: "read takes 1 byte from /dev/zero; lseek goes to one place in a regular file in memory; gethostid and clock_gettime \
-                        are the C library's functions; my_precious is the call of a kernel built with the patch of that name, set to log nothing \
-                        (kernel.my_precious_log = 0), and my_precious_logged the same with a line in the kernel's log each time (2); nr:N is the \
-                        call of that number with zeroes as arguments.",
-                },
-                Style::parameter(),
-                Parameter {
-                    name: "entry",
-                    kind: Kind::Choice {
-                        default: "function",
-                        choices: vec!["function", "instruction"],
-                        pattern: None,
-                    },
-                    unit: None,
-                    applies: Vec::new(),
-                    doc: "Whether the system-call instruction stands in a function that is called for it, as in the C library, or in the \
-                        loop itself. Some mitigations make the return from that function mispredicted, which a program pays for too.",
-                },
-            ],
+            parameters: Parameters::parameters(),
             metrics: vec![Metric::TIME_NS, Metric::CYCLES],
             needs: vec![],
             programs: vec![],

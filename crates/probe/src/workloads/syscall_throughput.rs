@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::calls::{Call, Entry, Make, Visitor, regular_file};
 use crate::calibration::calibrate;
 use crate::clock::Clock;
-use crate::description::{Description, Kind, Metric, Parameter, SchedulingIsolation};
+use crate::description::{Describe, Description, Metric, SchedulingIsolation};
 use crate::region::Region;
 use crate::steps::repeat;
 use crate::workload::{Context, Iterations, Work, Workload};
@@ -23,9 +23,14 @@ const CHUNK_OVER_CLOCK: f64 = 2000.0;
 const SHORTEST_CHUNK_NS: f64 = 100_000.0;
 
 /// Parameters of `syscall.throughput`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, Describe)]
 pub struct Parameters {
+    /// read takes 1 byte from a regular file in memory; lseek goes to one place in such a file; gethostid is the C
+    /// library's function.
+    #[parameter(words("read", &["read", "lseek", "getpid", "gethostid"]))]
     call: String,
+    /// How long a repetition lasts; it ends with the chunk under way.
+    #[parameter(seconds(10.0, 0.01..=3600.0))]
     duration: f64,
 }
 
@@ -54,30 +59,7 @@ impl Workload for SyscallThroughput {
             timing_model: "calls_per_s = calls / ((raw - correction) in seconds). Inside the clock: the calls, each within a function called for it, the comparison of their answers, \
                 a reading of the clock after each chunk (less than 0.1 %), and for read, which goes through a file of 1 MiB in memory \
                 byte by byte, an lseek to its start after each 1048576 calls (about 1e-6).",
-            parameters: vec![
-                Parameter {
-                    name: "call",
-                    kind: Kind::Choice {
-                        default: "read",
-                        choices: vec!["read", "lseek", "getpid", "gethostid"],
-                        pattern: None,
-                    },
-                    unit: None,
-                    applies: Vec::new(),
-                    doc: "read takes 1 byte from a regular file in memory; lseek goes to one place in such a file; gethostid is the C library's function.",
-                },
-                Parameter {
-                    name: "duration",
-                    kind: Kind::Duration {
-                        default: 10.0,
-                        minimum: 0.01,
-                        maximum: 3600.0,
-                    },
-                    unit: Some("s"),
-                    applies: Vec::new(),
-                    doc: "How long a repetition lasts; it ends with the chunk under way.",
-                },
-            ],
+            parameters: Parameters::parameters(),
             metrics: vec![
                 Metric::rate("calls_per_s", "calls/s", "calls"),
                 Metric::rate("bytes_per_s", "B/s", "bytes moved")

@@ -54,15 +54,24 @@ ENTRY = Experiment.of(
     metrics=("time_ns", "cycles"),
 )
 
+URING = Experiment.of(
+    "syscall.uring-nop",
+    "What a request through io_uring costs",
+    "What does a request cost that does nothing, if one system call submits 1 to 128 of them?",
+    Design.of(400, 20, batch=(1, 2, 8, 32, 128)),
+    quick_share="not in it: syscall.cost has what most programs use",
+    metrics=("time_ns", "cycles"),
+)
+
 LAB = Lab(
     name="syscalls",
     title="System calls",
     document="two student reports: one timed a new system call and fork(), the other counted calls in 10 s",
-    experiments=(COST, THROUGHPUT, CREATE, ENTRY),
+    experiments=(COST, THROUGHPUT, CREATE, ENTRY, URING),
     sections=late(
         "syscalls",
         *("cost:COST", "cost:THROUGHPUT", "create:PAGE_TABLES", "create:TABLE_ONE", "spread:SHAPE"),
-        *("spread:CAUSES", "spread:ESTIMATOR", "cost:ENTRY"),
+        *("spread:CAUSES", "spread:ESTIMATOR", "cost:ENTRY", "cost:URING"),
     ),
     notebook="notebooks/syscalls.ipynb",
 )

@@ -137,6 +137,28 @@ ENTRY = q.Question(
     figures=lambda _, found: q.strips("Time of one call", "time", found, lambda point: point.name),
 )
 
+# ---- requests through io_uring, many with one system call
+
+URING = q.Question(
+    title="Requests through io_uring",
+    experiment="syscall.uring-nop",
+    rows=q.points("time_ns"),
+    headline="a request costs {most.value} with {most.name} a call, {least.value} with {least.name}",
+    text=(
+        "A request does nothing (IORING_OP_NOP): that is io_uring's own work and a share of the system call."
+    ),
+    tables=q.TableOf(
+        "Cost of a request by how many one call submits",
+        (
+            q.text("requests a call", lambda point: point.name),
+            q.stat("{}", lambda point: point.summary, "ns", "n", "median", "95 %"),
+            q.ratio("beside one", lambda each: q.beside(each, "batch", 1), "different", "matters"),
+        ),
+        "Medians; each ratio is paired by block.",
+    ),
+    figures=lambda _, found: q.strips("Time of one request", "time", found, lambda point: point.name),
+)
+
 # ---- how many calls fit into a second
 
 UNIT = "calls/s"

@@ -8,6 +8,7 @@ use super::parameters::Parameters;
 use super::program::Program;
 use super::worker::Worker;
 use crate::clock::{Clock, Wanted};
+use crate::description::Describe;
 use crate::parameters::complete;
 use crate::region::Region;
 use crate::workload::{Context, Shared, Workload};
@@ -18,7 +19,7 @@ const MIB: f64 = (1 << 20) as f64;
 
 fn parameters(given: Value) -> Parameters {
     let given: Map<String, Value> = serde_json::from_value(given).expect("it is an object");
-    let all = complete(&given, &super::parameters::described()).expect("they are right");
+    let all = complete(&given, &Parameters::parameters()).expect("they are right");
     serde_json::from_value(Value::Object(all)).expect("they are complete")
 }
 

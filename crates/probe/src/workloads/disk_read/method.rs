@@ -42,8 +42,7 @@ pub enum Engine {
 }
 
 impl Engine {
-    /// Names, in the order in which help shows them.
-    pub const NAMES: [&'static str; 6] = ["auto", "read", "pread", "mmap", "direct", "uring"];
+    const NAMES: [&'static str; 6] = ["auto", "read", "pread", "mmap", "direct", "uring"];
 
     /// Whether it goes round the page cache.
     pub fn is_direct(self) -> bool {

@@ -49,11 +49,9 @@ impl Drop for Folder {
 
 fn parameters_for(file: PathBuf) -> Parameters {
     Parameters {
-        place: Place {
-            file,
-            directory: "/var/tmp".into(),
-            size: TOTAL,
-        },
+        file,
+        directory: "/var/tmp".into(),
+        size: TOTAL,
         block_size: 65536,
         count: 0,
         sync: Sync::None,
@@ -99,10 +97,7 @@ fn a_scratch_file_is_written_in_every_way_and_gone() {
     ] {
         let folder = Folder::new();
         let mut workload = prepare(Parameters {
-            place: Place {
-                directory: folder.0.clone(),
-                ..parameters_for(PathBuf::new()).place
-            },
+            directory: folder.0.clone(),
             sync,
             block_size,
             count: 7,

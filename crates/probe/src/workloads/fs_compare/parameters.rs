@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use crate::description::{Description, Kind, Metric, Parameter, Quantity, SchedulingIsolation};
+use crate::description::{Describe, Description, Metric, Quantity, SchedulingIsolation};
 use crate::shared_folder::{PROGRAMS, System};
 use oscope_sys::net::Shape;
 
@@ -19,18 +19,35 @@ const BIG: [&str; 5] = [
 ];
 
 /// Parameters of `fs.compare`.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, Describe)]
 pub struct Parameters {
-    /// Through which file system.
+    /// How the client reaches the server's folder. local: it works in that folder itself; oscope: oscope-fs; sshfs:
+    /// sshfs(1) with its defaults; nfs: the kernel's NFS 4.2 on both sides, in a guest only.
+    #[parameter(choice("oscope"))]
     pub system: System,
-    /// What is done.
+    /// read-first: open, read in pieces of 128 KiB and close the big file, of which the client has nothing; read-again:
+    /// the same after it was read once; read-random: 1000 pread(2) of 4 KiB at random aligned places of the big file,
+    /// which was read once and is open; change-block: open it, pwrite(2) 4 KiB in its middle, close; append: the same
+    /// with O_APPEND; create: make the small files in a new folder (O_CREAT with O_EXCL); read-small: open, read and
+    /// close each, the client having nothing of them; list: readdir(3) and lstat(2) of each, as ls -l; git-status: `git
+    /// status --porcelain` in a repository of as many files that was made on the server, one of them changed: git reads
+    /// anew each file whose inode number or ctime is not that of its index; unpack: `tar -xf` of as many files into a
+    /// new folder.
+    #[parameter(choice("read-first"))]
     pub operation: Task,
-    /// Bytes of the big file.
+    /// Length of the big file.
+    #[parameter(bytes(16 << 20, 64 << 10..=64 << 30).only_with("operation", &BIG))]
     pub size: u64,
-    /// How many small files.
+    /// How many small files, of 4 KiB each; with git-status and unpack in ten folders.
+    #[parameter(integer(100, 1..=100_000).never_with("operation", &BIG))]
     pub files: u64,
+    /// How much later each packet arrives, in each direction: half of what the round trip gains. Needs netem.
+    // Both ends give up a connection that has not spoken within 10 s.
+    #[parameter(seconds(0.0, 0.0..=2.0))]
     delay: f64,
-    /// Where the scratch folder is made.
+    /// Where the scratch folder is made, with the server's files and the client's cache in it: it decides which file
+    /// system is below.
+    #[parameter(path("/var/tmp"))]
     pub directory: PathBuf,
 }
 
@@ -93,7 +110,7 @@ pub fn description() -> Description {
             once, which with change-block and append is done anew for each repetition, and for create and unpack it has made the folder itself; and, after the clock has stopped, the wait until all lies with the server, and the comparison of every byte there with what it should be. The server has its files in its page \
             cache, and forces nothing to its disk that the file system does not ask for. The big file was last modified years before, since what has just changed is not trusted by every file system. \
             Client and server are on one machine, in two network namespaces, and share its CPUs.",
-        parameters: parameters(),
+        parameters: Parameters::parameters(),
         metrics: metrics(),
         needs: vec![
             "root and /dev/fuse for system=oscope and sshfs",
@@ -102,84 +119,6 @@ pub fn description() -> Description {
         programs: PROGRAMS.into_iter().chain(["git", "tar"]).collect(),
         alone: SchedulingIsolation::Never,
     }
-}
-
-fn parameters() -> Vec<Parameter> {
-    vec![
-        Parameter::choice(
-            "system",
-            "oscope",
-            &["local", "oscope", "sshfs", "nfs"],
-            "How the client reaches the server's folder. local: it works in that folder itself; oscope: oscope-fs; sshfs: sshfs(1) with its defaults; nfs: the kernel's NFS 4.2 on both \
-                sides, in a guest only.",
-        ),
-        Parameter::choice(
-            "operation",
-            "read-first",
-            &[
-                "read-first",
-                "read-again",
-                "read-random",
-                "change-block",
-                "append",
-                "create",
-                "read-small",
-                "list",
-                "git-status",
-                "unpack",
-            ],
-            "read-first: open, read in pieces of 128 KiB and close the big file, of which the client has nothing; read-again: the same after it was read once; read-random: 1000 pread(2) of 4 KiB at \
-                random aligned places of the big file, which was read once and is open; change-block: open it, pwrite(2) 4 KiB in its middle, close; append: the same with O_APPEND; create: \
-                make the small files in a new folder (O_CREAT with O_EXCL); read-small: open, read and close each, the client having nothing of them; list: readdir(3) and lstat(2) of each, as ls -l; git-status: \
-                `git status --porcelain` in a repository of as many files that was made on the server, one of them changed: git reads anew each file whose inode number or ctime is not that of \
-                its index; unpack: `tar -xf` of as many files into a new folder.",
-        ),
-        Parameter {
-            name: "size",
-            kind: Kind::Bytes {
-                default: 16 << 20,
-                minimum: 64 << 10,
-                maximum: 64 << 30,
-            },
-            unit: Some("B"),
-            applies: Vec::new(),
-            doc: "Length of the big file.",
-        }
-        .only_with("operation", &BIG),
-        Parameter {
-            name: "files",
-            kind: Kind::Integer {
-                default: 100,
-                minimum: 1,
-                maximum: 100_000,
-            },
-            unit: None,
-            applies: Vec::new(),
-            doc: "How many small files, of 4 KiB each; with git-status and unpack in ten folders.",
-        }
-        .never_with("operation", &BIG),
-        Parameter {
-            name: "delay",
-            kind: Kind::Duration {
-                default: 0.0,
-                minimum: 0.0,
-                // As in `transfer.copy`.
-                maximum: 2.0,
-            },
-            unit: Some("s"),
-            applies: Vec::new(),
-            doc: "How much later each packet arrives, in each direction: half of what the round trip gains. Needs netem.",
-        },
-        Parameter {
-            name: "directory",
-            kind: Kind::Path {
-                default: "/var/tmp",
-            },
-            unit: None,
-            applies: Vec::new(),
-            doc: "Where the scratch folder is made, with the server's files and the client's cache in it: it decides which file system is below.",
-        },
-    ]
 }
 
 fn metrics() -> Vec<Metric> {

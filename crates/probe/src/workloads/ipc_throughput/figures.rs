@@ -1,7 +1,8 @@
 //! What `ipc.throughput` says about itself, and the figures of a transfer.
 
+use super::Parameters;
 use super::transfer::Tally;
-use crate::description::{Description, Kind, Metric, Parameter, Quantity, SchedulingIsolation};
+use crate::description::{Describe, Description, Metric, Quantity, SchedulingIsolation};
 use crate::workloads::ipc::usage::Usage;
 use oscope_sys::error::Failure;
 
@@ -76,72 +77,12 @@ pub fn description() -> Description {
             opening of the gate at which the sender waits (running; asleep where both share a CPU) until the receiver, which is the calling \
             thread, has the last byte; the stamping of the blocks and the checks asked for. Outside: making channel, buffers, thread or \
             process, and asking getrusage, so that a wait at the gate (microseconds) is in the sender's CPU time or switches. In 1thread both ends refuse to wait, and one call of either is made in turn.",
-        parameters: parameters(),
+        parameters: Parameters::parameters(),
         metrics: metrics(),
         needs: vec![],
         programs: vec![],
         alone: SchedulingIsolation::Never,
     }
-}
-
-fn parameters() -> Vec<Parameter> {
-    let bytes = |name, default, maximum, doc| Parameter {
-        name,
-        kind: Kind::Bytes {
-            default,
-            minimum: 1,
-            maximum,
-        },
-        unit: Some("B"),
-        applies: Vec::new(),
-        doc,
-    };
-    vec![
-        Parameter::choice(
-            "channel",
-            "pipe",
-            &["pipe", "local", "seqpacket", "tcp", "shm", "vmsplice"],
-            "pipe; local: a pair of stream sockets, seqpacket: of message sockets (AF_UNIX); tcp: over 127.0.0.1, with TCP_NODELAY; shm: a ring of \
-                1 MiB in shared memory, copied in and out, with a futex; vmsplice: a pipe that refers to the sender's pages.",
-        ),
-        Parameter::choice(
-            "mode",
-            "1thread",
-            &["1thread", "2thread", "2proc"],
-            "1thread: one thread sends and receives in turn; 2thread: another thread sends; 2proc: another process does.",
-        ),
-        bytes(
-            "buffer",
-            128 << 10,
-            1 << 30,
-            "Length of a block, and of the buffer on either side: what a call asks to send or receive at most.",
-        ),
-        bytes(
-            "total",
-            16 << 20,
-            1 << 40,
-            "What is transferred in a repetition; the last block is short where it is no multiple of buffer.",
-        ),
-        Parameter::choice(
-            "sockbuf",
-            "default",
-            &["default", "buffer"],
-            "buffer: SO_SNDBUF and SO_RCVBUF of sockets are set to the length of a block; without effect on other channels.",
-        ),
-        Parameter::choice(
-            "placement",
-            "free",
-            &["free", "same", "other"],
-            "free: both sides may use every CPU allowed to the probe; same: both are kept on one; other: each on one of its own.",
-        ),
-        Parameter::choice(
-            "check",
-            "ends",
-            &["ends", "every", "none"],
-            "ends: the receiver compares the first and last 8 bytes of what each call gave with what must be there, and one transfer (16 MiB or two \
-                blocks at most) is compared byte by byte beforehand; every: all bytes, within the clock; none: bytes are counted only.",
-        ),
-    ]
 }
 
 fn metrics() -> Vec<Metric> {

@@ -11,33 +11,80 @@ use super::simulation;
 use super::usage;
 use super::walk::{Footprint, Pattern};
 use crate::cache_model::Geometry;
-use crate::description::{Kind, Metric, Parameter, Quantity, only_with};
-use crate::disk::source::Place;
+use crate::description::{Describe, Metric, Quantity};
 use crate::pressure::{Scope, SwapKind};
 use oscope_sys::mapping::Pages;
 
 /// Parameters of `memory.access`.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, Describe)]
 pub struct Parameters {
+    /// seq: each working set of 512 lines begins where the last one ended; random: anywhere. Both generate the random
+    /// number.
+    #[parameter(choice("seq"))]
     pub pattern: Pattern,
+    /// full: the sets lie in all of the memory; first64th: in its first 1/64, since the base is added in bytes instead
+    /// of lines, an error of CS380L lab 2.
+    #[parameter(choice("full"))]
     pub footprint: Footprint,
+    /// What the memory is backed by: nothing, or a file of zeros made for each repetition, privately or shared.
+    #[parameter(choice("anonymous"))]
     pub mapping: Backing,
+    /// Whether the kernel makes all pages present as it maps them (MAP_POPULATE; for huge pages MADV_POPULATE_WRITE).
+    #[parameter(boolean(false))]
     pub populate: bool,
+    /// What is done to all of the memory first: set to 0, and given to the file's device (msync does nothing to
+    /// anonymous memory).
+    #[parameter(choice("none"))]
     pub initialise: Initialise,
+    /// Working sets walked, 16 times each; CS380L lab 2 has 1048576. Compare figures for each set.
+    #[parameter(integer(1 << 15, 1..=1 << 32))]
     pub sets: u64,
+    /// Length of the memory, a multiple of the page size; the least is two working sets, the most what the int of
+    /// CS380L lab 2 can index.
+    #[parameter(bytes(1 << 30, 64 << 10..=128 << 30))]
     pub size: u64,
+    /// What the memory is made of: base pages, or transparent huge ones (anonymous memory only), proved by smaps.
+    #[parameter(choice("4K"))]
     pub pages: Pages,
+    /// Counts of caches and TLBs: by the processor's counters, by a model of them fed with the same addresses, or by
+    /// both where there are counters.
+    #[parameter(choice("none"))]
     pub counters: Source,
+    /// Sizes of the simulated caches and TLBs: this CPU's, or a named one's.
+    #[parameter(words("host", &[&["host"], Geometry::NAMES].concat()).only_with("counters", &["simulated", "both"]))]
     pub geometry: String,
+    /// compete: while the sets are walked, another process touches as much memory as there is, at random.
+    #[parameter(choice("none"))]
     pub pressure: Pressed,
+    /// Where the pressure acts: in a memory control group made for the run, or on the whole machine.
+    #[parameter(choice("group").only_with("pressure", &["compete"]))]
     pub scope: Scope,
+    /// Memory that both share in the group, and that the competitor maps; 0: 256 MiB for a group, all memory for the
+    /// machine.
+    #[parameter(bytes(0, 0..=1 << 40).only_with("pressure", &["compete"]))]
     pub limit: u64,
+    /// What the swap made for the run lies on; auto: a file where the file system takes one, else zram.
+    #[parameter(choice("auto").only_with("pressure", &["compete"]))]
     pub swap: SwapKind,
+    /// Size of that swap.
+    #[parameter(bytes(2 << 30, 1 << 20..=1 << 40).only_with("pressure", &["compete"]))]
     pub swap_size: u64,
-    /// In seconds.
+    /// Least time before the competitor's resident set counts as stable; without effect with steps.
+    #[parameter(seconds(5.0, 0.0..=3600.0).only_with("pressure", &["compete"]))]
     pub wait: f64,
+    /// Pages that the competitor touches after each set, while the walk waits; 0: it runs freely. With steps, the order
+    /// of all accesses is the same each time and for every policy, so that only the kernel makes counts differ. The
+    /// competitor begins with 32 steps for each of its pages.
+    #[parameter(integer(0, 0..=1 << 20).only_with("pressure", &["compete"]))]
     pub steps: u64,
+    /// Which pages the kernel reclaims first. asis: as this machine is set; own: by its active and inactive list;
+    /// reclaim-active: as own, but pages that it would activate are reclaimed, as in CS380L lab 2; reclaim-referenced:
+    /// as reclaim-active, and references do not count at all; mglru: by the multi-generational LRU. It is set for the
+    /// whole machine, and restored afterwards.
+    #[parameter(choice("asis"))]
     pub policy: Policy,
+    /// Where the scratch file is made: it decides which file system and device are measured.
+    #[parameter(path("/var/tmp"))]
     pub directory: PathBuf,
 }
 
@@ -69,177 +116,6 @@ impl Source {
 pub enum Pressed {
     None,
     Compete,
-}
-
-const GIBIBYTE: u64 = 1 << 30;
-
-fn bytes(
-    name: &'static str,
-    default: u64,
-    bounds: std::ops::RangeInclusive<u64>,
-    doc: &'static str,
-) -> Parameter {
-    Parameter {
-        name,
-        kind: Kind::Bytes {
-            default,
-            minimum: *bounds.start(),
-            maximum: *bounds.end(),
-        },
-        unit: Some("B"),
-        applies: Vec::new(),
-        doc,
-    }
-}
-
-/// The parameters in the order in which help shows them.
-pub fn parameters() -> Vec<Parameter> {
-    [walked(), counted(), pressed()].concat()
-}
-
-fn walked() -> Vec<Parameter> {
-    vec![
-        Parameter::choice(
-            "pattern",
-            "seq",
-            &["seq", "random"],
-            "seq: each working set of 512 lines begins where the last one ended; random: anywhere. Both generate the random number.",
-        ),
-        Parameter::choice(
-            "footprint",
-            "full",
-            &["full", "first64th"],
-            "full: the sets lie in all of the memory; first64th: in its first 1/64, since the base is added in bytes instead of lines, an error of CS380L lab 2.",
-        ),
-        Parameter::choice(
-            "mapping",
-            "anonymous",
-            &["anonymous", "private", "shared"],
-            "What the memory is backed by: nothing, or a file of zeros made for each repetition, privately or shared.",
-        ),
-        Parameter {
-            name: "populate",
-            kind: Kind::Boolean { default: false },
-            unit: None,
-            applies: Vec::new(),
-            doc: "Whether the kernel makes all pages present as it maps them (MAP_POPULATE; for huge pages MADV_POPULATE_WRITE).",
-        },
-        Parameter::choice(
-            "initialise",
-            "none",
-            &["none", "memset", "memset+msync"],
-            "What is done to all of the memory first: set to 0, and given to the file's device (msync does nothing to anonymous memory).",
-        ),
-        Parameter {
-            name: "sets",
-            kind: Kind::Integer {
-                default: 1 << 15,
-                minimum: 1,
-                maximum: 1 << 32,
-            },
-            unit: None,
-            applies: Vec::new(),
-            doc: "Working sets walked, 16 times each; CS380L lab 2 has 1048576. Compare figures for each set.",
-        },
-        bytes(
-            "size",
-            GIBIBYTE,
-            64 << 10..=128 << 30,
-            "Length of the memory, a multiple of the page size; the least is two working sets, the most what the int of CS380L lab 2 can index.",
-        ),
-        Parameter::choice(
-            "pages",
-            "4K",
-            &["4K", "huge"],
-            "What the memory is made of: base pages, or transparent huge ones (anonymous memory only), proved by smaps.",
-        ),
-    ]
-}
-
-fn counted() -> Vec<Parameter> {
-    let all = vec![
-        Parameter::choice(
-            "counters",
-            "none",
-            &["none", "hardware", "simulated", "both"],
-            "Counts of caches and TLBs: by the processor's counters, by a model of them fed with the same addresses, or by both where there are counters.",
-        ),
-        Parameter::choice(
-            "geometry",
-            "host",
-            &[&["host"], Geometry::NAMES].concat(),
-            "Sizes of the simulated caches and TLBs: this CPU's, or a named one's.",
-        ),
-    ];
-    only_with(all, &["geometry"], "counters", &["simulated", "both"])
-}
-
-fn pressed() -> Vec<Parameter> {
-    let all = vec![
-        Parameter::choice(
-            "pressure",
-            "none",
-            &["none", "compete"],
-            "compete: while the sets are walked, another process touches as much memory as there is, at random.",
-        ),
-        Parameter::choice(
-            "scope",
-            "group",
-            &["group", "machine"],
-            "Where the pressure acts: in a memory control group made for the run, or on the whole machine.",
-        ),
-        bytes(
-            "limit",
-            0,
-            0..=1 << 40,
-            "Memory that both share in the group, and that the competitor maps; 0: 256 MiB for a group, all memory for the machine.",
-        ),
-        Parameter::choice(
-            "swap",
-            "auto",
-            &SwapKind::NAMES,
-            "What the swap made for the run lies on; auto: a file where the file system takes one, else zram.",
-        ),
-        bytes(
-            "swap_size",
-            2 * GIBIBYTE,
-            1 << 20..=1 << 40,
-            "Size of that swap.",
-        ),
-        Parameter {
-            name: "wait",
-            kind: Kind::Duration {
-                default: 5.0,
-                minimum: 0.0,
-                maximum: 3600.0,
-            },
-            unit: Some("s"),
-            applies: Vec::new(),
-            doc: "Least time before the competitor's resident set counts as stable; without effect with steps.",
-        },
-        Parameter {
-            name: "steps",
-            kind: Kind::Integer {
-                default: 0,
-                minimum: 0,
-                maximum: 1 << 20,
-            },
-            unit: None,
-            applies: Vec::new(),
-            doc: "Pages that the competitor touches after each set, while the walk waits; 0: it runs freely. With steps, the order of all accesses is the same each time \
-                and for every policy, so that only the kernel makes counts differ. The competitor begins with 32 steps for each of its pages.",
-        },
-        Parameter::choice(
-            "policy",
-            "asis",
-            &Policy::NAMES,
-            "Which pages the kernel reclaims first. asis: as this machine is set; own: by its active and inactive list; reclaim-active: as own, but pages that it would activate are reclaimed, as in CS380L lab 2; reclaim-referenced: as reclaim-active, and references do not count at all; mglru: by the multi-generational LRU. \
-                It is set for the whole machine, and restored afterwards.",
-        ),
-        Place::directory(),
-    ];
-    let theirs = ["scope", "limit", "swap", "swap_size", "wait", "steps"];
-    only_with(all, &theirs, "pressure", &["compete"])
 }
 
 /// The metrics, the headline one first.

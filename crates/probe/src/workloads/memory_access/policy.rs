@@ -31,15 +31,6 @@ pub enum Policy {
 }
 
 impl Policy {
-    /// The words of a request.
-    pub const NAMES: [&'static str; 5] = [
-        "asis",
-        "own",
-        "reclaim-active",
-        "reclaim-referenced",
-        "mglru",
-    ];
-
     /// Have the kernel reclaim so until what is returned is dropped.
     ///
     /// # Errors
@@ -93,7 +84,14 @@ mod tests {
 
     #[test]
     fn the_words_are_those_of_a_request() {
-        for (policy, name) in ALL.into_iter().zip(Policy::NAMES) {
+        let words = [
+            "asis",
+            "own",
+            "reclaim-active",
+            "reclaim-referenced",
+            "mglru",
+        ];
+        for (policy, name) in ALL.into_iter().zip(words) {
             let read: Policy = serde_json::from_value(name.into()).expect("it is one");
             assert_eq!(read, policy);
         }

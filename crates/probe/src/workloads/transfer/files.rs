@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use serde::Deserialize;
 
-use crate::description::{Kind, Parameter};
+use crate::description::Describe;
 use crate::disk::content;
 use oscope_sys::cancel;
 use oscope_sys::cancel::survive_size_limit;
@@ -47,69 +47,32 @@ pub enum Sizes {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Content {
-    /// Bytes of 0, which are written: no file has holes.
-    Zeros,
     /// Bytes that pass for random, others in each file.
     Random,
+    /// Bytes of 0, which are written: no file has holes.
+    Zeros,
 }
 
 /// The parameters that say which files are sent. A workload's parameters take them in with `#[serde(flatten)]`.
-#[derive(Debug, Clone, Copy, Deserialize)]
+#[derive(Debug, Clone, Copy, Deserialize, Describe)]
 pub struct Files {
-    /// How many.
+    /// Files sent sequentially over one connection.
+    #[parameter(integer(1, 1..=MOST))]
     pub files: u64,
-    /// How long.
+    /// equal: each has `size` bytes; document: the small files of OS Project 2, of 4, 107, 167, 207, 255, 383, 351,
+    /// 507, 457 and 577 B: with files=1 the first, with files=5 the last five, else all ten in order, again and again;
+    /// large: its large inputs of 1 KiB, 5 KiB, 1 MiB, 10 MiB and 100 MiB in order, again and again.
+    #[parameter(choice("equal"))]
     pub sizes: Sizes,
-    /// Bytes of each, where all are equal.
+    /// Length of each file, with sizes=equal.
+    #[parameter(bytes(1 << 20, 0..=64 << 30).only_with("sizes", &["equal"]))]
     pub size: u64,
-    /// What is in them.
+    /// random: incompressible bytes, others in each file; zeros: bytes of 0, which are in memory like any others.
+    #[parameter(choice("random"))]
     pub content: Content,
 }
 
 impl Files {
-    /// The parameters as described.
-    pub fn parameters() -> Vec<Parameter> {
-        vec![
-            Parameter {
-                name: "files",
-                kind: Kind::Integer {
-                    default: 1,
-                    minimum: 1,
-                    maximum: MOST,
-                },
-                unit: None,
-                applies: Vec::new(),
-                doc: "Files sent sequentially over one connection.",
-            },
-            Parameter::choice(
-                "sizes",
-                "equal",
-                &["equal", "document", "large"],
-                "equal: each has `size` bytes; document: the small files of OS Project 2, of 4, 107, 167, 207, 255, 383, 351, 507, 457 and 577 B: with \
-                    files=1 the first, with files=5 the last five, else all ten in order, again and again; large: its large inputs of 1 KiB, 5 KiB, 1 MiB, 10 MiB and \
-                    100 MiB in order, again and again.",
-            ),
-            Parameter {
-                name: "size",
-                kind: Kind::Bytes {
-                    default: 1 << 20,
-                    minimum: 0,
-                    maximum: 64 << 30,
-                },
-                unit: Some("B"),
-                applies: Vec::new(),
-                doc: "Length of each file, with sizes=equal.",
-            }
-            .only_with("sizes", &["equal"]),
-            Parameter::choice(
-                "content",
-                "random",
-                &["random", "zeros"],
-                "random: incompressible bytes, others in each file; zeros: bytes of 0, which are in memory like any others.",
-            ),
-        ]
-    }
-
     /// The length of each file, in order.
     pub fn lengths(self) -> impl Iterator<Item = u64> {
         let first = match (self.sizes, self.files) {

@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 use nix::sys::statvfs::statvfs;
 
 use super::files::{Content, Files, One};
-use crate::description::{Kind, Parameter};
 use oscope_sys::cancel;
 use oscope_sys::cleanup::{self, CleanupGuard};
 use oscope_sys::error::{Failure, errno_message};
@@ -28,20 +27,6 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// The parameter that says where it is made.
-    pub fn parameter() -> Parameter {
-        Parameter {
-            name: "folder",
-            kind: Kind::Path {
-                default: "/dev/shm",
-            },
-            unit: None,
-            applies: Vec::new(),
-            doc: "Where source and destination lie, in a folder made for the request and removed after it: it decides which file system is \
-                measured. By default a tmpfs: files are in memory on both sides (tmpfs(5)).",
-        }
-    }
-
     /// Make it below `place`, with the files to send in it, all in the page cache.
     ///
     /// # Errors

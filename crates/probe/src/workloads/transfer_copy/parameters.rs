@@ -5,39 +5,67 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use crate::description::{
-    Description, Kind, Metric, Parameter, Quantity, SchedulingIsolation, only_with,
-};
+use crate::description::{Describe, Description, Metric, Quantity, SchedulingIsolation};
 use crate::workloads::transfer::files::Files;
-use crate::workloads::transfer::folder::Folder;
 use oscope_sys::error::Failure;
 use oscope_sys::net::Shape;
 use oscope_transfer::{DigestKind, ReceiveMethod, SendMethod};
 
 /// Parameters of `transfer.copy`.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, Describe)]
 pub struct Parameters {
-    /// By which system calls the sender moves contents.
+    /// readwrite: read(2) and send(2); mmap: send(2) from a mapping; sendfile(2); splice(2) by a pipe; zerocopy:
+    /// send(2) with MSG_ZEROCOPY from a mapping, which loopback copies after all
+    /// (Documentation/networking/msg_zerocopy.rst); uring: io_uring(7); auto: the one that costs its thread the least
+    /// CPU time, tried within a large transfer.
+    #[parameter(choice("sendfile").only_with("writes", &["whole"]))]
     pub sender: SendMethod,
-    /// By which system calls the receiver does.
+    /// readwrite: recv(2) and write(2); mmap: recv(2) into a mapping of the file; splice(2) by a pipe; uring:
+    /// io_uring(7); auto: the one that costs its thread the least CPU time, tried within a large transfer.
+    #[parameter(choice("readwrite").only_with("writes", &["whole"]))]
     pub receiver: ReceiveMethod,
-    /// What is sent.
     #[serde(flatten)]
     pub files: Files,
-    /// Checked with what.
+    /// What the receiver checks each file with, before it gets its name; both sides compute it while the bytes go
+    /// through. none: nothing is checked by the receiver.
+    #[parameter(choice("blake3").only_with("writes", &["whole"]))]
     pub digest: DigestKind,
-    /// Over which network.
+    /// loopback: 127.0.0.1; namespaces: from one network namespace to another, joined by virtual Ethernet devices
+    /// (network_namespaces(7), veth(4)), which root makes.
+    #[parameter(choice("loopback"))]
     #[serde(rename = "where")]
     pub network: Network,
+    /// Bytes of packets a second in each direction between the namespaces, by netem, or by a token bucket where the
+    /// kernel has no netem (tc-netem(8), tc-tbf(8)); 0: no limit.
+    #[parameter(bytes(0, 0..=16 << 30).unit("B/s"))]
     rate: u64,
+    /// How much later each packet arrives, in each direction: half of what the round trip gains. Needs netem.
+    // Both ends give up a connection that has not spoken within 10 s.
+    #[parameter(seconds(0.0, 0.0..=2.0))]
     delay: f64,
+    /// Of 1000 packets of at most 1500 B so many are lost in each direction, by chance. Needs netem.
+    #[parameter(integer(0, 0..=500).unit("per 1000"))]
     loss: u64,
-    /// How the two come together.
+    /// ready: the receiver listens before the clock starts. retry: it listens `late` after the clock's start; the
+    /// sender is refused until then (ECONNREFUSED, connect(2)) and sleeps 1 s after each refusal, as old programs do:
+    /// being 0.1 s late costs 1 s, of which the receiver sees 0.9 s. receiver-retry: the roles of OS Project 2: the
+    /// sender listens `late` after the clock's start; the receiver connects from the clock's start on and sleeps 1 s
+    /// after each refusal: any delay below 1 s adds 1 s to the receiver's time. The transfer itself is the same.
+    #[parameter(choice("ready"))]
     pub meeting: ConnectMode,
+    /// How long after the clock's start the receiver listens; with meeting=receiver-retry, the sender.
+    #[parameter(seconds(0.1, 0.0..=60.0).only_with("meeting", &["retry", "receiver-retry"]))]
     late: f64,
-    /// In which pieces files are written to the connection.
+    /// whole: Oscope's own transfer; small: an exchange of its own, for each file a write(2) of a header of 32 B, one
+    /// of the data, and a wait for an answer of 1 B, with the socket's defaults (TCP_NODELAY off: Nagle's algorithm
+    /// holds the data back until the header is acknowledged, RFC 896) and TCP_QUICKACK off at the receiver, which
+    /// delays that by 40 ms (tcp(7), RFC 1122 4.2.3.2): a step for each file; nodelay: the same with TCP_NODELAY on,
+    /// without the step.
+    #[parameter(choice("whole"))]
     pub writes: Writes,
-    /// Where source and destination lie.
+    /// Where source and destination lie, in a folder made for the request and removed after it: it decides which file
+    /// system is measured. By default a tmpfs: files are in memory on both sides (tmpfs(5)).
+    #[parameter(path("/dev/shm"))]
     pub folder: PathBuf,
 }
 
@@ -134,134 +162,12 @@ pub fn description() -> Description {
             with meeting=ready, and none over a network that is slowed down), in which both processes get their memory and code, so that the first repetition is like the others, and no warm-up beside \
             it; removing what the last repetition left; and the comparison of every byte, mode and time with the source's. receiver_time_ns is the receiver's own: from accept(2), with meeting=retry \
             from its listen(2), with meeting=receiver-retry from before its first connect(2), until the last file has its name. Files come from the page cache and go to it: no fsync(2).",
-        parameters: parameters(),
+        parameters: Parameters::parameters(),
         metrics: metrics(),
         needs: vec!["root for where=namespaces"],
         programs: vec!["ip", "tc"],
         alone: SchedulingIsolation::Never,
     }
-}
-
-fn parameters() -> Vec<Parameter> {
-    let mut all = methods();
-    all.extend(Files::parameters());
-    all.push(Parameter::choice(
-        "digest",
-        "blake3",
-        &["blake3", "sha512", "xxh3", "none"],
-        "What the receiver checks each file with, before it gets its name; both sides compute it while the bytes go through. none: nothing is checked by the receiver.",
-    ));
-    all.extend(network());
-    all.extend(behaviour());
-    all.push(Folder::parameter());
-    // The exchanges of small writes have neither.
-    let all = only_with(all, &["sender", "receiver", "digest"], "writes", &["whole"]);
-    only_with(all, &["late"], "meeting", &["retry", "receiver-retry"])
-}
-
-fn methods() -> Vec<Parameter> {
-    vec![
-        Parameter::choice(
-            "sender",
-            "sendfile",
-            &[
-                "sendfile",
-                "readwrite",
-                "mmap",
-                "splice",
-                "zerocopy",
-                "uring",
-                "auto",
-            ],
-            "readwrite: read(2) and send(2); mmap: send(2) from a mapping; sendfile(2); splice(2) by a pipe; zerocopy: send(2) with MSG_ZEROCOPY from a mapping, \
-                which loopback copies after all (Documentation/networking/msg_zerocopy.rst); uring: io_uring(7); auto: the one that costs its thread the least CPU time, tried within a large transfer.",
-        ),
-        Parameter::choice(
-            "receiver",
-            "readwrite",
-            &["readwrite", "mmap", "splice", "uring", "auto"],
-            "readwrite: recv(2) and write(2); mmap: recv(2) into a mapping of the file; splice(2) by a pipe; uring: io_uring(7); auto: the one that costs its thread the least \
-                CPU time, tried within a large transfer.",
-        ),
-    ]
-}
-
-fn network() -> Vec<Parameter> {
-    vec![
-        Parameter::choice(
-            "where",
-            "loopback",
-            &["loopback", "namespaces"],
-            "loopback: 127.0.0.1; namespaces: from one network namespace to another, joined by virtual Ethernet devices (network_namespaces(7), veth(4)), which root makes.",
-        ),
-        Parameter {
-            name: "rate",
-            kind: Kind::Bytes {
-                default: 0,
-                minimum: 0,
-                maximum: 16 << 30,
-            },
-            unit: Some("B/s"),
-            applies: Vec::new(),
-            doc: "Bytes of packets a second in each direction between the namespaces, by netem, or by a token bucket where the kernel has no netem (tc-netem(8), tc-tbf(8)); 0: no limit.",
-        },
-        Parameter {
-            name: "delay",
-            kind: Kind::Duration {
-                default: 0.0,
-                minimum: 0.0,
-                // Both ends give up a connection that has not spoken within 10 s.
-                maximum: 2.0,
-            },
-            unit: Some("s"),
-            applies: Vec::new(),
-            doc: "How much later each packet arrives, in each direction: half of what the round trip gains. Needs netem.",
-        },
-        Parameter {
-            name: "loss",
-            kind: Kind::Integer {
-                default: 0,
-                minimum: 0,
-                maximum: 500,
-            },
-            unit: Some("per 1000"),
-            applies: Vec::new(),
-            doc: "Of 1000 packets of at most 1500 B so many are lost in each direction, by chance. Needs netem.",
-        },
-    ]
-}
-
-fn behaviour() -> Vec<Parameter> {
-    vec![
-        Parameter::choice(
-            "meeting",
-            "ready",
-            &["ready", "retry", "receiver-retry"],
-            "ready: the receiver listens before the clock starts. retry: it listens `late` after the clock's start; the sender is refused until then (ECONNREFUSED, \
-                connect(2)) and sleeps 1 s after each refusal, as old programs do: being 0.1 s late costs 1 s, of which the receiver sees 0.9 s. receiver-retry: the \
-                roles of OS Project 2: the sender listens `late` after the clock's start; the receiver connects from the clock's start on and sleeps 1 s after each \
-                refusal: any delay below 1 s adds 1 s to the receiver's time. The transfer itself is the same.",
-        ),
-        Parameter {
-            name: "late",
-            kind: Kind::Duration {
-                default: 0.1,
-                minimum: 0.0,
-                maximum: 60.0,
-            },
-            unit: Some("s"),
-            applies: Vec::new(),
-            doc: "How long after the clock's start the receiver listens; with meeting=receiver-retry, the sender.",
-        },
-        Parameter::choice(
-            "writes",
-            "whole",
-            &["whole", "small", "nodelay"],
-            "whole: Oscope's own transfer; small: an exchange of its own, for each file a write(2) of a header of 32 B, one of the data, and a wait for an answer of 1 B, with the \
-                socket's defaults (TCP_NODELAY off: Nagle's algorithm holds the data back until the header is acknowledged, RFC 896) and TCP_QUICKACK off at the receiver, which delays that by 40 ms \
-                (tcp(7), RFC 1122 4.2.3.2): a step for each file; nodelay: the same with TCP_NODELAY on, without the step.",
-        ),
-    ]
 }
 
 fn metrics() -> Vec<Metric> {

@@ -4,25 +4,31 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 
-use crate::description::{Description, Kind, Metric, Parameter, Quantity, SchedulingIsolation};
+use crate::description::{
+    Describe, Description, Kind, Metric, Parameter, Quantity, SchedulingIsolation,
+};
 use crate::workloads::transfer::files::Files;
-use crate::workloads::transfer::folder::Folder;
 use oscope_transfer::device::Method;
 
 /// Most files: each is made, sent and hashed in every repetition.
 const MOST_FILES: u64 = 10_000;
 
 /// Parameters of `transfer.device`.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, Describe)]
 pub struct Parameters {
-    /// How both sides use their device.
+    /// fcntl (the word of OS Project 2): write(2) to the sender's device, read(2) from the receiver's; mmap: files are
+    /// read into the mapped area of 2 MiB, and written from it, and an ioctl(2) sends or receives a part of it.
+    #[parameter(choice("fcntl"))]
     pub method: Method,
-    /// What is sent.
     #[serde(flatten)]
     pub files: Files,
-    /// Bytes of a `read` or `write`.
+    /// Bytes of a read(2) or write(2) with method=fcntl, on the device and on the file; a page by default, between the
+    /// 512 B of the programs that OS Project 2 began with and the 2 MiB that method=mmap moves by one ioctl(2).
+    #[parameter(bytes(4096, 64..=2 << 20).only_with("method", &["fcntl"]))]
     pub buffer: u64,
-    /// Where source and destination lie.
+    /// Where source and destination lie, in a folder made for the request and removed after it: it decides which file
+    /// system is measured. By default a tmpfs: files are in memory on both sides (tmpfs(5)).
+    #[parameter(path("/dev/shm"))]
     pub folder: PathBuf,
 }
 
@@ -35,7 +41,7 @@ pub fn description() -> Description {
             the end of the stream and has closed its device; bytes_per_s = bytes / time_ns. Inside are the files' open(2), write(2) and close(2) and, with method=mmap, mmap(2), the faults of the area and munmap(2). \
             Outside: loading the modules, making the files, the sender's process (one for all repetitions), opening the devices, and the SHA-512 of every file on both sides, which is compared afterwards. \
             sender_time_ns is the sender's own: from before it accepts until the receiver has closed. Both processes run on any allowed CPU; the connection is over 127.0.0.1.",
-        parameters: parameters(),
+        parameters: Parameters::parameters().into_iter().map(fewer).collect(),
         metrics: metrics(),
         needs: vec!["root", "/dev/oscope_sender", "/dev/oscope_receiver"],
         programs: vec![],
@@ -43,45 +49,13 @@ pub fn description() -> Description {
     }
 }
 
-fn parameters() -> Vec<Parameter> {
-    let mut all = vec![Parameter::choice(
-        "method",
-        "fcntl",
-        &["fcntl", "mmap"],
-        "fcntl (the word of OS Project 2): write(2) to the sender's device, read(2) from the receiver's; mmap: files are read into the mapped area of 2 MiB, \
-            and written from it, and an ioctl(2) sends or receives a part of it.",
-    )];
-    all.extend(Files::parameters().into_iter().map(fewer));
-    all.push(Parameter {
-        name: "buffer",
-        kind: Kind::Bytes {
-            default: 4 << 10,
-            minimum: 64,
-            maximum: 2 << 20,
-        },
-        unit: Some("B"),
-        applies: Vec::new(),
-        doc: "Bytes of a read(2) or write(2) with method=fcntl, on the device and on the file; a page by default, between the 512 B of the programs that OS Project 2 began with and \
-            the 2 MiB that method=mmap moves by one ioctl(2).",
-    }.only_with("method", &["fcntl"]));
-    all.push(Folder::parameter());
-    all
-}
-
-fn fewer(parameter: Parameter) -> Parameter {
-    match parameter.kind {
-        Kind::Integer {
-            default, minimum, ..
-        } if parameter.name == "files" => Parameter {
-            kind: Kind::Integer {
-                default,
-                minimum,
-                maximum: MOST_FILES,
-            },
-            ..parameter
-        },
-        _ => parameter,
+fn fewer(mut parameter: Parameter) -> Parameter {
+    if parameter.name == "files" {
+        if let Kind::Integer { maximum, .. } = &mut parameter.kind {
+            *maximum = MOST_FILES;
+        }
     }
+    parameter
 }
 
 fn metrics() -> Vec<Metric> {
