@@ -25,7 +25,7 @@ _MIXES = (
     (2, 7, 8, 13),
     (3, 4, 9, 14),
 )
-_CHUNK_START, _CHUNK_END, _ROOT = 1, 2, 8
+_CHUNK_START, _CHUNK_END, _ROOT, _KEYED = 1, 2, 8, 16
 
 
 @dataclass(frozen=True)
@@ -127,13 +127,17 @@ def varint(value: int) -> bytes:
     return bytes(found)
 
 
-def blake3(message: bytes) -> bytes:
-    """Return the BLAKE3 of at most 1024 bytes, which are one chunk (BLAKE3 specification, 2.1 to 2.5)."""
+def blake3(message: bytes, key: bytes | None = None) -> bytes:
+    """Return the BLAKE3 of at most 1024 bytes, which are one chunk (BLAKE3 specification, 2.1 to 2.5).
+
+    With a key of 32 bytes it is the keyed hash (2.3).
+    """
     assert len(message) <= 1024
     blocks = [message[at : at + 64] for at in range(0, len(message), 64)] or [b""]
-    chaining = list(_START)
+    chaining = list(_START) if key is None else list(struct.unpack("<8I", key))
+    mode = 0 if key is None else _KEYED
     for number, block in enumerate(blocks):
-        flags = _CHUNK_START if number == 0 else 0
+        flags = mode | (_CHUNK_START if number == 0 else 0)
         flags |= _CHUNK_END | _ROOT if number == len(blocks) - 1 else 0
         chaining = _compress(chaining, block, flags)
     return struct.pack("<8I", *chaining)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,12 +13,13 @@ import pytest
 
 import fs_load
 import fs_mount
+from campaigns import rounds
 from fs_history import History
 from fs_kills import KINDS, plan, run
 from fs_nodes import stuff
 from ssh_server import SshServer, running
 
-ROUNDS = 200 if os.environ.get("OSCOPE_TEST_FULL") == "1" else 20
+ROUNDS = rounds(20, full=200)
 
 
 @pytest.fixture(scope="module")
