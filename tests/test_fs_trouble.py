@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -21,10 +23,11 @@ as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a sm
 
 
 @contextlib.contextmanager
-def small_disk(at: Path, size: int) -> Iterator[Path]:
+def small_disk(at: Path, size: int, *options: str) -> Iterator[Path]:
     """Mount a memory file system of `size` bytes."""
     at.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", at], check=True, timeout=30)
+    given = ",".join((f"size={size}", *options))
+    subprocess.run(["mount", "-t", "tmpfs", "-o", given, "tmpfs", at], check=True, timeout=30)
     try:
         yield at
     finally:
@@ -266,3 +269,37 @@ def test_two_mounts_of_one_cache_are_refused(fs_server: SshServer, fs_folder: Pa
         assert "in use" in error.value.words
         assert str(first.pid) in error.value.words
         first.stop()
+
+
+@as_root
+def test_the_log_and_the_status_follow_a_file_that_has_no_room(fs_server: SshServer, tmp_path: Path) -> None:
+    with small_disk(tmp_path / "small", 4 * MIB) as fs_folder:
+        (fs_folder / "filler").write_bytes(bytes(3 * MIB))
+        with mount(fs_server, fs_folder, tmp_path / "home") as mounted_at:
+            for name in ("removed", "renamed", "replaced", "replacing"):
+                with pytest.raises(OSError, match=r".") as error:
+                    (mounted_at.root / name).write_bytes(bytes(2 * MIB))
+                assert refusal(error) == "ENOSPC"
+            (mounted_at.root / "removed").unlink()
+            (mounted_at.root / "renamed").rename(mounted_at.root / "other")
+            (mounted_at.root / "replacing").rename(mounted_at.root / "replaced")
+            assert failing(mounted_at) == ["other", "replaced"]
+            (mounted_at.root / "filler").write_bytes(b"")
+            (mounted_at.root / "filler").unlink()
+            for name in ("other", "replaced"):
+                os.close(os.open(mounted_at.root / name, os.O_WRONLY))
+                (mounted_at.root / name).write_bytes(b"")
+            assert failing(mounted_at) == []
+            mounted_at.stop()
+        said = mounted_at.said()
+        after_all = re.findall(r"(\S+) is copied back after all", said)
+        assert sorted(after_all) == ["other", "replaced"]
+        removed = re.findall(r"(\S+) was removed before it was copied back", said)
+        assert sorted(removed) == ["removed", "replaced"]
+
+
+def failing(mounted_at: Mount) -> list[str]:
+    """Return what `oscope-fs status` says could not be copied back."""
+    words = [mounted_at.words[0], "status", str(mounted_at.root), "--json"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True)
+    return sorted(failure["path"] for failure in json.loads(done.stdout)["failures"])

@@ -145,6 +145,7 @@ impl Shared {
         self.tree().moved(from, to);
         let lost = files.iter().find(|(ino, _)| Some(*ino) == replaced);
         self.lost_name(&record.to, replaced, lost.map(|(_, file)| file.as_ref()));
+        self.told.renamed(&record.from, &record.to);
         self.store.finish_rename(record)
     }
 }

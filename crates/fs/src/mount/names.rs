@@ -286,7 +286,11 @@ impl Shared {
 
     /// With the gate held: the name no longer stands for the file.
     pub(super) fn lost_name(&self, path: &Path, ino: Option<u64>, file: Option<&FileNode>) {
-        self.told.went_back(path);
+        let other = ino.and_then(|ino| self.tree().path(ino));
+        match other {
+            Some(other) => self.told.renamed(path, &other),
+            None => self.told.removed(path),
+        }
         let Some(file) = file.filter(|_| ino.is_some_and(|ino| self.tree().names(ino) == 0)) else {
             return;
         };

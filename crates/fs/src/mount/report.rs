@@ -106,11 +106,38 @@ impl Told {
         }
     }
 
-    /// `path` was copied back, or is gone.
+    /// `path` was copied back.
     pub fn went_back(&self, path: &Path) {
         if locked(&self.held).failures.remove(path).is_some() {
             log::note(&format!("{} is copied back after all", shown(path)));
         }
+    }
+
+    /// `path` is gone, and with it what was not copied back.
+    pub fn removed(&self, path: &Path) {
+        if locked(&self.held).failures.remove(path).is_some() {
+            log::note(&format!(
+                "{} was removed before it was copied back",
+                shown(path)
+            ));
+        }
+    }
+
+    /// `from`, with all below it, has the name `to` now.
+    pub fn renamed(&self, from: &Path, to: &Path) {
+        let mut moved = Vec::new();
+        let failures = &mut locked(&self.held).failures;
+        failures.retain(|path, why| match path.strip_prefix(from) {
+            Ok(rest) => {
+                // Joined with nothing, a path would end in a slash.
+                let below = !rest.as_os_str().is_empty();
+                let now = if below { to.join(rest) } else { to.to_owned() };
+                moved.push((now, std::mem::take(why)));
+                false
+            }
+            Err(_) => true,
+        });
+        failures.extend(moved);
     }
 
     /// The kernel cannot read and write the copies itself.
@@ -171,5 +198,29 @@ fn state(remote: &Remote) -> String {
                 since.elapsed().as_secs()
             )
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failing(told: &Told) -> Vec<PathBuf> {
+        locked(&told.held).failures.keys().cloned().collect()
+    }
+
+    #[test]
+    fn a_failure_follows_the_names_of_its_file() {
+        let told = Told::default();
+        for path in ["d/a", "d/b", "da"] {
+            told.failed(Path::new(path), "no room");
+        }
+        told.renamed(Path::new("d"), Path::new("e/f"));
+        assert_eq!(failing(&told), ["da", "e/f/a", "e/f/b"].map(PathBuf::from));
+        told.renamed(Path::new("da"), Path::new("x"));
+        told.renamed(Path::new("x"), Path::new("x"));
+        told.removed(Path::new("e/f/a"));
+        told.went_back(Path::new("e/f/b"));
+        assert_eq!(failing(&told), [PathBuf::from("x")]);
     }
 }

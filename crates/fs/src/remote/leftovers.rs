@@ -8,7 +8,7 @@ use super::session::{Session, locked};
 use super::talk::RequestPipeline;
 use super::target::Target;
 use super::temporary::Journal;
-use super::wire::kind;
+use super::wire::{Status, kind};
 
 /// When one that is not there is looked for again: a server that was held up may still make it, from what it had received.
 const AGAIN: [Duration; 3] = [
@@ -88,14 +88,13 @@ impl Leftovers {
                     self.gone(&left.path);
                     continue;
                 }
-                // Not there, as yet; or the server does not let us, for now.
-                Ok(Err(_)) => match AGAIN.get(left.looked) {
+                Ok(Err(why)) => match pause(left.looked, why == Status::NoSuchFile) {
                     None => {
                         self.gone(&left.path);
                         continue;
                     }
                     Some(pause) => {
-                        left.due = Instant::now() + *pause;
+                        left.due = Instant::now() + pause;
                         left.looked += 1;
                     }
                 },
@@ -107,5 +106,27 @@ impl Leftovers {
             }
             locked(&self.all).push(left);
         }
+    }
+}
+
+/// How long to wait after one could not be removed; `None`: it will never be there. What the server does not let us remove, such as from a
+/// file system that is read-only for now, stays to be removed.
+fn pause(looked: usize, is_missing: bool) -> Option<Duration> {
+    let longest = (!is_missing).then(|| AGAIN[AGAIN.len() - 1]);
+    AGAIN.get(looked).copied().or(longest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_server_does_not_let_us_remove_is_never_given_up() {
+        for is_missing in [true, false] {
+            assert_eq!(pause(0, is_missing), Some(AGAIN[0]));
+            assert_eq!(pause(2, is_missing), Some(AGAIN[2]));
+        }
+        assert_eq!(pause(3, true), None);
+        assert_eq!(pause(1000, false), Some(AGAIN[2]));
     }
 }
