@@ -2,9 +2,11 @@
 //!
 //! The time-stamp counter is read as Intel's white paper "How to Benchmark Code Execution Times on Intel IA-32 and IA-64" (2010)
 //! and the SDM (volume 2, RDTSC and RDTSCP) have it, with `lfence` in the place of `cpuid`: `lfence; rdtsc; lfence` before the work
-//! and `rdtscp; lfence` after it. Where there is no trustworthy counter, `CLOCK_MONOTONIC_RAW` serves, in nanoseconds.
+//! and `rdtscp; lfence` after it. On arm64 the counter is `cntvct_el0`. Where there is no trustworthy counter, `CLOCK_MONOTONIC_RAW` serves, in
+//! nanoseconds.
 
 pub mod choice;
+pub mod counter;
 pub mod instructions;
 pub mod offsets;
 pub mod reading;
@@ -18,6 +20,9 @@ use oscope_sys::error::Failure;
 const OVERHEAD_PAIRS: usize = 4001;
 /// Over how long the counter is compared with the kernel's clock. The readings are good to some 20 ns, so 10 ms give 4e-6.
 const FREQUENCY_SPAN_NS: u64 = 10_000_000;
+/// By how much the measured frequency may differ from the one that the processor declares: a tick of the slowest counters (1 MHz) at either end
+/// of the span.
+const DECLARED_SHARE: f64 = 2e-4;
 /// Bracketed readings tried at either end of the span; the tightest is kept.
 const BRACKETS: usize = 64;
 
@@ -27,11 +32,23 @@ const BRACKETS: usize = 64;
 pub enum ClockKind {
     /// The time-stamp counter of x86-64; its ticks are its own.
     Tsc,
+    /// The virtual counter of the generic timer of arm64; its ticks are its own, and no cycles.
+    Cntvct,
     /// The time-stamp counter of an emulated processor that advances by one with each instruction (`-icount shift=0` of QEMU). A tick
     /// is an instruction, and passes for a nanosecond wherever a duration is wanted.
     Instructions,
     /// `clock_gettime(CLOCK_MONOTONIC_RAW)`; a tick is a nanosecond.
     MonotonicRaw,
+}
+
+impl ClockKind {
+    /// Whether each CPU has a counter of its own, so that readings on two CPUs are compared by measured offsets.
+    pub fn differs_between_cpus(self) -> bool {
+        match self {
+            Self::Tsc | Self::Cntvct => true,
+            Self::Instructions | Self::MonotonicRaw => false,
+        }
+    }
 }
 
 /// A calibrated clock. Serialises as `environment.clock` of the wire.
@@ -60,7 +77,7 @@ impl Clock {
     pub fn open(wanted: Wanted) -> Result<Self, Failure> {
         let (kind, why) = choice::of_this_machine(wanted)?;
         if kind == ClockKind::Instructions {
-            instructions::prove()?;
+            counter::prove_instructions()?;
         }
         Ok(Self::calibrated(kind, why))
     }
@@ -72,7 +89,7 @@ impl Clock {
     /// `Failure::Request` if it is not the clock that this process would choose.
     pub fn reopen(wanted: Wanted, kind: ClockKind, hz: f64) -> Result<Self, Failure> {
         let (chosen, why) = choice::of_this_machine(wanted)?;
-        // The kernel may come to trust the TSC while the session goes on, as a second after the boot.
+        // The kernel may come to trust the counter while the session goes on, as a second after the boot.
         let is_possible =
             chosen == kind || (wanted == Wanted::Auto && kind == ClockKind::MonotonicRaw);
         if !(is_possible && hz.is_finite() && hz > 0.0) {
@@ -86,7 +103,9 @@ impl Clock {
 
     fn calibrated(kind: ClockKind, why: Option<String>) -> Self {
         let hz = match kind {
-            ClockKind::Tsc => tsc_frequency(FREQUENCY_SPAN_NS),
+            ClockKind::Tsc | ClockKind::Cntvct => {
+                counter_hz(counter_frequency(FREQUENCY_SPAN_NS), counter::declared_hz())
+            }
             ClockKind::MonotonicRaw | ClockKind::Instructions => 1e9,
         };
         Self::of(kind, hz, why)
@@ -113,7 +132,7 @@ impl Clock {
     #[inline(always)]
     pub fn begin(&self) -> u64 {
         match self.kind {
-            ClockKind::Tsc | ClockKind::Instructions => reading::tsc_begin(),
+            ClockKind::Tsc | ClockKind::Cntvct | ClockKind::Instructions => counter::begin(),
             ClockKind::MonotonicRaw => reading::monotonic_raw(),
         }
     }
@@ -122,19 +141,19 @@ impl Clock {
     #[inline(always)]
     pub fn end(&self) -> u64 {
         match self.kind {
-            ClockKind::Tsc | ClockKind::Instructions => reading::tsc_end().0,
+            ClockKind::Tsc | ClockKind::Cntvct | ClockKind::Instructions => counter::end(),
             ClockKind::MonotonicRaw => reading::monotonic_raw(),
         }
     }
 
     /// A reading like [`Clock::end`] with the number of the CPU on which it was taken.
     ///
-    /// With the TSC both come from one `rdtscp`, so that they belong together; with the monotonic clock the CPU is asked for
-    /// after the reading, and does not matter for comparing readings.
+    /// With the TSC both come from one `rdtscp`, so that they belong together. On arm64 and with the monotonic clock the CPU is asked for
+    /// after the reading; with the latter it does not matter for comparing readings.
     #[inline(always)]
     pub fn end_with_cpu(&self) -> (u64, usize) {
         match self.kind {
-            ClockKind::Tsc | ClockKind::Instructions => reading::tsc_end(),
+            ClockKind::Tsc | ClockKind::Cntvct | ClockKind::Instructions => counter::end_with_cpu(),
             ClockKind::MonotonicRaw => (reading::monotonic_raw(), reading::current_cpu()),
         }
     }
@@ -152,7 +171,9 @@ impl Clock {
     /// How fast this clock runs beside the kernel's, for so long: 1 if its frequency is what it was found to be. `None` where the clock is the kernel's
     /// own, or counts no time.
     pub fn against_kernel(&self, span_ns: u64) -> Option<f64> {
-        (self.kind == ClockKind::Tsc).then(|| tsc_frequency(span_ns) / self.hz)
+        self.kind
+            .differs_between_cpus()
+            .then(|| counter_frequency(span_ns) / self.hz)
     }
 
     /// Ticks as cycles of the time-stamp counter; `None` where the clock is another.
@@ -165,10 +186,10 @@ impl Clock {
 fn empty_pairs(kind: ClockKind) -> Vec<f64> {
     let mut pairs = vec![0.0; OVERHEAD_PAIRS];
     match kind {
-        ClockKind::Tsc | ClockKind::Instructions => {
+        ClockKind::Tsc | ClockKind::Cntvct | ClockKind::Instructions => {
             for pair in &mut pairs {
-                let begin = reading::tsc_begin();
-                *pair = reading::tsc_end().0.wrapping_sub(begin) as f64;
+                let begin = counter::begin();
+                *pair = counter::end().wrapping_sub(begin) as f64;
             }
         }
         ClockKind::MonotonicRaw => {
@@ -214,8 +235,16 @@ pub fn median(values: &[f64]) -> f64 {
     }
 }
 
-/// TSC ticks in a second, by comparison with `CLOCK_MONOTONIC_RAW` for so long.
-fn tsc_frequency(span_ns: u64) -> f64 {
+/// The frequency of the counter: the declared one where the measured one confirms it, since it is exact. Firmware may declare a wrong one, which the
+/// kernel knows from the device tree.
+fn counter_hz(measured: f64, declared: Option<f64>) -> f64 {
+    declared
+        .filter(|declared| (measured / declared - 1.0).abs() < DECLARED_SHARE)
+        .unwrap_or(measured)
+}
+
+/// Ticks of the counter in a second, by comparison with `CLOCK_MONOTONIC_RAW` for so long.
+fn counter_frequency(span_ns: u64) -> f64 {
     let first = bracketed_reading();
     while reading::monotonic_raw() - first.nanoseconds < span_ns {
         std::hint::spin_loop();
@@ -230,11 +259,11 @@ struct Moment {
     nanoseconds: u64,
 }
 
-/// A TSC reading between two readings of the kernel's clock: the closest of several, taken at the middle of its bracket.
+/// A reading of the counter between two readings of the kernel's clock: the closest of several, taken at the middle of its bracket.
 fn bracketed_reading() -> Moment {
     let bracket = || {
         let before = reading::monotonic_raw();
-        let ticks = reading::tsc_begin();
+        let ticks = counter::begin();
         let after = reading::monotonic_raw();
         let width = after - before;
         (
@@ -271,6 +300,13 @@ mod tests {
         assert_eq!(step_of(&[52.0, 26.0, 78.0, 0.0]), 26);
         assert_eq!(step_of(&[52.0, 27.0]), 1);
         assert_eq!(step_of(&[0.0]), 1);
+    }
+
+    #[test]
+    fn a_declared_frequency_is_taken_where_it_is_confirmed() {
+        assert_eq!(counter_hz(62_500_100.0, Some(62.5e6)), 62.5e6);
+        assert_eq!(counter_hz(24e6, Some(62.5e6)), 24e6);
+        assert_eq!(counter_hz(24e6, None), 24e6);
     }
 
     #[test]

@@ -37,7 +37,7 @@ pub fn record(
     covariates_unavailable: BTreeMap<String, String>,
 ) -> Value {
     let mut ledger = Ledger::default();
-    let processor = cpu::parse_processor(&text("/proc/cpuinfo").unwrap_or_default());
+    let processor = cpu::processor();
     let machine = ledger.take("machine", identity::machine(&processor.model));
     let (kernel, host) = kernel(&mut ledger);
     let offsets = offsets.unwrap_or_else(|| Err(no_offsets(clock).to_owned()));
@@ -88,7 +88,7 @@ fn kernel(ledger: &mut Ledger) -> (Value, Value) {
 
 fn no_offsets(clock: &Clock) -> &'static str {
     match clock.kind {
-        ClockKind::Tsc => {
+        ClockKind::Tsc | ClockKind::Cntvct => {
             "the offsets between the CPUs' counters are measured only when a workload needs them, or by `oscope-probe environment`"
         }
         ClockKind::MonotonicRaw => {

@@ -141,7 +141,10 @@ fn act(verb: Verb) -> Result<(), Box<dyn Error>> {
         Verb::Run(RunArguments { choice, renewed }) => serve(choice.clock, renewed),
         Verb::Environment(choice) => {
             let instrument = Instrument::new(Clock::open(choice.clock)?)?;
-            let offsets = (instrument.clock.kind == ClockKind::Tsc)
+            let offsets = instrument
+                .clock
+                .kind
+                .differs_between_cpus()
                 .then(|| Offsets::measure(&instrument.allowed));
             print(&session::environment(&instrument, offsets))
         }

@@ -2,7 +2,7 @@
 
 use std::hint::black_box;
 
-use crate::clock::{Clock, ClockKind, reading};
+use crate::clock::{Clock, ClockKind, counter, reading};
 use oscope_sys::cancel;
 use oscope_sys::error::Failure;
 
@@ -126,10 +126,10 @@ impl<'a> Region<'a> {
         self.mark.begin();
         // The kind of clock is decided out here, so that nothing but the work lies between the two readings.
         let (begin, result, end) = match self.clock.kind {
-            ClockKind::Tsc | ClockKind::Instructions => {
-                let begin = reading::tsc_begin();
+            ClockKind::Tsc | ClockKind::Cntvct | ClockKind::Instructions => {
+                let begin = counter::begin();
                 let result = work();
-                (begin, result, reading::tsc_end().0)
+                (begin, result, counter::end())
             }
             ClockKind::MonotonicRaw => {
                 let begin = reading::monotonic_raw();
@@ -150,11 +150,11 @@ impl<'a> Region<'a> {
         self.measurements += 1;
         self.mark.begin();
         let (begin, result, end) = match self.clock.kind {
-            ClockKind::Tsc | ClockKind::Instructions => {
-                let begin = reading::tsc_begin();
+            ClockKind::Tsc | ClockKind::Cntvct | ClockKind::Instructions => {
+                let begin = counter::begin();
                 let result = work();
-                wait(ticks, reading::tsc_begin);
-                (begin, result, reading::tsc_end().0)
+                wait(ticks, counter::begin);
+                (begin, result, counter::end())
             }
             ClockKind::MonotonicRaw => {
                 let begin = reading::monotonic_raw();

@@ -5,8 +5,8 @@ use std::rc::Rc;
 
 use serde::de::DeserializeOwned;
 
+use crate::clock::Clock;
 use crate::clock::offsets::Offsets;
-use crate::clock::{Clock, ClockKind};
 use crate::description::Description;
 use crate::disk::scratch::Files;
 use crate::region::Region;
@@ -111,13 +111,13 @@ impl<'a> Context<'a> {
         &self.shared.files
     }
 
-    /// The TSC offsets between the allowed CPUs, measured when first asked for; `None` with the other clocks, whose readings
+    /// The offsets between the counters of the allowed CPUs, measured when first asked for; `None` with the other clocks, whose readings
     /// on different CPUs can be compared as they are, or of which there is but one.
     ///
     /// # Errors
     /// `Failure::Failed` if they cannot be measured.
     pub fn offsets(&self) -> Result<Option<&'a Offsets>, Failure> {
-        if self.clock.kind != ClockKind::Tsc {
+        if !self.clock.kind.differs_between_cpus() {
             return Ok(None);
         }
         if let Some(known) = self.shared.offsets.get() {

@@ -59,7 +59,7 @@ pub fn read() -> Found<Leaves> {
 /// The data TLBs of this CPU.
 ///
 /// # Errors
-/// Always: outside x86 no instruction reports them.
+/// Always: no instruction that a program may execute reports them outside x86, nor does sysfs.
 #[cfg(not(target_arch = "x86_64"))]
 pub fn read() -> Found<Leaves> {
     Err("only x86 reports its TLBs to a program".to_owned())

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use clap::ValueEnum;
 
-use super::ClockKind;
+use super::{ClockKind, counter};
 use oscope_sys::error::Failure;
 
 /// The clock asked for on the command line.
@@ -15,6 +15,9 @@ pub enum Wanted {
     Auto,
     /// The TSC, also without that promise.
     Tsc,
+    /// The virtual counter of arm64, also where the kernel uses another clock source.
+    #[cfg_attr(not(target_arch = "aarch64"), value(skip), allow(dead_code))]
+    Cntvct,
     /// The TSC of an emulated guest where it counts instructions, which is proved first.
     Instructions,
     /// `CLOCK_MONOTONIC_RAW`.
@@ -22,37 +25,50 @@ pub enum Wanted {
 }
 
 /// The clock sources that the kernel would use now.
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
 const CLOCK_SOURCES: &str = "/sys/devices/system/clocksource/clocksource0/available_clocksource";
+/// The clock source that the kernel uses now.
+#[cfg_attr(not(target_arch = "aarch64"), allow(dead_code))]
+const CLOCK_SOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
 
-/// What the kernel says of the time-stamp counter. It compares the counter with other clocks while it runs and between CPUs when they start, and
-/// takes it off its list when one of them disagrees (arch/x86/kernel/tsc.c, tsc_sync.c, kernel/time/clocksource.c).
+/// What the kernel says of the counter. It compares the TSC with other clocks while it runs and between CPUs when they start, and
+/// takes it off its list when one of them disagrees (arch/x86/kernel/tsc.c, tsc_sync.c, kernel/time/clocksource.c). The counter of arm64 is its
+/// clock source unless the device tree or the user wants another one (drivers/clocksource/arm_arch_timer.c).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kernel {
-    /// The TSC is on the list.
+    /// The TSC is on the list; the counter of arm64 is in use.
     Trusts,
-    /// The TSC is not on the list.
+    /// It is not.
     Distrusts,
     /// There is no list to read, as where /sys is not mounted.
     Silent,
 }
 
 impl Kernel {
-    /// Read the kernel's list of clock sources.
-    pub fn of_this_machine() -> Self {
-        Self::of_list(Path::new(CLOCK_SOURCES))
+    /// Whether the TSC is on the kernel's list of clock sources.
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
+    pub fn that_lists_tsc() -> Self {
+        Self::of_list(Path::new(CLOCK_SOURCES), "tsc")
     }
 
-    fn of_list(path: &Path) -> Self {
+    /// Whether the kernel uses the counter of arm64.
+    #[cfg_attr(not(target_arch = "aarch64"), allow(dead_code))]
+    pub fn that_uses_arch_sys_counter() -> Self {
+        Self::of_list(Path::new(CLOCK_SOURCE), "arch_sys_counter")
+    }
+
+    fn of_list(path: &Path, source: &str) -> Self {
         match fs::read_to_string(path) {
-            Ok(list) if list.split_whitespace().any(|name| name == "tsc") => Self::Trusts,
+            Ok(list) if list.split_whitespace().any(|name| name == source) => Self::Trusts,
             Ok(_) => Self::Distrusts,
             Err(_) => Self::Silent,
         }
     }
 }
 
-/// What the processor says of its time-stamp counter.
+/// What the processor says of its counter. Each architecture has one of these.
 #[derive(Debug, Clone, Copy)]
+#[allow(dead_code)]
 pub enum Processor {
     /// x86-64, with the answers of CPUID.
     X86 {
@@ -61,31 +77,10 @@ pub enum Processor {
         /// Leaf 0x8000_0001, EDX bit 27.
         rdtscp: bool,
     },
-    /// Another architecture: no TSC.
-    #[cfg_attr(target_arch = "x86_64", allow(dead_code))]
+    /// arm64: no TSC, but a counter of constant rate.
+    Arm64,
+    /// Another architecture: no counter is read.
     Other,
-}
-
-impl Processor {
-    /// Ask CPUID.
-    #[cfg(target_arch = "x86_64")]
-    pub fn of_this_machine() -> Self {
-        let cpuid = raw_cpuid::CpuId::new();
-        Self::X86 {
-            invariant_tsc: cpuid
-                .get_advanced_power_mgmt_info()
-                .is_some_and(|info| info.has_invariant_tsc()),
-            rdtscp: cpuid
-                .get_extended_processor_and_feature_identifiers()
-                .is_some_and(|info| info.has_rdtscp()),
-        }
-    }
-
-    /// There is nothing to ask.
-    #[cfg(not(target_arch = "x86_64"))]
-    pub fn of_this_machine() -> Self {
-        Self::Other
-    }
 }
 
 /// The clock to use on this machine, and the reason where it is not a trustworthy TSC.
@@ -93,17 +88,13 @@ impl Processor {
 /// # Errors
 /// As those of `choose`.
 pub fn of_this_machine(wanted: Wanted) -> Result<(ClockKind, Option<String>), Failure> {
-    choose(
-        wanted,
-        Processor::of_this_machine(),
-        Kernel::of_this_machine(),
-    )
+    choose(wanted, counter::processor(), counter::kernel())
 }
 
-/// The clock to use, and the reason where it is not the plain expectation (a trustworthy TSC).
+/// The clock to use, and the reason where it is not the plain expectation (a trustworthy counter).
 ///
 /// # Errors
-/// `Failure::Unavailable` if the TSC was asked for by name and cannot be read.
+/// `Failure::Unavailable` if a counter was asked for by name and cannot be read.
 fn choose(
     wanted: Wanted,
     processor: Processor,
@@ -114,6 +105,7 @@ fn choose(
         return Ok((ClockKind::MonotonicRaw, Some(why)));
     }
     let lacking = match processor {
+        Processor::Arm64 => return choose_arm64(wanted, kernel),
         Processor::Other => Some("this architecture has no time-stamp counter"),
         Processor::X86 { rdtscp: false, .. } => Some("the processor has no rdtscp instruction"),
         Processor::X86 { .. } => None,
@@ -122,6 +114,10 @@ fn choose(
     match (wanted, lacking) {
         (Wanted::Tsc, Some(reason)) => Err(Failure::unavailable(
             format!("--clock tsc: {reason}"),
+            "use --clock auto",
+        )),
+        (Wanted::Cntvct, _) => Err(Failure::unavailable(
+            "--clock cntvct: this architecture has no cntvct_el0",
             "use --clock auto",
         )),
         (Wanted::Instructions, Some(reason)) => Err(Failure::unavailable(
@@ -137,6 +133,36 @@ fn choose(
         (_, None) => Ok(distrusted.map_or((ClockKind::Tsc, None), |why| {
             (ClockKind::MonotonicRaw, Some(why.into()))
         })),
+    }
+}
+
+/// The clock to use on arm64. Programs can always read its counter, but only the kernel knows whether it keeps time: where the kernel says
+/// nothing, the counter is not trusted.
+fn choose_arm64(wanted: Wanted, kernel: Kernel) -> Result<(ClockKind, Option<String>), Failure> {
+    let distrusted = match kernel {
+        Kernel::Trusts => None,
+        Kernel::Distrusts => Some(
+            "the kernel's clock source is not arch_sys_counter (/sys/devices/system/clocksource/clocksource0/current_clocksource)",
+        ),
+        Kernel::Silent => Some(
+            "/sys/devices/system/clocksource/clocksource0/current_clocksource cannot be read: whether the kernel trusts cntvct_el0 is not known",
+        ),
+    };
+    match (wanted, distrusted) {
+        (Wanted::Tsc, _) => Err(Failure::unavailable(
+            "--clock tsc: this architecture has no time-stamp counter",
+            "use --clock auto",
+        )),
+        (Wanted::Instructions, _) => Err(Failure::unavailable(
+            "--clock instructions: the counter of an emulated arm64 processor does not count instructions",
+            "use a guest on x86-64: oscope run EXPERIMENT --on guest --clock instructions",
+        )),
+        (Wanted::Cntvct, Some(why)) => Ok((
+            ClockKind::Cntvct,
+            Some(format!("asked for by --clock cntvct, though {why}")),
+        )),
+        (_, Some(why)) => Ok((ClockKind::MonotonicRaw, Some(why.into()))),
+        (_, None) => Ok((ClockKind::Cntvct, None)),
     }
 }
 
@@ -217,17 +243,40 @@ mod tests {
     }
 
     #[test]
+    fn the_counter_of_arm64_is_taken_where_the_kernel_uses_it() {
+        let chosen = |wanted, kernel| choose(wanted, Processor::Arm64, kernel).unwrap();
+        assert_eq!(
+            chosen(Wanted::Auto, Kernel::Trusts),
+            (ClockKind::Cntvct, None)
+        );
+        for (kernel, word) in [
+            (Kernel::Distrusts, "is not arch_sys_counter"),
+            (Kernel::Silent, "cannot be read"),
+        ] {
+            let (kind, why) = chosen(Wanted::Auto, kernel);
+            assert_eq!(kind, ClockKind::MonotonicRaw);
+            assert!(why.unwrap().contains(word));
+            let (kind, why) = chosen(Wanted::Cntvct, kernel);
+            assert_eq!(kind, ClockKind::Cntvct);
+            assert!(why.unwrap().contains("--clock cntvct"));
+        }
+        assert!(choose(Wanted::Tsc, Processor::Arm64, Kernel::Trusts).is_err());
+        assert!(choose(Wanted::Instructions, Processor::Arm64, Kernel::Trusts).is_err());
+        assert!(choose(Wanted::Cntvct, x86(true, true), Kernel::Trusts).is_err());
+    }
+
+    #[test]
     fn the_kernel_trusts_what_it_lists() {
         let folder = Folder::new();
         let list = folder.0.join("available_clocksource");
-        assert_eq!(Kernel::of_list(&list), Kernel::Silent);
+        assert_eq!(Kernel::of_list(&list, "tsc"), Kernel::Silent);
         for (text, verdict) in [
             ("tsc kvm-clock \n", Kernel::Trusts),
             ("kvm-clock tsc-early hpet \n", Kernel::Distrusts),
             ("\n", Kernel::Distrusts),
         ] {
             fs::write(&list, text).unwrap();
-            assert_eq!(Kernel::of_list(&list), verdict);
+            assert_eq!(Kernel::of_list(&list, "tsc"), verdict);
         }
     }
 }

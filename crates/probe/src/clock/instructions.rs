@@ -6,15 +6,6 @@
 use std::mem::MaybeUninit;
 use std::sync::OnceLock;
 
-use super::reading;
-use oscope_sys::error::Failure;
-
-/// Turns of the shorter of two loops of known length.
-const TURNS: u64 = 10_000;
-/// Instructions in a turn of the loop.
-const A_TURN: u64 = 2;
-/// Pairs of loops tried. An interrupt may fall into one.
-const PAIRS: usize = 9;
 /// Before a request's repetitions the guest sleeps until its time is a multiple of this. When a request arrives depends on the host, and
 /// idle time passes in no time: without it the kernel's periodic work (such as the writing of dirty pages, every 5 s) would come at another
 /// distance in each boot, and what the kernel remembers of its devices' speed (shares of write-back, by periods of 3 s, halved in each:
@@ -27,46 +18,6 @@ const PHASE_NS: i64 = 100_000;
 
 /// When the kernel's timer interrupt comes, within its period: rounded, since a busy wait sees it some instructions late.
 static PHASE: OnceLock<i64> = OnceLock::new();
-
-/// Check that the TSC counts instructions: a loop that is longer by a known number must read longer by that number.
-///
-/// # Errors
-/// `Failure::Unavailable` where most of the loops do not.
-#[cfg(target_arch = "x86_64")]
-pub fn prove() -> Result<(), Failure> {
-    let exact = (0..PAIRS)
-        .filter(|_| looped(2 * TURNS).wrapping_sub(looped(TURNS)) == A_TURN * TURNS)
-        .count();
-    if 2 * exact > PAIRS {
-        return Ok(());
-    }
-    Err(Failure::unavailable(
-        format!(
-            "--clock instructions: the time-stamp counter does not count instructions here ({exact} of {PAIRS} loops of known length read right)"
-        ),
-        "use a guest: oscope run EXPERIMENT --on guest --clock instructions",
-    ))
-}
-
-/// Elsewhere the choice of the clock never falls on the TSC.
-///
-/// # Errors
-/// Never returns.
-#[cfg(not(target_arch = "x86_64"))]
-pub fn prove() -> Result<(), Failure> {
-    unreachable!("the TSC is chosen on x86-64 only")
-}
-
-/// What the counter shows for a loop of `turns` turns of [`A_TURN`] instructions.
-#[cfg(target_arch = "x86_64")]
-fn looped(turns: u64) -> u64 {
-    let begin = reading::tsc_begin();
-    // SAFETY: counts a register of its own down to zero and touches nothing else.
-    unsafe {
-        std::arch::asm!("2:", "dec {turns}", "jnz 2b", turns = inout(reg) turns => _, options(nomem, nostack));
-    }
-    reading::tsc_end().0.wrapping_sub(begin)
-}
 
 /// Let the guest forget what was before: for the begin of a request.
 pub fn settle_long() {
@@ -150,14 +101,5 @@ mod tests {
         let found = phase();
         assert!((0..resolution(libc::CLOCK_MONOTONIC_COARSE)).contains(&found));
         assert_eq!(found % PHASE_NS, 0);
-    }
-
-    #[cfg(target_arch = "x86_64")]
-    #[test]
-    fn a_processor_that_is_not_emulated_is_refused_with_the_remedy() {
-        let failure = prove().expect_err("the tests run on a real processor");
-        assert!(
-            matches!(failure, Failure::Unavailable { remedy: Some(remedy), .. } if remedy.contains("--on guest"))
-        );
     }
 }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use super::reading::{tsc_begin, tsc_end};
+use super::counter;
 use oscope_sys::affinity;
 use oscope_sys::error::Failure;
 
@@ -29,7 +29,7 @@ pub struct Offsets {
     pub cpus: Vec<usize>,
     /// What that CPU's counter shows beyond the first's at the same moment, in ticks.
     pub ticks: Vec<f64>,
-    /// Greatest possible error of `ticks`: half the quickest round trip, in ticks.
+    /// Greatest possible error of `ticks`: half the quickest round trip, in ticks, and [`counter::TRUNCATION`].
     pub error_ticks: Vec<f64>,
 }
 
@@ -70,7 +70,12 @@ impl Offsets {
 
 impl std::fmt::Display for Offsets {
     fn fmt(&self, formatter: &mut std::fmt::Formatter) -> std::fmt::Result {
-        write!(formatter, "TSC offsets in ticks from CPU {}:", self.cpus[0])?;
+        write!(
+            formatter,
+            "{} offsets in ticks from CPU {}:",
+            counter::NAME,
+            self.cpus[0]
+        )?;
         for (place, cpu) in self.cpus.iter().enumerate().skip(1) {
             let (ticks, error) = (self.ticks[place], self.error_ticks[place]);
             let comma = if place > 1 { "," } else { "" };
@@ -93,13 +98,17 @@ impl Round {
         self.returned.wrapping_sub(self.sent)
     }
 
-    fn error(&self) -> f64 {
+    fn half_trip(&self) -> f64 {
         self.trip() as f64 / 2.0
+    }
+
+    fn error(&self) -> f64 {
+        self.half_trip() + counter::TRUNCATION
     }
 
     fn offset(&self) -> f64 {
         // Differences first: the counters themselves may exceed the 53 bits of a double.
-        self.seen.wrapping_sub(self.sent) as i64 as f64 - self.error()
+        self.seen.wrapping_sub(self.sent) as i64 as f64 - self.half_trip()
     }
 }
 
@@ -116,27 +125,29 @@ fn quickest_round(first: usize, other: usize) -> Result<Round, Failure> {
     let line = Line::default();
     std::thread::scope(|scope| {
         // Not `scope.spawn`, which panics where the limit of processes is reached.
-        let spawned = |error| Failure::system("TSC offsets: starting a thread", error);
+        let doing = format!("{} offsets: starting a thread", counter::NAME);
+        let spawned = |error| Failure::system(&doing, error);
         let answerer = Builder::new()
             .spawn_scoped(scope, || answer(&line, other))
             .map_err(spawned)?;
         let asker = Builder::new().spawn_scoped(scope, || ask(&line, first));
-        let asked = asker.map_err(spawned).and_then(|asker| {
-            asker
-                .join()
-                .map_err(|_| Failure::failed("TSC offsets: a thread panicked"))
-        });
+        let asked = asker
+            .map_err(spawned)
+            .and_then(|asker| asker.join().map_err(|_| panicked()));
         line.over.store(true, Ordering::Release);
-        answerer
-            .join()
-            .map_err(|_| Failure::failed("TSC offsets: a thread panicked"))??;
+        answerer.join().map_err(|_| panicked())??;
         asked?
     })?
     .ok_or_else(|| {
         Failure::failed(format!(
-            "TSC offsets: CPU {other} did not answer CPU {first}"
+            "{} offsets: CPU {other} did not answer CPU {first}",
+            counter::NAME
         ))
     })
+}
+
+fn panicked() -> Failure {
+    Failure::failed(format!("{} offsets: a thread panicked", counter::NAME))
 }
 
 /// Play the rounds from this side; `None` if there was no answer at all in time.
@@ -145,7 +156,7 @@ fn ask(line: &Line, cpu: usize) -> Result<Option<Round>, Failure> {
     let started = Instant::now();
     let mut best: Option<Round> = None;
     for round in 0..ROUNDS {
-        let sent = tsc_begin();
+        let sent = counter::begin();
         line.turn.store(2 * round + 1, Ordering::Release);
         while line.turn.load(Ordering::Acquire) != 2 * round + 2 {
             let limit = best.map_or(FIRST_ROUND, |_| TIME_LIMIT);
@@ -153,7 +164,7 @@ fn ask(line: &Line, cpu: usize) -> Result<Option<Round>, Failure> {
                 return Ok(best);
             }
         }
-        let (returned, _) = tsc_end();
+        let returned = counter::end();
         let this = Round {
             sent,
             seen: line.seen.load(Ordering::Relaxed),
@@ -175,7 +186,7 @@ fn answer(line: &Line, cpu: usize) -> Result<(), Failure> {
     loop {
         let turn = line.turn.load(Ordering::Acquire);
         if turn % 2 == 1 {
-            line.seen.store(tsc_end().0, Ordering::Relaxed);
+            line.seen.store(counter::end(), Ordering::Relaxed);
             line.turn.store(turn + 1, Ordering::Release);
         } else if line.over.load(Ordering::Acquire) {
             return Ok(());
@@ -197,7 +208,7 @@ mod tests {
             returned: 90,
         };
         assert_eq!(round.trip(), 100);
-        assert_eq!(round.error(), 50.0);
+        assert_eq!(round.error(), 50.0 + counter::TRUNCATION);
         assert_eq!(round.offset(), 1000.0);
     }
 
@@ -227,8 +238,8 @@ mod tests {
             ticks: vec![0.0, 12.0, -3.5],
             error_ticks: vec![0.0, 30.0, 41.0],
         };
-        let expected = "TSC offsets in ticks from CPU 0: CPU 1 +12 ± 30, CPU 3 -3.5 ± 41";
-        assert_eq!(offsets.to_string(), expected);
+        let expected = "offsets in ticks from CPU 0: CPU 1 +12 ± 30, CPU 3 -3.5 ± 41";
+        assert_eq!(offsets.to_string(), format!("{} {expected}", counter::NAME));
     }
 
     #[test]
@@ -237,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     fn the_cpus_of_this_machine_answer() {
         let cpus = affinity::allowed().unwrap();
         let offsets = Offsets::measure(&cpus).unwrap();

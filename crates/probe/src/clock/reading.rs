@@ -1,43 +1,4 @@
-//! The instructions and calls that read the clocks.
-
-/// The TSC, after all earlier instructions and before all later ones.
-#[cfg(target_arch = "x86_64")]
-#[inline(always)]
-pub fn tsc_begin() -> u64 {
-    let (low, high): (u64, u64);
-    // SAFETY: the instructions only write the named registers. Without `nomem` the compiler moves no memory access across them.
-    unsafe {
-        std::arch::asm!("lfence", "rdtsc", "lfence", out("eax") low, out("edx") high, options(nostack, preserves_flags));
-    }
-    (high << 32) | low
-}
-
-/// The TSC, after all earlier instructions, and the CPU that gave it.
-///
-/// `rdtscp` waits for earlier instructions by itself; it also gives `IA32_TSC_AUX`, in which Linux keeps the CPU number in the low
-/// 12 bits and the NUMA node above (`arch/x86/include/asm/segment.h`, `vdso_encode_cpunode`).
-#[cfg(target_arch = "x86_64")]
-#[inline(always)]
-pub fn tsc_end() -> (u64, usize) {
-    let (low, high, auxiliary): (u64, u64, u64);
-    // SAFETY: as in `tsc_begin`.
-    unsafe {
-        std::arch::asm!("rdtscp", "lfence", out("eax") low, out("edx") high, out("ecx") auxiliary, options(nostack, preserves_flags));
-    }
-    ((high << 32) | low, (auxiliary & 0xfff) as usize)
-}
-
-/// Elsewhere the choice of the clock never falls on the TSC.
-#[cfg(not(target_arch = "x86_64"))]
-pub fn tsc_begin() -> u64 {
-    unreachable!("the TSC is chosen on x86-64 only")
-}
-
-/// Elsewhere the choice of the clock never falls on the TSC.
-#[cfg(not(target_arch = "x86_64"))]
-pub fn tsc_end() -> (u64, usize) {
-    unreachable!("the TSC is chosen on x86-64 only")
-}
+//! The calls that read the kernel's clocks.
 
 /// `CLOCK_MONOTONIC_RAW` in nanoseconds. It counts at the hardware's own rate: NTP neither steps nor slews it.
 #[inline(always)]

@@ -30,7 +30,7 @@ impl Instrument {
     pub fn new(clock: Clock) -> Result<Self, Failure> {
         let canary = match clock.kind {
             ClockKind::Instructions => None,
-            ClockKind::Tsc | ClockKind::MonotonicRaw => Some(Canary::new()?),
+            ClockKind::Tsc | ClockKind::Cntvct | ClockKind::MonotonicRaw => Some(Canary::new()?),
         };
         let counters = Counters::open();
         let shared = Shared {

@@ -1,42 +1,78 @@
 //! Which system call numbers may be called in a loop with zeroes as arguments.
 //!
-//! Numbers and names are those of `arch/x86/entry/syscalls/syscall_64.tbl`; a number from 424 on means the same on every architecture.
+//! Numbers and names of x86-64 are those of `arch/x86/entry/syscalls/syscall_64.tbl`; a number from 424 on means the same on every architecture.
+
+use table::{HARMLESS, NOTE, UNASSIGNED};
 
 /// First number open to new calls: below it, all are known.
 const FIRST_NEW: u32 = 448;
 /// Last number accepted: beyond it the x32 ABI begins (`arch/x86/include/uapi/asm/unistd.h`, `__X32_SYSCALL_BIT`).
 const LAST: u32 = (1 << 30) - 1;
-/// On kernels before 5.4 the 64-bit entry reaches x32's own calls here, with `rt_sigreturn` among them.
+/// On x86-64 before Linux 5.4 the 64-bit entry reaches x32's own calls here, with `rt_sigreturn` among them. Refused everywhere,
+/// so that a number is open to new calls on all architectures or on none.
 const X32: std::ops::RangeInclusive<u32> = 512..=547;
 
-/// Take no argument, return at once and change nothing.
 #[cfg(target_arch = "x86_64")]
-const HARMLESS: [u32; 10] = [
-    24,  // sched_yield
-    39,  // getpid
-    102, // getuid
-    104, // getgid
-    107, // geteuid
-    108, // getegid
-    110, // getppid
-    111, // getpgrp
-    186, // gettid
-    219, // restart_syscall
-];
-#[cfg(not(target_arch = "x86_64"))]
-const HARMLESS: [u32; 0] = [];
+mod table {
+    /// Take no argument, return at once and change nothing.
+    pub const HARMLESS: [u32; 10] = [
+        24,  // sched_yield
+        39,  // getpid
+        102, // getuid
+        104, // getgid
+        107, // geteuid
+        108, // getegid
+        110, // getppid
+        111, // getpgrp
+        186, // gettid
+        219, // restart_syscall
+    ];
+    /// Never assigned on x86-64 (`syscall_64.tbl`: "don't use numbers 387 through 423"; 335 and 336 are `uretprobe` and `uprobe`,
+    /// which kill a caller that is no trampoline).
+    pub const UNASSIGNED: std::ops::RangeInclusive<u32> = 337..=423;
+    /// What a refusal adds.
+    pub const NOTE: &str = "";
+}
 
-/// Never assigned on x86-64 (`syscall_64.tbl`: "don't use numbers 387 through 423"; 335 and 336 are `uretprobe` and `uprobe`,
-/// which kill a caller that is no trampoline).
-#[cfg(target_arch = "x86_64")]
-const UNASSIGNED: std::ops::RangeInclusive<u32> = 337..=423;
+/// Numbers of the generic table (`include/uapi/asm-generic/unistd.h`). arm64 has no `getpgrp`, `open`, `fork`, `vfork` or `pipe`: the C library
+/// makes them of `getpgid`, `openat`, `clone` and `pipe2`.
+#[cfg(target_arch = "aarch64")]
+mod table {
+    /// Take no argument, return at once and change nothing.
+    pub const HARMLESS: [u32; 9] = [
+        libc::SYS_sched_yield as u32,
+        libc::SYS_getpid as u32,
+        libc::SYS_getuid as u32,
+        libc::SYS_getgid as u32,
+        libc::SYS_geteuid as u32,
+        libc::SYS_getegid as u32,
+        libc::SYS_getppid as u32,
+        libc::SYS_gettid as u32,
+        libc::SYS_restart_syscall as u32,
+    ];
+    /// Never assigned where a `long` has 64 bits: "295 through 402 are unassigned", and 403 to 423 are calls with times of 64 bits for 32-bit machines.
+    pub const UNASSIGNED: std::ops::RangeInclusive<u32> = 295..=423;
+    /// What a refusal adds.
+    pub const NOTE: &str = "; arm64 numbers its calls differently from x86-64, and open, pipe, fork, vfork and getpgrp do not exist on it";
+}
+
+/// Another architecture: only numbers that mean the same everywhere.
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+mod table {
+    /// None is known to be harmless.
+    pub const HARMLESS: [u32; 0] = [];
+    /// None is known to be unassigned: an empty range.
+    #[expect(clippy::reversed_empty_ranges, reason = "it is meant to be empty")]
+    pub const UNASSIGNED: std::ops::RangeInclusive<u32> = 1..=0;
+    /// What a refusal adds.
+    pub const NOTE: &str = "";
+}
 
 /// Whether system call `number` may be measured.
 ///
 /// # Errors
 /// Why not, in one line.
 pub fn admit(number: u32) -> Result<(), String> {
-    #[cfg(target_arch = "x86_64")]
     if UNASSIGNED.contains(&number) {
         return Ok(());
     }
@@ -58,7 +94,7 @@ pub fn admit(number: u32) -> Result<(), String> {
     }
     Err(format!(
         "nr:{number} is refused: it takes arguments, never returns, creates processes or changes the machine; \
-         accepted are {HARMLESS:?}, unassigned numbers and those from {FIRST_NEW} on"
+         accepted are {HARMLESS:?}, unassigned numbers and those from {FIRST_NEW} on{NOTE}"
     ))
 }
 
@@ -74,6 +110,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg(target_arch = "x86_64")]
     fn calls_that_harm_are_refused() {
         // read, rt_sigreturn, pause, fork, vfork, exit, reboot, exit_group, uretprobe, uprobe, clone3, x32 rt_sigreturn, x32 fork.
         for number in [
@@ -102,6 +139,40 @@ mod tests {
     #[cfg(target_arch = "x86_64")]
     fn harmless_and_unassigned_numbers_are_admitted() {
         for number in [24, 39, 110, 219, 337, 400, 423] {
+            assert_eq!(admit(number), Ok(()));
+        }
+    }
+
+    #[test]
+    #[cfg(target_arch = "aarch64")]
+    fn calls_that_harm_are_refused() {
+        // io_setup, umount2, exit, exit_group, rt_sigreturn, reboot, clone, execve, wait4, clone3, x32 calls of x86-64.
+        for number in [
+            0,
+            39,
+            93,
+            94,
+            139,
+            142,
+            220,
+            221,
+            260,
+            294,
+            424,
+            435,
+            447,
+            513,
+            LAST + 1,
+            u32::MAX,
+        ] {
+            assert!(admit(number).is_err(), "{number}");
+        }
+    }
+
+    #[test]
+    #[cfg(target_arch = "aarch64")]
+    fn harmless_and_unassigned_numbers_are_admitted() {
+        for number in [124, 172, 173, 128, 295, 400, 423] {
             assert_eq!(admit(number), Ok(()));
         }
     }

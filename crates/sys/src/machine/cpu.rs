@@ -11,6 +11,22 @@ use crate::affinity;
 use super::found::{Found, Ledger, Remedy, number, text};
 use super::identity::digest;
 
+#[cfg(target_arch = "aarch64")]
+mod aarch64;
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+mod other;
+#[cfg(target_arch = "x86_64")]
+mod x86_64;
+
+#[cfg(target_arch = "aarch64")]
+use aarch64 as architecture;
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+use other as architecture;
+#[cfg(target_arch = "x86_64")]
+use x86_64 as architecture;
+
+pub use architecture::hypervisor;
+
 const ROOT: &str = "/sys/devices/system/cpu";
 const NO_CPUFREQ: &str = "virtual machines have none; on a bare machine load its cpufreq driver";
 
@@ -64,6 +80,13 @@ pub fn parse_processor(cpuinfo: &str) -> Processor {
         microcode: field(&["microcode"]),
         flags: field(&["flags", "Features", "isa"]),
     }
+}
+
+/// The first processor as the kernel reports it, or this one as it reports itself where the kernel reports another machine's.
+#[must_use]
+pub fn processor() -> Processor {
+    let cpuinfo = text("/proc/cpuinfo").unwrap_or_default();
+    architecture::corrected(parse_processor(&cpuinfo))
 }
 
 /// One cache of one CPU.
@@ -182,39 +205,6 @@ pub fn record(processor: Processor, ledger: &mut Ledger) -> Value {
         "turbo": ledger.take("turbo", turbo().or_remedy(NO_CPUFREQ)),
         "mitigations": ledger.take("mitigations", mitigations().or_remedy("it needs Linux 4.15 or later")),
     })
-}
-
-/// The hypervisor's name as CPUID gives it, or `none` on a bare machine.
-///
-/// # Errors
-/// Never on x86.
-#[cfg(target_arch = "x86_64")]
-pub fn hypervisor() -> Found<String> {
-    use raw_cpuid::{CpuId, Hypervisor};
-    let cpuid = CpuId::new();
-    if !cpuid
-        .get_feature_info()
-        .is_some_and(|features| features.has_hypervisor())
-    {
-        return Ok("none".to_owned());
-    }
-    Ok(
-        match cpuid.get_hypervisor_info().map(|info| info.identify()) {
-            Some(Hypervisor::Unknown(..)) | None => "unknown".to_owned(),
-            Some(named) => format!("{named:?}").to_lowercase(),
-        },
-    )
-}
-
-/// The hypervisor's name as the kernel gives it.
-///
-/// # Errors
-/// The file that is missing: outside x86 no instruction reports it.
-#[cfg(not(target_arch = "x86_64"))]
-pub fn hypervisor() -> Found<String> {
-    text("/sys/hypervisor/type")
-        .or_else(|_| text("/proc/device-tree/hypervisor/compatible"))
-        .or_remedy("systemd-detect-virt may know it")
 }
 
 #[cfg(test)]

@@ -6,10 +6,11 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::clock::offsets::Offsets;
-use crate::clock::{Clock, ClockKind, reading};
+use crate::clock::{Clock, ClockKind, counter, reading};
 use oscope_sys::error::Failure;
 
-/// Environment variable that makes a fresh copy of this program stamp and exit: the descriptor of the page, a colon, the clock (`tsc` or `raw`).
+/// Environment variable that makes a fresh copy of this program stamp and exit: the descriptor of the page, a colon, the clock (`tsc`, the processor's counter,
+/// or `raw`).
 const REQUEST: &CStr = c"OSCOPE_PROBE_STAMP";
 /// Size of the mapping, in bytes; the kernel rounds up to its page size.
 const PAGE_BYTES: usize = 4096;
@@ -141,7 +142,7 @@ impl Page {
     /// The environment variable that makes a copy of this program leave its stamp here.
     pub fn request(&self, kind: ClockKind) -> CString {
         let clock = match kind {
-            ClockKind::Tsc | ClockKind::Instructions => "tsc",
+            ClockKind::Tsc | ClockKind::Cntvct | ClockKind::Instructions => "tsc",
             ClockKind::MonotonicRaw => "raw",
         };
         let text = format!(
@@ -191,7 +192,7 @@ extern "C" fn stamp_if_asked() {
         unsafe { libc::_exit(status) }
     };
     let stamp = if request.ends_with(b":tsc") {
-        let (ticks, cpu) = reading::tsc_end();
+        let (ticks, cpu) = counter::end_with_cpu();
         Stamp { ticks, cpu }
     } else {
         Stamp {
