@@ -179,7 +179,7 @@ def machine(environment: Mapping[str, Any]) -> str:
     kernel, cpu, clock = (environment.get(name) or {} for name in ("kernel", "cpu", "clock"))
     allowed = cpu.get("allowed") or ()
     count = allowed if isinstance(allowed, int) else len(allowed)
-    frequency = f" at {clock['hz'] / 1e9:.3f} GHz" if clock.get("kind") == "tsc" else ""
+    frequency = f" at {clock['hz'] / 1e9:.3f} GHz" if clock.get("kind") in ("tsc", "cntvct") else ""
     parts = [
         f"Linux {kernel['release']} {kernel['arch']}" if kernel else "",
         f"{cpu.get('model') or 'unknown CPU'}, {count} of {cpu.get('logical')} CPUs",

@@ -15,6 +15,7 @@ from oscope.model.units import format_bytes
 
 _CLOCKS: Mapping[str, str] = {
     "tsc": "time-stamp counter",
+    "cntvct": "counter of arm64's generic timer (cntvct_el0)",
     "monotonic_raw": "CLOCK_MONOTONIC_RAW",
     "instructions": "executed instructions, counted by the time-stamp counter of the emulated CPU (-icount)",
 }

@@ -15,8 +15,8 @@ STYLES = ("loop", "single")
 BARE = "getppid"
 """A call that only reads a number in the kernel: its cost is nearly that of entering and leaving it."""
 OUTSIDE = "clock_gettime"
-VDSO_CLOCK_SOURCES = frozenset({"tsc", "kvm-clock", "hyperv_clocksource_tsc_page"})
-"""Clock sources that the vDSO reads by itself (arch/x86/include/asm/vdso/clocksource.h)."""
+VDSO_CLOCK_SOURCES = frozenset({"tsc", "kvm-clock", "hyperv_clocksource_tsc_page", "arch_sys_counter"})
+"""Clock sources that the vDSO reads by itself (asm/vdso/clocksource.h of x86 and arm64)."""
 
 
 class Call(NamedTuple):

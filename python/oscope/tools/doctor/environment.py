@@ -9,6 +9,8 @@ from oscope.model.finding import Finding, as_root, why_missing
 
 BUSY_SHARE = 0.5
 """Load for each CPU from which other programs are likely to disturb a measurement."""
+_COUNTERS = {"tsc": "time-stamp counter", "cntvct": "cntvct_el0 (it counts no cycles)"}
+"""The clocks that are a counter of the processor."""
 
 
 def _self_check(environment: Mapping[str, Any]) -> Finding:
@@ -31,9 +33,10 @@ def _empty(environment: Mapping[str, Any]) -> str:
 def _clock(environment: Mapping[str, Any]) -> Finding:
     clock = environment["clock"]
     needed_for = "timing single calls, figures in cycles"
-    if clock["kind"] == "tsc":
+    if clock["kind"] in _COUNTERS:
         cost = f"a reading costs {clock['overhead']:.0f} ticks, taken off"
-        return Finding("clock", "ok", f"time-stamp counter, {clock['hz'] / 1e9:.3f} GHz; {cost}", needed_for)
+        found = f"{_COUNTERS[clock['kind']]}, {clock['hz'] / 1e9:.3f} GHz; {cost}"
+        return Finding("clock", "ok", found, needed_for)
     reason, remedy = why_missing(clock["why"])
     return Finding(
         "clock", "limited", f"{clock['kind']}: {reason}", needed_for, remedy or "use another machine"
