@@ -3,7 +3,7 @@
 PYTHON := .venv/bin/python
 export CARGO_TERM_COLOR ?= auto
 
-.PHONY: help setup setup-run run test test-full conformance coverage lint rust-test python-test bench bench-full calibrate static-probe notebooks docs pictures lock clean
+.PHONY: help setup setup-run run test test-full conformance coverage lint rust-test python-test bench bench-full calibrate static-probe aarch64 notebooks docs pictures lock clean
 
 help:
 	@echo "make run        set everything up, measure this machine, write oscope-report.html"
@@ -16,6 +16,7 @@ help:
 	@echo "make calibrate  how often Oscope's verdicts are wrong here; some four hours"
 	@echo "make setup      only set everything up: .venv/bin/oscope, oscope-probe, oscope-fs, and kernels for the tests' guests"
 	@echo "make static-probe  the probe without shared libraries, to be traced: oscope-probe ipc"
+	@echo "make aarch64    check the programs for arm64, and have the probe measure under QEMU; needs Debian's packages"
 	@echo "make notebooks  execute the labs' notebooks on their stored records, and store the outputs"
 	@echo "make docs       build the documentation site, offline: target/docs/index.html"
 	@echo "make pictures   make the pictures of README and documentation from real runs on this machine"
@@ -76,6 +77,11 @@ static-probe:
 	! readelf --program-headers $(STATIC_PROBE) | grep --quiet INTERP
 	$(STATIC_PROBE) ipc -B
 	@echo $(STATIC_PROBE)
+
+# Too long for make test; of the tests only those marked full run it.
+aarch64:
+	tools/setup.sh run
+	$(PYTHON) tools/aarch64.py
 
 notebooks:
 	$(PYTHON) tools/notebooks.py
