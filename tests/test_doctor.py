@@ -61,6 +61,12 @@ def findings(reported: dict[str, Any]) -> dict[str, Finding]:
     return {finding.name: finding for finding in found}
 
 
+def test_the_counter_of_arm64_is_a_clock_without_cycles() -> None:
+    clock = {"kind": "cntvct", "hz": 1e9, "overhead": 20.0, "overhead_mad": 1.0, "why": None}
+    found = findings({**ENVIRONMENT, "clock": clock})["clock"]
+    assert (found.status, found.found.split(";")[0]) == ("ok", "cntvct_el0 (it counts no cycles), 1.000 GHz")
+
+
 def tried(
     session_command: CommandLine, events: list[dict[str, Any]], otherwise: str = "simulated only"
 ) -> Finding:
