@@ -11,7 +11,7 @@ import pytest
 from oscope.cli.bench import read_commands
 from oscope.model.errors import UsageError
 from oscope.programs.command import Command, Parameter, Surroundings, fill, locate, names_in
-from oscope.programs.findings import verdict
+from oscope.programs.verdicts import verdict
 from oscope.statistics import ComparedMetric
 
 

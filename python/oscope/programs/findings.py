@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import isfinite
 
 import numpy as np
 
@@ -18,22 +17,20 @@ from oscope.model.samples import ExperimentResults, PointSamples, Results
 from oscope.programs.experiment import name_point
 from oscope.programs.functions import FUNCTION
 from oscope.programs.spec import EXPERIMENT
-from oscope.statistics import ComparedMetric, Comparison, Summary, compare_pairs
+from oscope.programs.verdicts import TIMES, verdict
+from oscope.statistics import Comparison, Summary, compare_pairs
 from oscope.trace.factor import TRACER, UNTRACED, tracer_of
 
 TABLE = ("cpu_ns", "user_ns", "system_ns", "max_rss_bytes")
 """Metrics shown beside the one that is judged."""
 PARTS = ("user_ns", "system_ns")
 """Parts of the CPU time, which only runs of some length have."""
-TIMES = ("time_ns", "net_ns", "cpu_ns", "user_ns", "system_ns")
 NEAR_START = 1.1
 """A command that takes less than so many times the start of a trivial program does little but start."""
 MOST_WAITING = 0.1
 """Share of a command's time that it may wait for a CPU without a word."""
 NEAR_CALL = 1.5
 """A function that takes less than so many times a call that does nothing is little more than called."""
-LARGE = 2.0
-"""From this ratio on, a difference is written as a multiple."""
 
 
 @dataclass(frozen=True)
@@ -351,57 +348,6 @@ def _compare_pairs(
     except UsageError:
         # A metric that is 0 everywhere, such as major faults, has no ratio.
         return None
-
-
-def verdict(row: ComparedMetric, first: str, name: str, threshold: float) -> str:
-    """Say in a sentence how the command `name` differs from `first`."""
-    what = "" if row.metric in ("time_ns", "net_ns") else f" in {row.metric}"
-    if row.different == "yes":
-        if not isfinite(row.ratio):
-            return f"{name} differs from {first}{what}: by {row.difference:g} {row.unit}"
-        return f"{name} {_difference(row)} {first}{what}"
-    if not isfinite(row.detectable):
-        return f"no difference found between {name} and {first}{what}: there is too little to tell"
-    if row.different == "no":
-        return f"{name} and {first} do not differ{what} by more than {format_share(threshold)}"
-    found = "would have been found" if row.detectable < LARGE else "could have been missed"
-    return (
-        f"no difference found between {name} and {first}{what}; one of {format_share(row.detectable)} {found}"
-    )
-
-
-def _difference(row: ComparedMetric) -> str:
-    """Return `is 1.83 % [1.6, 2.1] faster than`, or the like for a multiple or another metric."""
-    low, high = row.ci95
-    timed = row.metric in TIMES
-    if timed and row.ratio <= 1 / LARGE and low > 0:
-        return f"is {_times(1 / row.ratio, 1 / high, 1 / low)} times as fast as"
-    if row.ratio >= LARGE:
-        verb, how = ("takes", "long") if timed else ("uses", "much")
-        return f"{verb} {_times(row.ratio, low, high)} times as {how} as"
-    less = row.ratio < 1
-    ends = sorted(100 * (1 - end if less else end - 1) for end in (low, high))
-    size = _percent(100 * abs(row.ratio - 1), *ends)
-    if timed:
-        return f"is {size} {'faster' if less else 'slower'} than"
-    return f"uses {size} {'less' if less else 'more'} than"
-
-
-def _percent(value: float, low: float, high: float) -> str:
-    decimals = _decimals(high - low)
-    return f"{value:.{decimals}f} % [{low:.{decimals}f}, {high:.{decimals}f}]"
-
-
-def _times(value: float, low: float, high: float) -> str:
-    decimals = _decimals(high - low)
-    return f"{value:.{decimals}f} [{low:.{decimals}f}, {high:.{decimals}f}]"
-
-
-def _decimals(width: float) -> int:
-    """Return the decimals that an interval so wide allows: two digits of it."""
-    if not isfinite(width) or width <= 0:
-        return 2
-    return int(min(max(1 - np.floor(np.log10(width)), 0), 4))
 
 
 def _alone(row: Row, summary: Summary, metric: str, experiment: ExperimentResults) -> str:

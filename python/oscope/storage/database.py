@@ -48,6 +48,11 @@ _DRIVER = "postgresql+psycopg"
 """For URLs that name no driver, for which SQLAlchemy would take another one."""
 
 
+def named_store(place: str | Path | None) -> str | None:
+    """Return the path or URL that `place`, else `OSCOPE_STORE`, names; None for the default store."""
+    return str(place) if place is not None else os.environ.get("OSCOPE_STORE") or None
+
+
 def locate(named: str | None) -> tuple[sa.URL, Path | None]:
     """Return the URL of the store, and its file if it is one. Nothing is made.
 
@@ -112,7 +117,28 @@ def _unmakeable(folder: Path, why: str | None) -> StoreError:
     return StoreError(f"the folder {folder} cannot be made ({why})", remedy="name a --store elsewhere")
 
 
-def connect(url: sa.URL, file: Path | None, lock_limit_s: float, *, read_only: bool = False) -> sa.Engine:
+def address(url: sa.URL, file: Path | None) -> str:
+    """Return what messages call the store; no password is in it."""
+    return str(file or url.render_as_string(hide_password=True))
+
+
+def empty_engine() -> sa.Engine:
+    """Return the engine of a database in memory, which stands for a store that is not there."""
+    return sa.create_engine("sqlite://")
+
+
+def open_engine(url: sa.URL, file: Path | None, lock_limit_s: float, *, read_only: bool = False) -> sa.Engine:
+    """Return an engine for `url`; StoreError where this Python lacks its driver."""
+    try:
+        return _connect(url, file, lock_limit_s, read_only=read_only)
+    except (sa.exc.ArgumentError, ImportError) as error:
+        raise StoreError(
+            f"there is no driver for {address(url, file)} ({error})",
+            remedy="in a clone: pip install '.[postgresql]'",
+        ) from error
+
+
+def _connect(url: sa.URL, file: Path | None, lock_limit_s: float, *, read_only: bool = False) -> sa.Engine:
     """Return an engine for `url`; ArgumentError or ImportError where SQLAlchemy knows no driver for it.
 
     With `read_only` the database itself refuses every write.

@@ -32,7 +32,6 @@ Rows are only added. What happens to a run after it was made is an *event*: its 
 from __future__ import annotations
 
 import contextlib
-import os
 import secrets
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -49,7 +48,16 @@ from oscope.model.errors import StoreError, UsageError
 from oscope.model.samples import Columns, Results
 from oscope.planning.plan import Plan
 from oscope.storage import bulk, fleets, migrations, schema
-from oscope.storage.database import check_folder, connect, explain, locate, make_default_folder
+from oscope.storage.database import (
+    address,
+    check_folder,
+    empty_engine,
+    explain,
+    locate,
+    make_default_folder,
+    named_store,
+    open_engine,
+)
 from oscope.storage.fleets import FleetEntry
 from oscope.storage.reader import load_results
 
@@ -104,7 +112,7 @@ class Store:
                 if reading and not self._tables():
                     self._connection.close()
                     engine.dispose()
-                    self._engine = _empty()
+                    self._engine = empty_engine()
                     self._connection = self._engine.connect()
                 self._prepare(reading=reading)
             except BaseException:
@@ -118,11 +126,11 @@ class Store:
         Without one: `OSCOPE_STORE`, else `oscope.db` in the user's data folder. Raises StoreError, in one
         line, where that fails.
         """
-        named = _named(place)
+        named = named_store(place)
         if named is None:
             make_default_folder()
         url, file = locate(named)
-        return cls(_engine(url, file, lock_limit_s), _where(url, file), file)
+        return cls(open_engine(url, file, lock_limit_s), address(url, file), file)
 
     @classmethod
     def read(
@@ -137,16 +145,16 @@ class Store:
         With `read_only` the database refuses every write: SQLite does not even clean up after a writer that
         was killed. Raises as `open` does.
         """
-        url, file = locate(_named(place))
+        url, file = locate(named_store(place))
         if file is not None and not (file.exists() and file.stat().st_size):
-            return cls(_empty(), _where(url, file), None)
-        engine = _engine(url, file, lock_limit_s, read_only=read_only)
-        return cls(engine, _where(url, file), file, reading=True)
+            return cls(empty_engine(), address(url, file), None)
+        engine = open_engine(url, file, lock_limit_s, read_only=read_only)
+        return cls(engine, address(url, file), file, reading=True)
 
     @staticmethod
     def check(place: str | Path | None = None) -> None:
         """Raise StoreError where the store at `place` is neither there nor could be made; nothing is made."""
-        _, file = locate(_named(place))
+        _, file = locate(named_store(place))
         if file is not None and not file.exists():
             check_folder(file.parent)
 
@@ -367,30 +375,6 @@ class Store:
         ]
         if rows:
             self._connection.execute(sa.insert(schema.event), rows)
-
-
-def _named(place: str | Path | None) -> str | None:
-    return str(place) if place is not None else os.environ.get("OSCOPE_STORE") or None
-
-
-def _where(url: sa.URL, file: Path | None) -> str:
-    return str(file or url.render_as_string(hide_password=True))
-
-
-def _empty() -> sa.Engine:
-    """Return the engine of a database in memory, which stands for a store that is not there."""
-    return sa.create_engine("sqlite://")
-
-
-def _engine(url: sa.URL, file: Path | None, lock_limit_s: float, *, read_only: bool = False) -> sa.Engine:
-    """Return an engine for `url`; StoreError where this Python lacks its driver."""
-    try:
-        return connect(url, file, lock_limit_s, read_only=read_only)
-    except (sa.exc.ArgumentError, ImportError) as error:
-        raise StoreError(
-            f"there is no driver for {_where(url, file)} ({error})",
-            remedy="in a clone: pip install '.[postgresql]'",
-        ) from error
 
 
 def _dump(data: object) -> str:
