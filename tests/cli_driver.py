@@ -147,6 +147,17 @@ def described(version: int = 1) -> str:
             {"name": "resident", "type": "bytes", "default": 0, "unit": "B", "doc": "."},
             choice | {"name": "pages", "default": "4K", "choices": ["4K", "huge"]},
         ],
+        "syscall.uring-nop": [
+            {
+                "name": "batch",
+                "type": "integer",
+                "default": 1,
+                "minimum": 1,
+                "maximum": 4096,
+                "unit": None,
+                "doc": ".",
+            },
+        ],
     }
     metrics = {
         "syscall.cost": ["time_ns", "cycles"],
@@ -154,6 +165,7 @@ def described(version: int = 1) -> str:
         "process.create": [
             f"{part}_{unit}" for unit in ("ns", "cycles") for part in ("child", "parent", "total")
         ],
+        "syscall.uring-nop": ["time_ns", "cycles"],
     }
     description["workloads"] = [
         fake

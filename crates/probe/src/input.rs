@@ -149,10 +149,11 @@ fn wait_readable(source: BorrowedFd, wait: Wait) -> io::Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use oscope_sys::testing::pipe;
     use std::io::Write;
 
     fn lines_of(input: &[u8], wait: Wait) -> io::Result<Vec<Vec<u8>>> {
-        let (reader, mut writer) = std::io::pipe()?;
+        let (reader, mut writer) = pipe();
         writer.write_all(input)?;
         drop(writer);
         let mut lines = Lines::new(&reader, wait);
@@ -170,7 +171,7 @@ mod tests {
 
     #[test]
     fn an_endless_line_is_an_error() {
-        let (reader, mut writer) = std::io::pipe().unwrap();
+        let (reader, mut writer) = pipe();
         let feeder = std::thread::spawn(move || {
             // The reader gives up before the end; the rest cannot be written then.
             let _ = writer.write_all(&vec![b'x'; 2 * LONGEST_LINE]);

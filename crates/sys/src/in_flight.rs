@@ -133,12 +133,7 @@ mod tests {
     use io_uring::{opcode, types};
 
     use super::*;
-    use crate::testing::{refuse_waits, write_late};
-
-    fn pipe() -> (File, File) {
-        let (out, into) = nix::unistd::pipe().expect("a pipe");
-        (out.into(), into.into())
-    }
+    use crate::testing::{pipe, refuse_waits, write_late};
 
     /// A read of a pipe is begun, then `end` is called with the ring: what the buffer has once that has come back.
     fn read_meanwhile(end: impl FnOnce(Ring) + Send) -> Vec<u8> {

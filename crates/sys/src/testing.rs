@@ -8,6 +8,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
+use nix::fcntl::OFlag;
+use nix::unistd::pipe2;
 use serde_json::Value;
 
 use crate::cleanup::{restore_in, setting};
@@ -74,6 +76,12 @@ pub fn below(folder: &Folder, path: &str) -> PathBuf {
 pub fn value(folder: &Folder, path: &str) -> String {
     let text = fs::read_to_string(below(folder, path)).expect("the file can be read");
     text.trim().to_owned()
+}
+
+/// The ends of a pipe, to read from and to write to. Panics if there is none to be had.
+pub fn pipe() -> (File, File) {
+    let (out, into) = pipe2(OFlag::O_CLOEXEC).expect("a pipe");
+    (out.into(), into.into())
 }
 
 /// What is written once `gone` says that somebody did not wait for it, or once it is clear that he does.

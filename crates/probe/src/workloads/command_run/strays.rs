@@ -284,7 +284,7 @@ mod tests {
         if !geteuid().is_root() {
             return;
         }
-        let (mut reader, mut writer) = io::pipe().expect("a pipe can be made");
+        let (mut reader, mut writer) = oscope_sys::testing::pipe();
         let leave = |seconds: &str| {
             let line = format!("sleep {seconds} >/dev/null 2>&1 & echo $!");
             let said = Command::new("sh").args(["-c", &line]).output();

@@ -132,7 +132,7 @@ fn a_preparation_that_closes_its_standard_error_and_hangs_is_killed_with_its_chi
     let shared = Shared::default();
     let context = Context::new(&clock, None, &allowed, &shared);
     let launcher = Launcher::new(&parameters(json!({"timeout": 0.2})), &context);
-    let (mut reader, writer) = std::io::pipe().expect("a pipe can be made");
+    let (mut reader, writer) = oscope_sys::testing::pipe();
     // Whoever lives of it holds the pipe open.
     let path = format!("/proc/{}/fd/{}", std::process::id(), writer.as_raw_fd());
     let line = format!("exec 2>/dev/null 9>{path}; echo >&9; sleep 1000; true");

@@ -138,7 +138,7 @@ mod tests {
         if !geteuid().is_root() {
             return;
         }
-        let (mut reader, writer) = std::io::pipe().expect("a pipe can be made");
+        let (mut reader, writer) = oscope_sys::testing::pipe();
         assert!(holds_in_a_process(|| {
             let child = sleeper();
             (&writer)

@@ -146,12 +146,11 @@ mod tests {
 
     use super::super::pass::Use;
     use super::*;
-    use oscope_sys::testing::{refuse_waits, write_late};
+    use oscope_sys::testing::{pipe, refuse_waits, write_late};
 
     #[test]
     fn a_kernel_that_is_short_of_memory_does_not_end_a_pass_with_reads_in_flight() {
-        let (out, into) = nix::unistd::pipe().expect("a pipe");
-        let (out, mut into) = (File::from(out), File::from(into));
+        let (out, mut into) = pipe();
         into.write_all(&[1; 512]).expect("there is room");
         let (ended, gone) = channel();
         let (tally, buffer) = thread::scope(|scope| {
