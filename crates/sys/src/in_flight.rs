@@ -125,7 +125,6 @@ fn is_passing(error: &io::Error) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::fs::File;
     use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::sync::mpsc::channel;
     use std::thread;
