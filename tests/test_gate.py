@@ -237,6 +237,14 @@ def test_the_gate_shows_what_its_machine_can_find(oscope: CommandLine) -> None:
     assert "two separate runs of 10 s each" in text
     assert "Calibrated 2026-01-01" in text
     assert "oscope calibrate --quick makes it" in " ".join(oscope("gate", names[0], names[1]).out.split())
+    # One that came after the run holds for its machine, too; another machine's does not.
+    assert oscope("run", "syscall.cost", "--set", "call=read", "--reps", "1").code == 0
+    (later_run,) = oscope.runs()
+    with Store.open(oscope.folder / oscope.all_variables({})["OSCOPE_STORE"]) as store:
+        for machine, day in ((ENVIRONMENT["machine"], "01"), ("f" * 16, "02")):
+            found = known | {"machine": machine, "ended": f"2026-02-{day}T11:00:00+00:00"}
+            store.add(later_run, (), [Happening("calibration", found)])
+    assert "Calibrated 2026-02-01" in " ".join(oscope("gate", names[0], names[1]).out.split())
 
 
 def test_json_on_standard_output_leaves_it_to_json(oscope: CommandLine) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -19,7 +20,7 @@ from oscope.cli.request import parse_share
 from oscope.cli.stored import load
 from oscope.cli.targets import Output, is_standard_output, output_file
 from oscope.cli.views.gate import missing_name, print_gate, row_name, take_more
-from oscope.model.errors import OscopeError, UsageError
+from oscope.model.errors import OscopeError, StoreError, UsageError
 from oscope.model.units import format_share
 from oscope.report import terminal
 from oscope.storage import record
@@ -81,6 +82,8 @@ def gate(
     after = _newest(before, settings.store) if run is None else read_results(run, settings.store)
     known = partial(earlier_runs, settings.store)
     found = judge(before, after, share, metrics=metrics or (), allow=allowed(allow or ()), earlier=known)
+    if found.calibrated is None:
+        found = replace(found, calibrated=_calibration(after, settings.store))
     print_gate(found, terminal.console(to_standard_error=is_standard_output(json)))
     if json is not None:
         json.write(record.dump(to_object(found)))
@@ -111,6 +114,19 @@ def _newest(baseline: Results, place: str | None) -> Results:
             f"the store has no run of {what} after the baseline", remedy="measure one, or name the RUN"
         )
     return load([found[-1].id], place, columns="metrics")
+
+
+def _calibration(judged: Results, place: str | None) -> dict[str, Any] | None:
+    """Return the newest calibration of the machine of `judged`, also one that came after the run."""
+    machines = {each.environment.get("machine") for each in judged.experiments} - {None}
+    if len(machines) != 1:
+        return None
+    try:
+        with Store.read(place) as store:
+            return store.calibration(*machines)
+    except StoreError:
+        # Two record files are judged without a store.
+        return None
 
 
 def _begun(text: str) -> datetime:

@@ -102,7 +102,7 @@ def _certificate(gate: Gate) -> str | None:
         return None
     entries = certificate.from_object((gate.calibrated or {}).get("certificate", ()))
     if gate.calibrated is None or not entries:
-        return "not known for this machine: oscope calibrate --quick makes it in two minutes, for later runs"
+        return "not known for this machine: oscope calibrate --quick makes it in two minutes"
     return f"{reach.sentence(entries)} Calibrated {gate.calibrated['ended']}."
 
 
