@@ -11,12 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-
 from oscope.model.errors import OscopeError
 from oscope.trace import launch
 from oscope.trace.arguments import Signatures
 from oscope.trace.calls import call_name, call_number, error_name
+from oscope.trace.templates import templates
 from oscope.trace.tool import ATTACH_LIMIT_S, Tool, process_exists
 from oscope.trace.tracer import Losses, Tracer, TraceUnavailable, Tracing
 
@@ -216,17 +215,16 @@ def _parsed(lines: Iterable[str]) -> Iterator[tuple[str, int, int, str]]:
 
 
 def _program(pid: int) -> str:
-    templates = Environment(
-        loader=PackageLoader("oscope.trace", "programs"),
-        undefined=StrictUndefined,
-        autoescape=False,  # noqa: S701 - the text is no HTML, and all that goes in is a number.
-    )
     execve = call_number("execve")
-    return templates.get_template("calls_in_order.bt").render(
-        pid=pid,
-        execve=execve,
-        paths={number: index for number, index in _by_number(PATHS).items() if number != execve},
-        second_paths=_by_number(SECOND_PATHS),
+    return (
+        templates()
+        .get_template("calls_in_order.bt")
+        .render(
+            pid=pid,
+            execve=execve,
+            paths={number: index for number, index in _by_number(PATHS).items() if number != execve},
+            second_paths=_by_number(SECOND_PATHS),
+        )
     )
 
 

@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-
 from oscope.model.errors import OscopeError
 from oscope.trace import factor
 from oscope.trace.calls import transfer_numbers
 from oscope.trace.layout import offsets
+from oscope.trace.templates import templates
 
 KINDS = (*factor.KINDS, "events")
 """What a program can watch, each a file in `programs`."""
@@ -95,12 +94,8 @@ class Program:
 
 def compose(kinds: Collection[str], selection: Marks | Family, present: Collection[str]) -> Program:
     """Return the program that watches `kinds` of what is selected; `present`: tracepoints, fields."""
-    templates = Environment(
-        loader=PackageLoader("oscope.trace", "programs"),
-        undefined=StrictUndefined,
-        autoescape=False,  # noqa: S701 - the text is no HTML, and all that goes in is checked or a number.
-    )
-    templates.globals["offsets"] = offsets
+    texts = templates()
+    texts.globals["offsets"] = offsets
     numbers = transfer_numbers()
     asked: dict[int, list[int]] = {}
     for number, index in numbers.items():
@@ -114,7 +109,7 @@ def compose(kinds: Collection[str], selection: Marks | Family, present: Collecti
         tuple(selected),
         selection,
         "\n".join(
-            templates.get_template(f"{part}.bt").render(
+            texts.get_template(f"{part}.bt").render(
                 chosen,
                 asked=asked,
                 transfers=list(numbers),
