@@ -152,7 +152,7 @@ fn report(packet: &Packet<'_>, found: &Datagram<'_>) -> Value {
         "source_port": found.source_port,
         "destination_port": found.destination_port,
         "missing": found.missing,
-        "payload": hex(found.payload),
+        "payload": hex::encode(found.payload),
     })
 }
 
@@ -161,8 +161,10 @@ fn link(link: &Link<'_>) -> Value {
         Link::Ethernet {
             source,
             destination,
-        } => json!({"kind": "ethernet", "source": hex(*source), "destination": hex(*destination)}),
-        Link::Cooked { source } => json!({"kind": "cooked", "source": hex(source)}),
+        } => {
+            json!({"kind": "ethernet", "source": hex::encode(*source), "destination": hex::encode(*destination)})
+        }
+        Link::Cooked { source } => json!({"kind": "cooked", "source": hex::encode(source)}),
         Link::None => json!({"kind": "none"}),
     }
 }
@@ -172,15 +174,6 @@ fn tunnel(tunnel: &Tunnel) -> String {
         Tunnel::Pppoe(session) => format!("PPPoE session {session}"),
         Tunnel::Vxlan(network) => format!("VXLAN {network}"),
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let digit = |value: u8| char::from(DIGITS[usize::from(value)]);
-    bytes
-        .iter()
-        .flat_map(|byte| [digit(byte >> 4), digit(byte & 15)])
-        .collect()
 }
 
 /// The capture at standard input, reported on standard output.

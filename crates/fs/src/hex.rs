@@ -1,32 +1,17 @@
-//! Bytes as hexadecimal digits: a path has any bytes, while JSON, lines and keys are text.
+//! Paths as hexadecimal digits: they have any bytes, while JSON, lines and keys are text.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-/// Two digits a byte.
-pub fn of(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// [`of`] the bytes of a path.
+/// Two digits for each byte of a path.
 pub fn of_path(path: &Path) -> String {
-    of(path.as_os_str().as_bytes())
+    ::hex::encode(path.as_os_str().as_bytes())
 }
 
 /// The path of which [`of_path`] made this text; `None` where it did not.
 pub fn to_path(text: &str) -> Option<PathBuf> {
-    let digit = |digit: char| {
-        digit
-            .to_digit(16)
-            .and_then(|value| u8::try_from(value).ok())
-    };
-    let digits: Vec<u8> = text.chars().map(digit).collect::<Option<_>>()?;
-    let bytes = digits.chunks(2).map(|pair| match pair {
-        [high, low] => Some(high << 4 | low),
-        _ => None,
-    });
-    Some(OsString::from_vec(bytes.collect::<Option<_>>()?).into())
+    Some(OsString::from_vec(::hex::decode(text).ok()?).into())
 }
 
 #[cfg(test)]

@@ -86,15 +86,7 @@ pub fn of(kind: DigestKind, bytes: &[u8]) -> Vec<u8> {
 
 /// A digest in hexadecimal; `None` if none was wanted.
 pub fn hex(digest: &[u8]) -> Option<String> {
-    (!digest.is_empty()).then(|| digits(digest))
-}
-
-/// Two hexadecimal digits a byte.
-pub fn digits(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let digit = |four: u8| char::from(DIGITS[usize::from(four)]);
-    let both = |&byte: &u8| [digit(byte >> 4), digit(byte & 15)];
-    bytes.iter().flat_map(both).collect()
+    (!digest.is_empty()).then(|| ::hex::encode(digest))
 }
 
 /// Digests a file as far as it has been moved.

@@ -9,7 +9,6 @@ use std::path::Path;
 use nix::unistd::geteuid;
 use ring::rand::{SecureRandom, SystemRandom};
 
-use super::digest;
 use oscope_sys::error::Failure;
 
 /// Bytes of a key.
@@ -52,29 +51,16 @@ impl Key {
     /// # Errors
     /// It is something else. A shorter password could be guessed from what the network sees, so none is taken.
     pub fn parse(text: &str) -> Result<Self, Failure> {
-        let digits: Option<Vec<u8>> = text
-            .trim()
-            .chars()
-            .map(|one| one.to_digit(16).and_then(|digit| u8::try_from(digit).ok()))
-            .collect();
         let mut bytes = [0; LENGTH];
-        match digits {
-            Some(digits) if digits.len() == 2 * LENGTH => {
-                for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
-                    *byte = pair[0] << 4 | pair[1];
-                }
-                Ok(Self(bytes))
-            }
-            _ => Err(
-                Failure::usage("a key is 64 hexadecimal digits, and this is none")
-                    .with_remedy(REMEDY),
-            ),
-        }
+        hex::decode_to_slice(text.trim(), &mut bytes).map_err(|_| {
+            Failure::usage("a key is 64 hexadecimal digits, and this is none").with_remedy(REMEDY)
+        })?;
+        Ok(Self(bytes))
     }
 
     /// Its 64 hexadecimal digits.
     pub fn text(&self) -> String {
-        digest::digits(&self.0)
+        hex::encode(self.0)
     }
 
     /// Its bytes.

@@ -70,7 +70,7 @@ impl OnDisk {
     fn checked(mut self) -> Result<Vec<u8>, serde_json::Error> {
         self.check.clear();
         let hash = blake3::hash(&serde_json::to_vec(&self)?);
-        self.check = hex::of(&hash.as_bytes()[..8]);
+        self.check = ::hex::encode(&hash.as_bytes()[..8]);
         serde_json::to_vec(&self)
     }
 }

@@ -27,12 +27,7 @@ pub fn digest(parts: &[&str]) -> String {
         hasher.update(part.as_bytes());
         hasher.update([0]);
     }
-    hasher
-        .finalize()
-        .iter()
-        .take(8)
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
+    hex::encode(&hasher.finalize()[..8])
 }
 
 /// The kernel's command line with the values of [`PRIVATE_WORDS`] left out.

@@ -319,11 +319,10 @@ fn name(method: Method) -> &'static str {
 }
 
 fn done(name: &[u8], bytes: u64, digest: Option<[u8; DIGEST]>) -> FileDone {
-    let hex = |digest: [u8; DIGEST]| digest.iter().map(|byte| format!("{byte:02x}")).collect();
     FileDone {
         name: shown(name),
         bytes,
-        digest: digest.map(hex),
+        digest: digest.map(hex::encode),
         skipped: false,
     }
 }
