@@ -136,6 +136,15 @@ class Rounds:
         done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True)
         return sorted(failure["path"] for failure in json.loads(done.stdout)["failures"])
 
+    def run_all(self, count: int, trouble: Trouble, note: Callable[[], str] = str) -> None:
+        """Do so many rounds, and end; an error names its seed, and what `note` returns."""
+        for seed in range(count):
+            try:
+                self.run(seed, trouble)
+            except Exception as error:
+                raise AssertionError(f"seed {seed}: {error}{note()}") from error
+        self.end()
+
     def end(self) -> None:
         """Unmount; the server has all, and the log is true."""
         assert self.failing() == []

@@ -61,12 +61,7 @@ def test_rounds_of_filling_and_freeing_lose_nothing(
 
         with mount(fs_server, fs_folder, tmp_path / "home", *AT_ONCE, *helper(helped)) as mounted_at:
             course = Rounds(mounted_at, fs_server, fs_folder, ROOM)
-            for seed in range(ROUNDS):
-                try:
-                    course.run(seed, filled)
-                except Exception as error:
-                    raise AssertionError(f"seed {seed}: {error}") from error
-            course.end()
+            course.run_all(ROUNDS, filled)
         print(f"{ROUNDS} rounds, {course.refused} refused, {course.removed} of them removed")
         assert course.refused > ROUNDS // 5
 
@@ -122,11 +117,6 @@ def test_rounds_of_refusing_each_step_lose_nothing(
     with mount(server, fs_folder, tmp_path / "home", *AT_ONCE) as mounted_at:
         # By SFTP alone no reason is given; a rename that nothing explains is taken for one of a mount point.
         course = Rounds(mounted_at, server, fs_folder, {*REFUSALS, errno.EBUSY})
-        for seed in range(ROUNDS):
-            try:
-                course.run(seed, refused)
-            except Exception as error:
-                raise AssertionError(f"seed {seed}: {error}, {steps}") from error
-        course.end()
+        course.run_all(ROUNDS, refused, lambda: f", {steps}")
     print(f"{ROUNDS} rounds, {course.refused} refused, {course.removed} of them removed; {steps}")
     assert course.refused > ROUNDS // 5

@@ -22,7 +22,11 @@ def sized_run(plan: Plan, text: str, place: str | None) -> tuple[Plan, tuple[str
 
 def newest_calibration(place: str | None) -> dict[str, Any] | None:
     """Return the newest calibration of this machine in the store, in brief; None where there is none."""
-    machine = ask(find_probe(), "environment")["machine"]
+    return calibration_of(ask(find_probe(), "environment")["machine"], place)
+
+
+def calibration_of(machine: object, place: str | None) -> dict[str, Any] | None:
+    """Return the newest calibration of `machine` in the store, in brief; None where there is none."""
     try:
         with Store.read(place) as store:
             return store.calibration(machine)

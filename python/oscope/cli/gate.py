@@ -14,13 +14,14 @@ from oscope.analysis.gate import each_quantity_once, judge, to_object
 from oscope.cli.chosen_runs import last_two
 from oscope.cli.comparison import allowed, read_results
 from oscope.cli.completing import run_ids
+from oscope.cli.detect import calibration_of
 from oscope.cli.errors import DONE
 from oscope.cli.options import AllowOption, Settings
 from oscope.cli.request import parse_share
 from oscope.cli.stored import load
 from oscope.cli.targets import Output, is_standard_output, output_file
 from oscope.cli.views.gate import missing_name, print_gate, row_name, take_more
-from oscope.model.errors import OscopeError, StoreError, UsageError
+from oscope.model.errors import OscopeError, UsageError
 from oscope.model.units import format_share
 from oscope.report import terminal
 from oscope.storage import record
@@ -119,14 +120,8 @@ def _newest(baseline: Results, place: str | None) -> Results:
 def _calibration(judged: Results, place: str | None) -> dict[str, Any] | None:
     """Return the newest calibration of the machine of `judged`, also one that came after the run."""
     machines = {each.environment.get("machine") for each in judged.experiments} - {None}
-    if len(machines) != 1:
-        return None
-    try:
-        with Store.read(place) as store:
-            return store.calibration(*machines)
-    except StoreError:
-        # Two record files are judged without a store.
-        return None
+    # Two record files are judged without a store, too.
+    return calibration_of(machines.pop(), place) if len(machines) == 1 else None
 
 
 def _begun(text: str) -> datetime:
