@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -177,6 +177,11 @@ class Contrast:
     factor: str
     ends: Ends
     row: ComparedMetric
+
+    @property
+    def factors(self) -> Mapping[str, Level]:
+        """The levels of the other factors."""
+        return self.row.factors
 
     def level(self, name: str) -> str:
         """Return the level of another factor, as a person writes it."""

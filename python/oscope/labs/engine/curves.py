@@ -13,7 +13,7 @@ from oscope.figures import plots
 from oscope.figures.analysed import measured
 from oscope.figures.tables import shared_scale
 from oscope.labs.engine.contrast import SIZES, Contrast, Ends, compared
-from oscope.labs.engine.drawing import INTERVALS, RATIOS, dot
+from oscope.labs.engine.drawing import INTERVALS, RATIOS, dot, median_lines
 from oscope.labs.engine.quantity import Quantity
 from oscope.labs.engine.run import Run, has
 from oscope.labs.engine.table import Column, stat, text
@@ -143,8 +143,12 @@ def several(title: str, curves: Curves, unit: str, name: str = "block size") -> 
 
 def size_axis(sizes: Sequence[int], name: str = "block size") -> dict[str, Any]:
     """Return an axis with every size at the same distance from the next, in the order of `sizes`."""
-    texts = [format_bytes(size) for size in sizes]
-    return plots.axis(name, tickvals=list(range(len(sizes))), ticktext=texts, range=[-0.3, len(sizes) - 0.7])
+    return even_axis(name, list(map(format_bytes, sizes)))
+
+
+def even_axis(name: str, texts: Sequence[str]) -> dict[str, Any]:
+    """Return an axis on which each text stands at the same distance from the next: at 0, 1, 2 and so on."""
+    return plots.axis(name, range=[-0.3, len(texts) - 0.7], tickvals=list(range(len(texts))), ticktext=texts)
 
 
 def lines_over(
@@ -156,12 +160,8 @@ def lines_over(
     """
     summaries = [each.summary for found in curves.values() for each in found]
     scale = shared_scale(summaries, unit)
-    lines = [
-        plots.Line(
-            name, [(places[each.size], dot(name, each.summary, scale.factor)) for each in found], colour
-        )
-        for colour, (name, found) in enumerate(curves.items())
-    ]
+    placed = {name: [(places[each.size], each.summary) for each in found] for name, found in curves.items()}
+    lines = median_lines(placed, scale.factor)
     medians = [each.median for each in summaries]
     if min(medians) > 0 and max(medians) / min(medians) > plots.WIDE_RATIO:
         return lines, plots.axis(scale.unit, scale="log")

@@ -30,6 +30,16 @@ def dot(name: str, shown: Drawn, factor: float = 1.0) -> plots.Dot:
     return plots.Dot(name, shown.ratio, shown.ci95 if known else None)
 
 
+def median_lines(
+    series: Mapping[str, Sequence[tuple[float, Drawn]]], factor: float = 1.0
+) -> list[plots.Line]:
+    """Return a line of medians, in units of `factor`, or of ratios, for each series, each in a colour."""
+    return [
+        plots.Line(name, [(place, dot(name, each, factor)) for place, each in row], colour)
+        for colour, (name, row) in enumerate(series.items())
+    ]
+
+
 def interval(ends: tuple[float, float] | None, factor: float) -> tuple[float, float] | None:
     """Return an interval in units of `factor`."""
     return None if ends is None else (ends[0] / factor, ends[1] / factor)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from oscope.labs import engine as q
 from oscope.labs.fs import LAB, LOCAL, NFS, OSCOPE, SSHFS
-from oscope.labs.fs.points import NAMES, WORDS, Shown, delay_of, delay_text, inverse_text, notes, place_text
+from oscope.labs.fs.points import DELAY, NAMES, OPERATION, WORDS, Shown, delay_of, delay_text, notes
 
 # ---- where oscope-fs wins over NFS and sshfs, and where they do
 
@@ -20,75 +19,77 @@ HOW_TO = "It needs a guest, whose kernel serves NFS: `oscope kernel build`, then
 OTHERS = (NFS, SSHFS)
 
 
-Against = tuple[str, Sequence[q.ComparedMetric]]
-"""Another system, and the time of oscope-fs over its time at each operation and delay."""
+def _wins(run: q.Run) -> list[q.Contrast]:
+    return [row for other in OTHERS for row in Shown.of(run).against(other)]
 
 
-def _rows(run: q.Run) -> list[Against]:
-    shown = Shown.of(run)
-    return [(other, found) for other in OTHERS if (found := shown.against(other, OSCOPE))]
+def _other(row: q.Contrast) -> str:
+    return NAMES[str(row.ends[0])]
 
 
-def _most_won(_: q.Run, found: Sequence[Against]) -> str:
-    other, rows = found[0]
-    name, apart = NAMES[other], [row for row in rows if row.different == "yes" and np.isfinite(row.ratio)]
-    faster = min((row for row in apart if row.ratio < 1), key=lambda row: row.ratio, default=None)
-    slower = max((row for row in apart if row.ratio > 1), key=lambda row: row.ratio, default=None)
-    said = []
-    if faster is not None:
-        more = f"{name} takes {inverse_text(faster)} times as long"
-        said.append(f"oscope-fs wins most over {name} at {place_text(faster.factors)}: {more}.")
-    if slower is not None:
-        more = f"oscope-fs takes {q.ratio_text(slower)} times as long"
-        said.append(f"{name} wins most at {place_text(slower.factors)}: {more}.")
-    said += [f"Nowhere was oscope-fs found faster than {name}."] if faster is None else []
-    said += [f"Nowhere was {name} found faster than oscope-fs."] if slower is None else []
-    return q.brackets(" ".join(said))
+def _most_won(_: q.Run, found: Sequence[q.Contrast]) -> str:
+    name = _other(found[0])
+    apart = [each for each in found if _other(each) == name and each.row.different == "yes"]
+    rows = sorted((each.row for each in apart if np.isfinite(each.row.ratio)), key=lambda row: row.ratio)
+    won = f"Nowhere was oscope-fs found faster than {name}."
+    lost = f"Nowhere was {name} found faster than oscope-fs."
+    if rows and (row := rows[0]).ratio < 1:
+        inverse = q.bounded_text(1 / row.ratio, 1 / row.ci95[1], 1 / row.ci95[0])
+        won = f"oscope-fs wins most over {name} at {_place(row)}: {name} takes {inverse} times as long."
+    if rows and (row := rows[-1]).ratio > 1:
+        lost = f"{name} wins most at {_place(row)}: oscope-fs takes {q.ratio_text(row)} times as long."
+    return q.brackets(f"{won} {lost}")
 
 
-def _wins_table(against: Against) -> q.Table:
-    other, rows = against
-    table: q.TableOf[q.ComparedMetric] = q.TableOf(
-        f"oscope-fs against {NAMES[other]}",
-        (
-            q.text("operation", lambda row: str(row.factors["operation"])),
-            q.text("delay, one way", lambda row: q.format_duration(delay_of(row.factors))),
-            q.ratio(f"time of oscope-fs / {NAMES[other]}'s", lambda row: row, "different", "matters"),
-            q.text("faster", lambda row: _faster(row, other)),
-        ),
-        "Paired by block, p corrected (Holm) for all rows. Below 1 oscope-fs is faster.",
-    )
-    return table.of(rows)
+def _place(row: q.ComparedMetric) -> str:
+    return f"{row.factors['operation']} with {delay_text(delay_of(row.factors))}"
 
 
-def _faster(row: q.ComparedMetric, other: str) -> str:
-    if row.different != "yes":
-        return "neither" if row.different == "no" else "cannot tell"
-    return NAMES[OSCOPE] if row.ratio < 1 else NAMES[other]
+def _by_other(found: Sequence[q.Contrast]) -> Iterator[tuple[str, list[q.Contrast]]]:
+    for name in dict.fromkeys(map(_other, found)):
+        yield name, [row for row in found if _other(row) == name]
 
 
-def _wins_figure(against: Against) -> q.Figure:
-    other, rows = against
-    what = f"time of oscope-fs over {NAMES[other]}'s"
-    drawn = q.dots(
-        f"Time of oscope-fs against {NAMES[other]}",
-        what,
-        [(delay_text(delay_of(row.factors)), str(row.factors["operation"]), row) for row in rows],
-        note="Left of 1 oscope-fs is faster. Ratios with their 95 % intervals.",
-    )
-    return q.logarithmic(drawn)
+def _wins_tables(_: q.Run, found: Sequence[q.Contrast]) -> Iterator[q.Table]:
+    for name, rows in _by_other(found):
+        yield q.TableOf[q.Contrast](
+            f"oscope-fs against {name}",
+            (
+                *(OPERATION, DELAY),
+                q.ratio(f"time of oscope-fs / {name}'s", lambda each: each.row, "different", "matters"),
+                q.text("faster", _faster),
+            ),
+            "Paired by block, p corrected (Holm) for all rows. Below 1 oscope-fs is faster.",
+        ).of(rows)
+
+
+def _faster(each: q.Contrast) -> str:
+    if each.row.different != "yes":
+        return "neither" if each.row.different == "no" else "cannot tell"
+    return NAMES[OSCOPE] if each.row.ratio < 1 else _other(each)
+
+
+def _wins_figures(_: q.Run, found: Sequence[q.Contrast]) -> Iterator[q.Figure]:
+    for name, rows in _by_other(found):
+        drawn = q.dots(
+            f"Time of oscope-fs against {name}",
+            f"time of oscope-fs over {name}'s",
+            [(delay_text(delay_of(each.factors)), each.level("operation"), each.row) for each in rows],
+            note="Left of 1 oscope-fs is faster. Ratios with their 95 % intervals.",
+        )
+        yield q.logarithmic(drawn)
 
 
 WINS = q.Question(
     title=WINS_TITLE,
     experiment=NAME,
-    rows=_rows,
+    rows=_wins,
     headline=_most_won,
     text=notes,
-    tables=lambda _, found: map(_wins_table, found),
-    figures=lambda _, found: map(_wins_figure, found),
+    tables=_wins_tables,
+    figures=_wins_figures,
     missing=lambda run: (
-        q.reasons(run.experiment) or ("" if _rows(run) else f"Neither NFS nor sshfs has times. {HOW_TO}")
+        q.reasons(run.experiment) or ("" if _wins(run) else f"Neither NFS nor sshfs has times. {HOW_TO}")
     ),
     unrun=lambda results: (
         f"{q.NOT_RUN.format(NAME, NAME)}. {HOW_TO}"
@@ -108,45 +109,43 @@ CHOICE_TITLE = "Which file system for what"
 
 def _chosen(run: q.Run) -> Chosen:
     shown = Shown.of(run)
-    places = [(operation, delay) for operation in shown.operations for delay in shown.delays]
-    return run.once("chosen", lambda: {place: _fastest(shown, shown.far, *place) for place in places})
+    return run.once("chosen", lambda: {place: _fastest(shown, *place) for place in shown.places})
 
 
-def _choice_table(run: q.Run, operations: Sequence[str]) -> q.Table:
-    def column(delay: float) -> q.Column[str]:
-        def names(operation: str) -> str | None:
-            return ", ".join(NAMES[name] for name in _chosen(run)[operation, delay]) or None
-
-        return q.text(f"delay {q.format_duration(delay)}", names)
-
-    table: q.TableOf[str] = q.TableOf(
-        "The fastest by operation and delay",
-        (q.text("operation", lambda operation: operation), *map(column, Shown.of(run).delays)),
-        "By the median time. Several names: the first is the fastest, the others are not distinguished from "
-        "it (paired by block, Holm within a cell).",
-    )
-    return table.of(operations)
-
-
-def _compared(run: q.Run, _: object) -> str:
-    names = q.listed([NAMES[name] for name in Shown.of(run).far])
-    return f"Compared are {names}; one that was left out is not among them."
-
-
-def _fastest(shown: Shown, systems: Sequence[str], operation: str, delay: float) -> list[str]:
+def _fastest(shown: Shown, operation: str, delay: float) -> list[str]:
     """Return the fastest system, then those not distinguished from it; empty where none has times.
 
     One that was measured alone is not called the fastest of anything.
     """
     found = []
-    for place, system in enumerate(systems):
+    for index, system in enumerate(shown.far):
         point, summary = shown.point(system, operation, delay), shown.summary(system, operation, delay)
         if point is not None and summary is not None:
-            found.append(q.At(place, point, summary))
+            found.append(q.At(index, point, summary))
     if len(found) < 2:
         return []
     first, alike = q.best(found, shown.experiment, shown.time)
-    return [systems[each.size] for each in (first, *alike)]
+    return [shown.far[each.size] for each in (first, *alike)]
+
+
+def _choice_table(run: q.Run, operations: Sequence[str]) -> q.Table:
+    def names(delay: float) -> Callable[[str], str | None]:
+        return lambda operation: ", ".join(NAMES[one] for one in _chosen(run)[operation, delay]) or None
+
+    return q.TableOf[str](
+        "The fastest by operation and delay",
+        (
+            q.text("operation", str),
+            *(q.text(f"delay {q.format_duration(delay)}", names(delay)) for delay in Shown.of(run).delays),
+        ),
+        "By the median time. Several names: the first is the fastest, the others are not distinguished from "
+        "it (paired by block, Holm within a cell).",
+    ).of(operations)
+
+
+def _compared(run: q.Run, _: object) -> str:
+    names = q.listed([NAMES[name] for name in Shown.of(run).far])
+    return f"Compared are {names}; one that was left out is not among them."
 
 
 def _always_fastest(run: q.Run, _: object) -> str:
@@ -167,7 +166,7 @@ def _always_fastest(run: q.Run, _: object) -> str:
 
 CHOICE = q.Question(
     title=CHOICE_TITLE,
-    experiment="fs.compare",
+    experiment=NAME,
     rows=lambda run: shown.operations if len((shown := Shown.of(run)).far) > 1 else [],
     headline=_always_fastest,
     text=(_compared, notes),
@@ -183,46 +182,40 @@ SMALL = 300
 """Pixels of a figure's height: there is one for each operation."""
 
 
-def _slower(shown: Shown) -> dict[str, list[q.ComparedMetric]]:
+def _slower(run: q.Run) -> list[q.Contrast]:
     """Return how the longest delay compares with the shortest, on each file system but the local one."""
-    delays = shown.delays
-    return {
-        system: q.compared(
-            shown.run.only(system=system).experiment, (shown.time,), "delay", (delays[0], delays[-1])
-        )
-        for system in (shown.far if len(delays) > 1 else ())
-    }
+    shown = Shown.of(run)
+    ends = (shown.delays[0], shown.delays[-1])
+    own = [shown.run.only(system=system) for system in (shown.far if ends[0] < ends[1] else ())]
+    return [row for each in own for row in q.contrasts(each, shown.time, "delay", ends)]
 
 
 def _slowed_most(run: q.Run, _: object) -> str:
-    shown = Shown.of(run)
-    rows = [(row, system) for system, found in _slower(shown).items() for row in found]
-    most = [pair for pair in rows if pair[0].different == "yes" and 1 < pair[0].ratio < np.inf]
-    if not most:
-        return "" if len(shown.delays) < 2 else "No file system is found slower with a delay."
-    row, system = max(most, key=lambda pair: pair[0].ratio)
-    what = f"takes {q.times(row)} as long at {row.factors['operation']}"
-    return f"With {delay_text(shown.delays[-1])}, {NAMES[system]} {what}."
+    delays = Shown.of(run).delays
+    apart = [each for each in _slower(run) if each.row.different == "yes" and 1 < each.row.ratio < np.inf]
+    if not apart:
+        return "" if len(delays) < 2 else "No file system is found slower with a delay."
+    most = max(apart, key=lambda each: each.row.ratio)
+    what = f"takes {q.times(most.row)} as long at {most.level('operation')}"
+    return f"With {delay_text(delays[-1])}, {NAMES[most.level('system')]} {what}."
 
 
 def _delayed(run: q.Run, _: object) -> q.Table:
-    shown = Shown.of(run)
-    rows = [(system, row) for system, found in _slower(shown).items() for row in found]
-    table: q.TableOf[tuple[str, q.ComparedMetric]] = q.TableOf(
-        f"Time with {delay_text(shown.delays[-1])} over that with {delay_text(shown.delays[0])}",
+    delays = Shown.of(run).delays
+    return q.TableOf[q.Contrast](
+        f"Time with {delay_text(delays[-1])} over that with {delay_text(delays[0])}",
         (
-            q.text("file system", lambda row: NAMES[row[0]]),
-            q.text("operation", lambda row: str(row[1].factors["operation"])),
-            q.ratio("time / time without", lambda row: row[1], "different"),
+            q.text("file system", lambda each: NAMES[each.level("system")]),
+            OPERATION,
+            q.ratio("time / time without", lambda each: each.row, "different"),
         ),
         "Paired by block, p corrected (Holm) for the operations of a file system.",
-    )
-    return table.of(rows)
+    ).of(_slower(run))
 
 
 def _times_table(run: q.Run, _: object) -> q.Table:
     shown = Shown.of(run)
-    made: q.TableOf[tuple[str, float]] = q.TableOf(
+    return q.TableOf[tuple[str, float]](
         "Time of each operation",
         (
             q.text("operation", lambda row: row[0]),
@@ -230,9 +223,7 @@ def _times_table(run: q.Run, _: object) -> q.Table:
             *shown.times(),
         ),
         q.INTERVALS,
-    )
-    rows = [(operation, delay) for operation in shown.operations for delay in shown.delays]
-    return made.of(row for row in rows if any(shown.summary(system, *row) for system in shown.systems))
+    ).of(row for row in shown.places if any(shown.summary(system, *row) for system in shown.systems))
 
 
 def _operations(run: q.Run, _: object) -> q.Table:
@@ -245,47 +236,34 @@ def mounted(run: q.Run, _: object) -> q.Table:
     shown, rows = Shown.of(run), []
     for system in shown.systems:
         points = q.known(shown.experiment, shown.time, system=system)
-        noted = dict.fromkeys(note for point in points for note in point.notes)
-        rows += [[NAMES[system], note] for note in noted]
+        rows += [[NAMES[system], note] for note in dict.fromkeys(n for point in points for n in point.notes)]
     return q.Table("How it was mounted and served", ["file system", "as the probe noted"], rows)
 
 
-def _figures(run: q.Run, _: object) -> list[q.Figure]:
+def _times_figures(run: q.Run, _: object) -> Iterator[q.Figure]:
     shown = Shown.of(run)
-    places = {delay: float(index) for index, delay in enumerate(shown.delays)}
-    if len(places) < 2:
-        return []
-    texts = [q.format_duration(each) for each in places]
-    across = q.plots.axis(
-        "delay, one way", range=[-0.3, len(places) - 0.7], tickvals=list(places.values()), ticktext=texts
-    )
-    return [_times_figure(shown, operation, places, across) for operation in shown.operations]
-
-
-def _times_figure(
-    shown: Shown, operation: str, places: Mapping[float, float], across: dict[str, Any]
-) -> q.Figure:
-    found = {
-        NAMES[system]: [
-            (place, one)
-            for delay, place in places.items()
-            if (one := shown.summary(system, operation, delay))
-        ]
-        for system in shown.systems
-    }
-    scale = q.shared_scale([one for row in found.values() for _, one in row], shown.unit)
-    lines = [
-        q.plots.Line(name, [(place, q.dot(name, one, scale.factor)) for place, one in row], colour)
-        for colour, (name, row) in enumerate(found.items())
-    ]
-    axes = (across, q.plots.axis(f"time [{scale.unit}]", scale="log"))
-    drawn = q.plots.lines(f"Time of {operation}", axes, lines, f"{WORDS[operation]}. {q.INTERVALS}")
-    return replace(drawn, layout={**drawn.layout, "height": SMALL})
+    if len(shown.delays) < 2:
+        return
+    across = q.even_axis("delay, one way", list(map(q.format_duration, shown.delays)))
+    for operation in shown.operations:
+        found = {
+            NAMES[system]: [
+                (float(place), one)
+                for place, delay in enumerate(shown.delays)
+                if (one := shown.summary(system, operation, delay))
+            ]
+            for system in shown.systems
+        }
+        scale = q.shared_scale([one for row in found.values() for _, one in row], shown.unit)
+        axes = (across, q.plots.axis(f"time [{scale.unit}]", scale="log"))
+        lines = q.median_lines(found, scale.factor)
+        drawn = q.plots.lines(f"Time of {operation}", axes, lines, f"{WORDS[operation]}. {q.INTERVALS}")
+        yield replace(drawn, layout={**drawn.layout, "height": SMALL})
 
 
 TIMES = q.Question(
     title=TIMES_TITLE,
-    experiment="fs.compare",
+    experiment=NAME,
     rows=lambda run: Shown.of(run).systems,
     headline=_slowed_most,
     text=(
@@ -293,7 +271,7 @@ TIMES = q.Question(
         notes,
     ),
     tables=(_times_table, _delayed, _operations, mounted),
-    figures=_figures,
+    figures=_times_figures,
     missing=lambda _: "",
 )
 
@@ -310,33 +288,31 @@ def _title(run: q.Run) -> str:
     return f"Beside the local file system, {where} ({run.experiment.experiment})"
 
 
-def _over(run: q.Run, base: str) -> list[q.ComparedMetric]:
-    return [row for row in Shown.of(run).against(base, OSCOPE) if delay_of(row.factors) == 0]
+def _over(run: q.Run, base: str) -> list[q.Contrast]:
+    return [each for each in Shown.of(run).against(base) if delay_of(each.factors) == 0]
 
 
-def _nearest(_: q.Run, rows: Sequence[q.ComparedMetric]) -> str:
-    slower = sorted((r for r in rows if np.isfinite(r.ratio) and r.different == "yes"), key=lambda r: r.ratio)
-    if not slower:
+def _nearest(_: q.Run, rows: Sequence[q.Contrast]) -> str:
+    apart = [each for each in rows if np.isfinite(each.row.ratio) and each.row.different == "yes"]
+    if not apart:
         return "oscope-fs was not found different from the local file system."
-    least, most = slower[0], slower[-1]
-    text = (
-        f"oscope-fs takes {q.times(least)} as long as the local file system at {least.factors['operation']}"
-    )
-    return f"{text}." if most is least else f"{text}, {q.times(most)} at {most.factors['operation']}."
+    least, most = (end(apart, key=lambda each: each.row.ratio) for end in (min, max))
+    what = "as long as the local file system at"
+    text = f"oscope-fs takes {q.times(least.row)} {what} {least.level('operation')}"
+    return f"{text}." if most is least else f"{text}, {q.times(most.row)} at {most.level('operation')}."
 
 
 def _local_table(run: q.Run, _: object) -> q.Table:
     def over(base: str) -> q.Column[tuple[str, float]]:
-        found = {row.factors["operation"]: row for row in _over(run, base)}
+        found = {each.level("operation"): each.row for each in _over(run, base)}
         return q.ratio(f"oscope-fs / {NAMES[base]}", lambda row: found.get(row[0]), "different")
 
     shown = Shown.of(run)
-    table: q.TableOf[tuple[str, float]] = q.TableOf(
+    return q.TableOf[tuple[str, float]](
         f"Time without delay ({run.experiment.experiment})",
         (q.text("operation", lambda row: row[0]), *shown.times(), *map(over, BASES)),
         "Medians with their 95 % intervals. Ratios paired by block, p corrected (Holm).",
-    )
-    return table.of((operation, 0.0) for operation in shown.operations)
+    ).of((operation, 0.0) for operation in shown.operations)
 
 
 def _local_figure(run: q.Run, _: object) -> q.Figure:
@@ -350,7 +326,7 @@ def _local_figure(run: q.Run, _: object) -> q.Figure:
     return q.dots(f"Time without delay ({run.experiment.experiment})", "time", rows, shown.unit)
 
 
-def _question(name: str, *, own: bool) -> q.Question[q.ComparedMetric]:
+def _question(name: str, *, own: bool) -> q.Question[q.Contrast]:
     """Return what is asked of one place; `own` where no other section shows its mounts and reasons."""
     return q.Question(
         title=_title,
@@ -361,10 +337,10 @@ def _question(name: str, *, own: bool) -> q.Question[q.ComparedMetric]:
             "Client, server and ssh share the processors; notes say whether there is FUSE passthrough.",
             notes,
         ),
-        tables=(_local_table, lambda run, _: mounted(run, _) if own else None),
+        tables=(_local_table, mounted) if own else _local_table,
         figures=_local_figure,
         missing=lambda run: q.reasons(run.experiment) if own else "",
     )
 
 
-HERE, COMPARE = _question("fs.here", own=True), _question("fs.compare", own=False)
+HERE, COMPARE = _question("fs.here", own=True), _question(NAME, own=False)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from oscope.labs import engine as q
-from oscope.labs.fs import LOCAL, OPERATIONS, SYSTEMS
+from oscope.labs.fs import LOCAL, OPERATIONS, OSCOPE, SYSTEMS
 
 OWN = ("system", "operation", "delay", "tracer")
 """Factors that the lab names; of any other the first level is shown."""
@@ -64,17 +64,19 @@ class Shown:
         """Unit of the time."""
         return self.experiment.metrics[self.time].unit
 
+    def _measured(self, factor: str, order: Sequence[str]) -> list[str]:
+        found = {point.factors[factor] for point in q.known(self.experiment, self.time)}
+        return [name for name in order if name in found]
+
     @property
     def systems(self) -> list[str]:
         """File systems that have times, in the lab's order."""
-        found = {str(point.factors["system"]) for point in q.known(self.experiment, self.time)}
-        return [name for name in SYSTEMS if name in found]
+        return self._measured("system", SYSTEMS)
 
     @property
     def operations(self) -> list[str]:
         """Operations that have times, in the lab's order."""
-        found = {str(point.factors["operation"]) for point in q.known(self.experiment, self.time)}
-        return [name for name in OPERATIONS if name in found]
+        return self._measured("operation", OPERATIONS)
 
     @property
     def far(self) -> list[str]:
@@ -85,6 +87,11 @@ class Shown:
     def delays(self) -> list[float]:
         """Delays at which there are times, rising, in seconds one way."""
         return sorted({delay_of(point.factors) for point in q.known(self.experiment, self.time)})
+
+    @property
+    def places(self) -> list[tuple[str, float]]:
+        """Every operation at every delay."""
+        return [(operation, delay) for operation in self.operations for delay in self.delays]
 
     def point(self, system: str, operation: str, delay: float) -> q.PointSamples | None:
         """Return the point, if it has times."""
@@ -103,11 +110,10 @@ class Shown:
 
         return [column(system) for system in self.systems]
 
-    def against(self, base: str, other: str) -> list[q.ComparedMetric]:
-        """Return the time of `other` over that of `base` at each operation and delay (paired, Holm)."""
-        rows = q.compared(self.experiment, (self.time,), "system", (base, other))
-        order = {name: place for place, name in enumerate(OPERATIONS)}
-        return sorted(rows, key=lambda row: (order[str(row.factors["operation"])], delay_of(row.factors)))
+    def against(self, base: str) -> list[q.Contrast]:
+        """Return the time of oscope-fs over that of `base` at each operation and delay (paired, Holm)."""
+        rows = q.contrasts(self.run, self.time, "system", (base, OSCOPE))
+        return sorted(rows, key=lambda row: (OPERATIONS.index(row.level("operation")), delay_of(row.factors)))
 
 
 def notes(run: q.Run, _: object) -> Sequence[str]:
@@ -125,11 +131,5 @@ def delay_text(delay: float) -> str:
     return f"{q.format_duration(delay)} each way" if delay else "no delay"
 
 
-def place_text(factors: Mapping[str, q.Level]) -> str:
-    """Return `read-again with 10 ms each way`."""
-    return f"{factors['operation']} with {delay_text(delay_of(factors))}"
-
-
-def inverse_text(row: q.ComparedMetric) -> str:
-    """Return A over B, where a row has B over A, with its interval."""
-    return q.bounded_text(1 / row.ratio, 1 / row.ci95[1], 1 / row.ci95[0])
+OPERATION: q.Column[q.Contrast] = q.level("operation")
+DELAY: q.Column[q.Contrast] = q.text("delay, one way", lambda row: q.format_duration(delay_of(row.factors)))
