@@ -7,7 +7,7 @@ after the last. Packets that are under way together cost one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -50,18 +50,17 @@ Model = Mapping[tuple[str, str], Trips]
 
 
 class Case(NamedTuple):
-    """An operation on a file system at one delay, and what was fitted over all."""
+    """An operation on a file system at the longest delay, and what was fitted over all."""
 
+    shown: Shown
     operation: str
     system: str
-    experiment: q.ExperimentResults
-    point: q.PointSamples | None
     found: Trips | None
 
     @property
-    def unit(self) -> str:
-        """Unit of the time."""
-        return self.experiment.metrics[self.experiment.headline].unit
+    def delay(self) -> float:
+        """The longest delay, in seconds one way."""
+        return self.shown.delays[-1]
 
     @property
     def verdict(self) -> str:
@@ -70,9 +69,35 @@ class Case(NamedTuple):
             return "cannot tell"
         return "yes" if self.found.fits else "no"
 
-    def of(self, what: q.Values) -> q.Summary | None:
+    def of(self, what: q.Quantity) -> q.Summary | None:
         """Return what was moved."""
-        return None if self.point is None else q.derived(self.experiment, self.point, what)
+        return self.shown.run.summary(self.shown.point(self.system, self.operation, self.delay), what)
+
+    def waiting(self) -> float | None:
+        """Return the share of the time that is waiting for round trips, where the model holds."""
+        found = self.found
+        if found is None or not found.fits or not self.delay:
+            return None
+        trips_ns = found.trips.median * 2 * self.delay * NS if q.excludes_zero(found.trips) else 0.0
+        return max(trips_ns, 0.0) / (trips_ns + max(found.start.median, 0.0)) if trips_ns else 0.0
+
+    def packets(self) -> str | None:
+        """Return packets a round trip, where the model fits and finds some."""
+        packets = self.of(PACKETS)
+        if packets is None or self.found is None or not self.found.fits or self.found.trips.median < 1:
+            return None
+        return _digits(packets.median / self.found.trips.median)
+
+    def rate(self) -> str | None:
+        """Return MiB a second of the start, where there are enough bytes to say."""
+        moved, start = self.of(BYTES), self.found.start.median if self.found else 0.0
+        if moved is None or moved.median < ENOUGH_FOR_A_RATE or start <= 0:
+            return None
+        return _digits(moved.median / MEBIBYTE / (start / NS))
+
+
+def _digits(figure: float) -> str:
+    return q.format_value(figure, figure / 50, "")
 
 
 def fitted(shown: Shown, system: str, operation: str) -> Trips | None:
@@ -109,41 +134,24 @@ def _model(run: q.Run) -> Model:
     return run.once("model", lambda: {place: found for place, found in made if found is not None})
 
 
-def _waiting(case: Case, delay: float) -> float | None:
-    """Return the share of the time at a delay that is waiting for round trips, where the model holds."""
-    found = case.found
-    if found is None or not found.fits or not delay:
-        return None
-    trips_ns = found.trips.median * 2 * delay * NS
-    return (
-        max(trips_ns, 0.0) / (trips_ns + max(found.start.median, 0.0))
-        if q.excludes_zero(found.trips)
-        else 0.0
-    )
+def _sum(unit: str, *names: str) -> q.Quantity:
+    return q.Quantity("", unit, lambda point: np.sum([q.metric(point, name) for name in names], axis=0))
 
 
-def _received(point: q.PointSamples) -> q.Floats:
-    return q.metric(point, "received_bytes")
+RECEIVED, SENT = _sum("B", "received_bytes"), _sum("B", "sent_bytes")
+BYTES, PACKETS = _sum("B", "received_bytes", "sent_bytes"), _sum("", "received_packets", "sent_packets")
 
 
-def _sent(point: q.PointSamples) -> q.Floats:
-    return q.metric(point, "sent_bytes")
-
-
-def _packets(point: q.PointSamples) -> q.Floats:
-    return q.metric(point, "received_packets") + q.metric(point, "sent_packets")
-
-
-def _has_traffic(point: q.PointSamples) -> bool:
-    return bool(len(point)) and bool(np.isfinite(_packets(point)).any())
-
-
-def _rounded(summary: q.Summary | None, unit: str) -> str:
+def _rounded(what: q.Quantity) -> Callable[[Case], str | None]:
     """Return a median with three digits or so: what is moved repeats, but for when acknowledgements come."""
-    if summary is None:
-        return q.MISSING
-    spread = summary.median / 20
-    return q.format_value(summary.median, spread if unit else max(spread, WHOLE), unit)
+
+    def rounded(case: Case) -> str | None:
+        if (found := case.of(what)) is None:
+            return None
+        spread = found.median / 20
+        return q.format_value(found.median, spread if what.unit else max(spread, WHOLE), what.unit)
+
+    return rounded
 
 
 def _headline(run: q.Run, _: object) -> str:
@@ -156,74 +164,53 @@ def _headline(run: q.Run, _: object) -> str:
     return "No time is one of round trips alone." if known else ""
 
 
-def _cases(run: q.Run, found: Iterable[tuple[str, str]]) -> list[Case]:
-    shown, model = Shown.of(run), _model(run)
-    delay = shown.delays[-1]
-    return [
-        Case(*place, shown.experiment, shown.point(place[1], place[0], delay), model.get(place))
-        for place in found
-    ]
-
-
 def _moved(run: q.Run) -> list[Case]:
     """Return what was measured at the longest delay; nothing where no point has traffic."""
-    shown = Shown.of(run)
-    if not any(_has_traffic(point) for point in shown.experiment.points):
+    shown, model = Shown.of(run), _model(run)
+    if not any(shown.run.summary(point, PACKETS) for point in shown.experiment.points):
         return []
-    found = _cases(run, [(operation, system) for operation in shown.operations for system in shown.far])
-    return [each for each in found if each.point is not None]
+    places = [(operation, system) for operation in shown.operations for system in shown.far]
+    cases = [Case(shown, *place, model.get(place)) for place in places]
+    return [case for case in cases if shown.point(case.system, case.operation, case.delay) is not None]
 
 
-def _traffic(delay: float) -> q.TableOf[Case]:
-    return q.TableOf(
+PLACE: tuple[q.Column[Case], ...] = (
+    q.text("operation", lambda case: case.operation),
+    q.text("file system", lambda case: NAMES[case.system]),
+)
+
+
+def _traffic(_: q.Run, cases: Sequence[Case]) -> q.Table:
+    return q.TableOf[Case](
         "What was moved",
         (
-            q.text("operation", lambda case: case.operation),
-            q.text("file system", lambda case: NAMES[case.system]),
-            q.text("received", lambda case: _rounded(case.of(_received), "B")),
-            q.text("sent", lambda case: _rounded(case.of(_sent), "B")),
-            q.text("packets, both ways", lambda case: _rounded(case.of(_packets), ""), numeric=True),
+            *PLACE,
+            q.text("received", _rounded(RECEIVED)),
+            q.text("sent", _rounded(SENT)),
+            q.text("packets, both ways", _rounded(PACKETS), numeric=True),
         ),
-        f"Medians with {delay_text(delay)}, of the client's device while the clock ran.",
-    )
+        f"Medians with {delay_text(cases[0].delay)}, of the client's device while the clock ran.",
+    ).of(cases)
 
 
-def _fits(delay: float) -> q.TableOf[Case]:
-    return q.TableOf(
+def _fits(run: q.Run, cases: Sequence[Case]) -> q.Table:
+    shown, delay = cases[0].shown, delay_text(cases[0].delay)
+    return q.TableOf[Case](
         "Time = start + round trips",
         (
-            q.text("operation", lambda case: case.operation),
-            q.text("file system", lambda case: NAMES[case.system]),
-            q.text(
-                "start (95 %)", lambda case: q.median(case.found.start, case.unit) if case.found else None
-            ),
-            q.value("round trips (95 %)", lambda case: case.found.trips if case.found else None, ""),
-            q.share("furthest off", lambda case: case.found.furthest if case.found else None),
+            *PLACE,
+            q.value("start (95 %)", lambda case: case.found and case.found.start, shown.unit),
+            q.value("round trips (95 %)", lambda case: case.found and case.found.trips, ""),
+            q.share("furthest off", lambda case: case.found and case.found.furthest),
             q.text("fits", lambda case: case.verdict),
-            q.share(f"of the time with {delay_text(delay)}", lambda case: _waiting(case, delay)),
-            q.text("packets a round trip", lambda case: _rates(case)[0], numeric=True),
-            q.text("bytes / start [MiB/s]", lambda case: _rates(case)[1], numeric=True),
+            q.share(f"of the time with {delay}", Case.waiting),
+            q.text("packets a round trip", Case.packets, numeric=True),
+            q.text("bytes / start [MiB/s]", Case.rate, numeric=True),
         ),
         f"Fitted in each block; medians over blocks. Fits: at every delay within {q.format_share(FITS)}, by "
-        f"{FEWEST_DELAYS} delays or more. Packets are those with {delay_text(delay)}; bytes are given from "
+        f"{FEWEST_DELAYS} delays or more. Packets are those with {delay}; bytes are given from "
         f"{ENOUGH_FOR_A_RATE >> 10} KiB on.",
-    )
-
-
-def _rates(case: Case) -> list[str]:
-    """Return packets a round trip, where the model fits and finds some, and bytes a second of the start."""
-    found = case.found
-    if found is None or case.point is None or not _has_traffic(case.point):
-        return [q.MISSING, q.MISSING]
-    packets, moved = case.of(_packets), case.of(lambda each: _received(each) + _sent(each))
-    trips, start = found.trips.median, found.start.median
-    each = packets.median / trips if packets and found.fits and trips >= 1 else None
-    rate = (
-        moved.median / MEBIBYTE / (start / NS)
-        if moved and moved.median >= ENOUGH_FOR_A_RATE and start > 0
-        else None
-    )
-    return [q.format_value(one, None if one is None else one / 50, "") for one in (each, rate)]
+    ).of(Case(shown, *place, found) for place, found in _model(run).items())
 
 
 def _figure(run: q.Run, _: object) -> q.Figure:
@@ -247,10 +234,7 @@ section = q.Question(
         "oscope-fs moves whole files at open and close; sshfs and NFS what is asked for, NFS unencrypted.",
         notes,
     ),
-    tables=(
-        lambda run, cases: _traffic(Shown.of(run).delays[-1]).of(cases),
-        lambda run, _: _fits(Shown.of(run).delays[-1]).of(_cases(run, _model(run))),
-    ),
+    tables=(_traffic, _fits),
     figures=_figure,
     missing=lambda _: "",
 )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from oscope.labs import engine as q
 from oscope.labs.kernel import CALLS, clocked
@@ -31,44 +31,38 @@ WHAT = (
 def _known(run: q.Run) -> list[Side]:
     """Return the sides with a point: a guest under the instructions clock, for one, has no cycles."""
     found = clocked.sides(run, *PRECIOUS_EXPERIMENTS)
-    return [side for side in found if any(side.point(call=call) for call in CALLS)]
+    return [side for side in found if any(side.at(call=call) for call in CALLS)]
 
 
 def _what(_: q.Run, known: Sequence[Side]) -> str:
-    points = [point for side in known for call in CALLS if (point := side.point(call=call)) is not None]
+    points = [point.samples for side in known for call in CALLS if (point := side.at(call=call)) is not None]
     return WHAT.format(each=q.listed(list(dict.fromkeys(map(q.iteration, points)))).removesuffix(" each"))
 
 
 def printed(side: Side, a: str = SILENT, b: str = LOGGED) -> q.ComparedMetric | None:
     """Return how the call `b` compares with `a`, paired by boot; None where either has no value."""
-    if side.point(call=a) is None or side.point(call=b) is None:
-        return None
-    metrics = {side.metric: side.experiment.metrics[side.metric]}
-    points = tuple(point for point in side.experiment.points if point.factors.get("call") in (a, b))
-    narrow = replace(side.experiment, metrics=metrics, points=points)
-    return q.compare_within(narrow, "call", a, b).rows[0]
+    return next(iter(q.compared(side.experiment, (side.metric,), "call", (a, b))), None)
 
 
 def _silent_and_logged(_: q.Run, known: Sequence[Side]) -> str:
-    side = known[0]
     words = {SILENT: "in silence", LOGGED: "with its line in the log"}
-    found = ((side.summary(call=call), how) for call, how in words.items())
-    said = [f"{side.value(each)} {how}" for each, how in found if each is not None]
+    found = ((known[0].at(call=call), how) for call, how in words.items())
+    said = [f"{point.value} {how}" for point, how in found if point is not None]
     return f"The call takes {q.listed(said)}." if said else ""
 
 
 def _original(_: q.Run, known: Sequence[Side]) -> str | None:
     """Say what the ratio makes of the original report's figure; only of a ratio that is one."""
-    theirs = reference.MY_PRECIOUS
+    theirs = reference.MY_PRECIOUS.median
     for side in known:
         row = printed(side)
         if row is None or row.different != "yes" or row.ratio <= 1:
             continue
-        low, high = (theirs.median / end for end in reversed(row.ci95))
-        rest = q.format_value(theirs.median / row.ratio, (high - low) / 2, "cycles")
+        low, high = (theirs / end for end in reversed(row.ci95))
+        rest = q.format_value(theirs / row.ratio, (high - low) / 2, "cycles")
         return (
             f"If printing has the share in the original report's call that it has here, {rest} of its "
-            f"{theirs.median:.2f} cycles (median) are the call alone."
+            f"{theirs:.2f} cycles (median) are the call alone."
         )
     return None
 
@@ -76,41 +70,34 @@ def _original(_: q.Run, known: Sequence[Side]) -> str | None:
 def _over_silent(side: Side) -> list[q.Column[str]]:
     """Return the columns of how each call compares with the silent one, and the printing's share of it."""
     unit = "instructions" if side.unit == "instructions" else "time"
-
-    def compared(read: Callable[[q.ComparedMetric], str | None]) -> Callable[[str], str | None]:
-        def cell(call: str) -> str | None:
-            row = None if call == SILENT else printed(side, SILENT, call)
-            return None if row is None else read(row)
-
-        return cell
+    rows = {call: printed(side, SILENT, call) for call in CALLS if call != SILENT}
 
     def share(call: str) -> str | None:
         """Return the share that printing has of the call that prints, 1 - 1 / ratio, with its interval."""
-        row = printed(side) if call == LOGGED else None
+        row = rows[LOGGED] if call == LOGGED else None
         if row is None or row.different != "yes" or not (row.ratio > 1 and min(row.ci95) > 0):
             return None
         low, high = (1 - 1 / end for end in row.ci95)
         return q.bounded_share(1 - 1 / row.ratio, low, high, FINEST)
 
-    ratio = compared(q.ratio_text)
+    heading = f"{unit} / {SILENT}'s (95 %)"
     return [
-        q.text(f"{unit} / {SILENT}'s (95 %)", lambda call: "1" if call == SILENT else ratio(call)),
-        q.text("different", compared(lambda row: row.different)),
+        q.text(heading, lambda call: "1" if call == SILENT else q.ratio_text(rows[call])),
+        q.text("different", lambda call: row.different if (row := rows.get(call)) else None),
         q.text(f"printing's share of the {unit} (95 %)", share),
     ]
 
 
 def _precious_table(_: q.Run, known: Sequence[Side]) -> q.Table:
-    table: q.TableOf[str] = q.TableOf(
+    return q.TableOf[str](
         "The new call beside others",
         (
-            q.text("call", lambda call: call),
+            q.text("call", str),
             *clocked.columns(known, lambda call: {"call": call}),
             *(column for side in known if side.metric != "cycles" for column in _over_silent(side)),
         ),
         "Medians of one call; intervals over the boots. Ratios are paired by boot.",
-    )
-    return table.of(CALLS)
+    ).of(CALLS)
 
 
 PRECIOUS = q.Question(
@@ -121,7 +108,7 @@ PRECIOUS = q.Question(
     text=(_what, _original, lambda _, known: clocked.conditions(side.experiment for side in known)),
     tables=_precious_table,
     figures=lambda _, known: [
-        clocked.drawn(f"{side.what} of a call", [(call, side, side.point(call=call)) for call in CALLS])
+        clocked.drawn(f"{side.what} of a call", {call: side.at(call=call) for call in CALLS})
         for side in known
         if side.metric != "cycles"
     ],
@@ -145,25 +132,23 @@ Sides = Sequence[Side]
 
 def _measured(run: q.Run) -> list[Sides]:
     found = (clocked.sides(run, *((name, f"{who}_ns") for who in ENDS)) for name in FORK_EXPERIMENTS)
-    return [sides for sides in found if sides and sides[0].point(**WHERE)]
+    return [sides for sides in found if sides and sides[0].at(**WHERE)]
 
 
 def later(child: Side, parent: Side) -> q.ComparedMetric | None:
     """Return how the child's figure compares with the parent's, of the same forks, paired by boot."""
-    point = child.point(**WHERE)
-    if point is None or parent.point(**WHERE) is None:
+    points = [each for side in (parent, child) if (each := side.at(**WHERE)) is not None]
+    if len(points) < 2:
         return None
     column = replace(child.experiment.metrics[child.metric], name="figure")
-
-    def only(metric: str) -> q.PointSamples:
-        return replace(point, metrics={"figure": point.metrics[metric]})
-
-    return q.compare_points(only(parent.metric), only(child.metric), column, same_run=True)
+    first, second = (
+        replace(each.samples, metrics={"figure": each.samples.metrics[each.metric]}) for each in points
+    )
+    return q.compare_points(first, second, column, same_run=True)
 
 
 def _child_and_parent(_: q.Run, measured: Sequence[Sides]) -> str:
-    found = [(side, each) for side in measured[0][:2] if (each := side.summary(**WHERE)) is not None]
-    child, *parent = (side.value(each) for side, each in found)
+    child, *parent = (each.value for side in measured[0][:2] if (each := side.at(**WHERE)) is not None)
     what = "counts" if measured[0][0].unit == "instructions" else "takes"
     text = f"fork {what} {child} until its child's first instruction"
     return f"{text} and {parent[0]} until its parent's return." if parent else f"{text}."
@@ -171,47 +156,41 @@ def _child_and_parent(_: q.Run, measured: Sequence[Sides]) -> str:
 
 def _which_first(_: q.Run, measured: Sequence[Sides]) -> list[str]:
     def said(row: q.ComparedMetric) -> str:
+        if row.different != "yes":
+            return "Which of the two comes first is not decided."
         first = "parent returns" if row.ratio > 1 else "child runs"
         return f"The {first} first (child over parent {q.ratio_text(row)})."
 
-    return [
-        said(row) if row.different == "yes" else "Which of the two comes first is not decided."
-        for sides in measured
-        if len(sides) > 1 and (row := later(sides[0], sides[1])) is not None
-    ]
+    found = (later(sides[0], sides[1]) for sides in measured if len(sides) > 1)
+    return [said(row) for row in found if row is not None]
 
 
 def _fork_table(_: q.Run, measured: Sequence[Sides]) -> q.Table:
     def both(sides: Sides) -> q.Column[str]:
         """Return median and interval of each end, in a unit of its own."""
+        points = {who: side.at(**WHERE) for who, side in zip(ENDS, sides, strict=False)}
 
         def cells(who: str, _: q.Scale) -> list[str]:
-            side = dict(zip(ENDS, sides, strict=False)).get(who)
-            found = side.summary(**WHERE) if side else None
-            if side is None or found is None:
+            if (point := points.get(who)) is None:
                 return [q.MISSING, q.MISSING]
-            scale = q.Scale.of(found.median, q.uncertainty(found), side.unit)
-            return [scale.with_unit(found.median), clocked.interval(found, scale)]
+            scale = q.Scale.of(point.summary.median, q.uncertainty(point.summary), point.unit)
+            return [scale.with_unit(point.summary.median), clocked.interval(point.summary, scale)]
 
         return q.Column(("counted" if sides[0].unit == "instructions" else "timed", "95 %"), cells, True)
 
-    table: q.TableOf[str] = q.TableOf(
+    return q.TableOf[str](
         "fork without resident memory",
         (q.text("", ENDS.__getitem__), *map(both, measured), *cited(ORIGINAL.get)),
         "Medians; intervals over the boots. The original report's figures are of 10 forks elsewhere.",
-    )
-    return table.of(ENDS)
+    ).of(ENDS)
 
 
 def _fork_figures(_: q.Run, measured: Sequence[Sides]) -> list[q.Figure]:
     note = "Faint: single forks. Diamond: median with its 95 % interval."
+    named = [(sides[0].what, zip(ENDS.values(), sides, strict=False)) for sides in measured]
     return [
-        clocked.drawn(
-            f"{sides[0].what} of fork",
-            [(end, side, side.point(**WHERE)) for end, side in zip(ENDS.values(), sides, strict=False)],
-            note,
-        )
-        for sides in measured
+        clocked.drawn(f"{what} of fork", {end: side.at(**WHERE) for end, side in ends}, note)
+        for what, ends in named
     ]
 
 
@@ -251,31 +230,29 @@ Rows = Sequence[Row]
 """The table of one clock."""
 
 
-def _runs(run: q.Run) -> list[list[q.Run]]:
-    return [run.all(*names) for names in CLOCKS]
-
-
 def _experiments(run: q.Run) -> list[q.ExperimentResults]:
-    return [own.experiment for both in _runs(run) for own in both]
+    return [own.experiment for names in CLOCKS for own in run.all(*names)]
+
+
+def _guest(run: q.Run) -> dict[str, Any]:
+    return run.experiment.environment.get("guest") or {}
 
 
 def _same_guest(both: Sequence[q.Run]) -> bool:
     """Say whether both were measured, in guests that are set up alike."""
-    guests = [each.experiment.environment.get("guest") for each in both]
-    return len(guests) == 2 and guests[0] == guests[1]
+    return len(both) == 2 and _guest(both[0]) == _guest(both[1])
 
 
 def _tables(run: q.Run) -> list[Rows]:
-    made = (_rows(*both) for both in _runs(run) if _same_guest(both))
-    return [rows for rows in made if rows]
+    runs = (run.all(*names) for names in CLOCKS)
+    return [rows for both in runs if _same_guest(both) and (rows := _rows(*both))]
 
 
 def _rows(precious: q.Run, fork: q.Run) -> Rows:
     """Return the rows: in cycles if all have them, else in time, or in instructions."""
     found: list[Row] = []
-    for unit in ("cycles", "ns"):
+    for metric, unit in (("cycles", "cycles"), ("time_ns", "ns")):
         found, asked = [], 0
-        metric = "cycles" if unit == "cycles" else "time_ns"
         for call, original in TABLE_ONE_CALLS:
             # The original report timed each call by itself.
             style = "single" if precious.experiment.point(call=call, style="single") else None
@@ -300,7 +277,8 @@ def _first(run: q.Run, metric: str, **levels: q.Level) -> list[q.Point]:
 
 def _missing(run: q.Run) -> str:
     said = []
-    for (precious, fork), both in zip(CLOCKS, _runs(run), strict=True):
+    for precious, fork in CLOCKS:
+        both = run.all(precious, fork)
         if both and not _same_guest(both):
             absent = fork if both[0].experiment.experiment == precious else precious
             said.append(f"`oscope run {precious} {fork}` measures both in one guest ({absent} is not of it).")
@@ -308,8 +286,7 @@ def _missing(run: q.Run) -> str:
 
 
 def _answer(rows: Rows) -> str:
-    guest = rows[0].point.run.experiment.environment.get("guest") or {}
-    kernel = (guest.get("kernel") or {}).get("name", "one kernel")
+    kernel = (_guest(rows[0].point.run).get("kernel") or {}).get("name", "one kernel")
     by = {row.original: row.point.summary for row in rows if row.original is not None}
     if len(by) < len(ORIGINAL) + 1:
         return ""
@@ -324,12 +301,11 @@ def _answer(rows: Rows) -> str:
 
 
 def _statistics(rows: Rows) -> q.Table:
-    experiment = rows[0].point.run.experiment
-    guest = experiment.environment.get("guest") or {}
-    what = "instructions" if experiment.clock == "instructions" else "time"
-    unit, parts = rows[0].point.unit, ("mean", "median", "95 %", "std. dev.")
-    table: q.TableOf[Row] = q.TableOf(
-        f"Mean, median and standard deviation, {what} in a guest ({guest.get('accelerator', 'unknown')})",
+    run, unit, parts = rows[0].point.run, rows[0].point.unit, ("mean", "median", "95 %", "std. dev.")
+    what = "instructions" if run.experiment.clock == "instructions" else "time"
+    where = f"{what} in a guest ({_guest(run).get('accelerator', 'unknown')})"
+    return q.TableOf[Row](
+        f"Mean, median and standard deviation, {where}",
         (
             q.text("", lambda row: row.name),
             q.count("n", lambda row: row.point.summary.n),
@@ -338,8 +314,13 @@ def _statistics(rows: Rows) -> q.Table:
             *cited(lambda row: row.original),
         ),
         NOTE,
-    )
-    return table.of(rows)
+    ).of(rows)
+
+
+def _loops(_: q.Run, tables: Sequence[Rows]) -> list[str]:
+    theirs = (row.point for rows in tables for row in rows if row.original is reference.MY_PRECIOUS)
+    means = (point for point in theirs if "mean of" in q.iteration(point.samples))
+    return [LOOPS.format(name=point.run.experiment.experiment) for point in means]
 
 
 TABLE_ONE = q.Question(
@@ -350,12 +331,7 @@ TABLE_ONE = q.Question(
     text=(
         lambda _, tables: map(_answer, tables[1:]),
         lambda run, _: clocked.apart(_experiments(run)),
-        lambda _, tables: [
-            LOOPS.format(name=row.point.run.experiment.experiment)
-            for rows in tables
-            for row in rows
-            if row.original is reference.MY_PRECIOUS and "mean of" in q.iteration(row.point.samples)
-        ],
+        _loops,
         lambda run, _: dict.fromkeys(text for each in _experiments(run) for text in q.cautions(each)),
     ),
     tables=lambda _, tables: map(_statistics, tables),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -35,18 +35,9 @@ class Side:
         """What its clock counts or measures."""
         return "Instructions" if self.unit == "instructions" else "Time"
 
-    def point(self, **factors: q.Level) -> q.PointSamples | None:
+    def at(self, **factors: q.Level) -> q.Point | None:
         """Return the point with these levels, if it has values."""
-        point = self.experiment.point(**factors)
-        return point if point is not None and len(q.measured(point, self.metric)[0]) else None
-
-    def summary(self, **factors: q.Level) -> q.Summary | None:
-        """Return the summary of the point with these levels, if it has values."""
-        return self.run.summary(self.point(**factors), self.metric)
-
-    def value(self, summary: q.Summary) -> str:
-        """Return a median with its interval and unit, for a headline."""
-        return q.bracketed(summary, self.unit)
+        return next(iter(self.run.points(self.metric, **factors)), None)
 
 
 def sides(run: q.Run, *asked: tuple[str, str]) -> list[Side]:
@@ -90,7 +81,7 @@ def columns(found: Sequence[Side], where: Callable[[Row], dict[str, q.Level]]) -
 
     def column(side: Side) -> q.Column[Row]:
         def at(row: Row) -> q.Summary | None:
-            return side.summary(**where(row))
+            return point.summary if (point := side.at(**where(row))) else None
 
         def cells(row: Row, shared: q.Scale) -> list[str]:
             own = q.row_scale(shared, summary) if (summary := at(row)) else shared
@@ -101,14 +92,7 @@ def columns(found: Sequence[Side], where: Callable[[Row], dict[str, q.Level]]) -
     return [column(side) for side in found]
 
 
-def drawn(
-    title: str, rows: Sequence[tuple[str, Side, q.PointSamples | None]], note: str = q.STRIPS
-) -> q.Figure:
-    """Draw named points of sides of one experiment, each with its samples."""
-    known = [
-        (name, q.Point(side.run, point, side.metric, found))
-        for name, side, point in rows
-        if point is not None and (found := side.run.summary(point, side.metric)) is not None
-    ]
-    by_point = {id(point): name for name, point in known}
-    return q.strips(title, "", [point for _, point in known], lambda point: by_point[id(point)], note=note)
+def drawn(title: str, rows: Mapping[str, q.Point | None], note: str = q.STRIPS) -> q.Figure:
+    """Draw points by their names, each with its samples."""
+    names = {id(point): name for name, point in rows.items()}
+    return q.strips(title, "", [*filter(None, rows.values())], lambda point: names[id(point)], note=note)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 from oscope.labs import engine as q
@@ -47,46 +46,52 @@ SHARED = "Reclaim unmaps a shared file's dirty pages without writing them: more 
 class View(NamedTuple):
     """One experiment at one mapping: its quantities and how each policy compares with the kernel's own."""
 
-    experiment: q.ExperimentResults
+    run: q.Run
+    """Its points with this mapping."""
     mapping: str
     quantities: tuple[q.Quantity, ...]
     rows: dict[str, list[q.ComparedMetric]]
-    patterns: tuple[str, ...]
 
     @property
     def clock(self) -> str:
         """Whether it counted instructions or measured time."""
-        return "instructions" if self.experiment.clock == "instructions" else "time"
+        return "instructions" if self.run.experiment.clock == "instructions" else "time"
+
+    @property
+    def patterns(self) -> list[str]:
+        """The patterns that were measured."""
+        return list(dict.fromkeys(str(point.factors["pattern"]) for point in q.shown(self.run.experiment)))
+
+    def of(self, quantity: q.Quantity, policy: str, pattern: str) -> q.Summary | None:
+        """Return a quantity under a policy, where it is known."""
+        return quantity.summary(
+            self.run.experiment, q.first(self.run.experiment, policy=policy, pattern=pattern)
+        )
 
     def verdict(self, policy: str, quantity: q.Quantity, pattern: str) -> q.Verdict | None:
         """Return how a quantity under `policy` compares with that under the kernel's own, where known.
 
         Fewer boots than `FEWEST_CLUSTERS` decide nothing, however alike: they have seen few orders.
         """
-        points = [self.point(each, pattern) for each in (OWN, policy)]
-        own, other = (None if point is None else quantity.summary(self.experiment, point) for point in points)
+        own, other = (self.of(quantity, each, pattern) for each in (OWN, policy))
         if own is None or other is None:
             return None
-        row = q.row_of(self.rows[policy], quantity, mapping=self.mapping, pattern=pattern)
-        exact = clocks.step(quantity.name, quantity.unit, 1) <= 1
-        found = q.judge(own, other, row, exact=exact)
+        row = q.row_of(self.rows[policy], quantity, pattern=pattern)
+        found = q.judge(own, other, row, exact=clocks.step(quantity.name, quantity.unit, 1) <= 1)
         few = min(own.blocks, other.blocks) < FEWEST_CLUSTERS
         return found._replace(different="cannot tell") if found and few else found
 
-    def point(self, policy: str, pattern: str) -> q.PointSamples | None:
-        """Return the measured point."""
-        return q.first(self.experiment, policy=policy, mapping=self.mapping, pattern=pattern)
 
-
-def _view(experiment: q.ExperimentResults, mapping: str) -> View | None:
-    points = q.shown(experiment, mapping=mapping)
-    if not points:
-        return None
-    quantities = (*COUNTED, *_costs(experiment))
-    narrow = replace(experiment, points=tuple(points))
-    rows = {policy: q.compared(narrow, quantities, "policy", (OWN, policy)) for policy in POLICIES[1:]}
-    patterns = tuple(dict.fromkeys(str(point.factors["pattern"]) for point in points))
-    return View(experiment, mapping, quantities, rows, patterns)
+def _views(run: q.Run, mapping: str) -> list[View]:
+    found = []
+    for own in (each.only(mapping=mapping) for each in run.all(*EXPERIMENTS)):
+        if q.shown(own.experiment):
+            quantities = (*COUNTED, *_costs(own.experiment))
+            rows = {
+                each: q.compared(own.experiment, quantities, "policy", (OWN, each)) for each in POLICIES[1:]
+            }
+            found.append(View(own, mapping, quantities, rows))
+    return found
 
 
 def _costs(experiment: q.ExperimentResults) -> list[q.Quantity]:
@@ -104,7 +109,7 @@ def _costs(experiment: q.ExperimentResults) -> list[q.Quantity]:
 
 def _headline(_: q.Run, views: Sequence[View]) -> str:
     view, pattern = views[0], views[0].patterns[0]
-    base = FAULTS.summary(view.experiment, view.point(OWN, pattern))
+    base = view.of(FAULTS, OWN, pattern)
     found = {policy: view.verdict(policy, FAULTS, pattern) for policy in POLICIES[1:]}
     apart = [(policy, each) for policy, each in found.items() if each is not None and each.different == "yes"]
     if base is None:
@@ -117,16 +122,14 @@ def _headline(_: q.Run, views: Sequence[View]) -> str:
 
 
 def _tables(view: View, pattern: str) -> list[q.Table]:
-    policies = [policy for policy in POLICIES if view.point(policy, pattern) is not None]
-    cells = {
-        (quantity, policy): quantity.text(view.experiment, view.point(policy, pattern))
-        for quantity in view.quantities
-        for policy in policies
-    }
-    shown = dict.fromkeys(quantity for (quantity, _), cell in cells.items() if cell != q.MISSING)
+    experiment = view.run.experiment
+    policies = [each for each in POLICIES if q.first(experiment, policy=each, pattern=pattern) is not None]
+    shown = [each for each in view.quantities if any(view.of(each, policy, pattern) for policy in policies)]
 
     def value(policy: str) -> q.Column[q.Quantity]:
-        return q.text(policy, lambda each: cells[each, policy])
+        return q.text(
+            policy, lambda each: q.figure(one, each.unit) if (one := view.of(each, policy, pattern)) else None
+        )
 
     def against(policy: str) -> q.Column[q.Quantity]:
         return q.ratio(f"{policy} / {OWN}", lambda each: view.verdict(policy, each, pattern), "different")
@@ -153,7 +156,7 @@ def _figure(view: View) -> q.Figure:
         (pattern, policy, summary)
         for pattern in view.patterns
         for policy in POLICIES
-        if (summary := FAULTS.summary(view.experiment, view.point(policy, pattern))) is not None
+        if (summary := view.of(FAULTS, policy, pattern)) is not None
     ]
     note = "Medians with their 95 % intervals; where none is seen, it is narrower than the dot."
     title = f"Page faults under each policy: {view.mapping} mapping, by {view.clock}"
@@ -161,26 +164,22 @@ def _figure(view: View) -> q.Figure:
 
 
 def _question(mapping: str) -> q.Question[View]:
-
-    def experiments(run: q.Run) -> list[q.ExperimentResults]:
-        return [own.experiment for own in run.all(*EXPERIMENTS)]
-
     return q.Question(
         title=f"Reclaim policies: {mapping} mapping",
         experiment=EXPERIMENTS,
-        rows=lambda run: [view for each in experiments(run) if (view := _view(each, mapping)) is not None],
+        rows=lambda run: _views(run, mapping),
         headline=_headline,
         text=(
-            WHAT,
-            COVERED,
-            lambda *_: SHARED if mapping == "shared" else None,
-            lambda _, views: clocked.conditions(view.experiment for view in views),
+            *(WHAT, COVERED, *([SHARED] if mapping == "shared" else [])),
+            lambda _, views: clocked.conditions(view.run.experiment for view in views),
         ),
         tables=lambda _, views: [
             table for view in views for pattern in view.patterns for table in _tables(view, pattern)
         ],
         figures=lambda _, views: map(_figure, views),
-        missing=lambda run: q.joined(*(q.reasons(each, mapping=mapping) for each in experiments(run))),
+        missing=lambda run: q.joined(
+            *(q.reasons(each.experiment, mapping=mapping) for each in run.all(*EXPERIMENTS))
+        ),
     )
 
 
