@@ -13,6 +13,8 @@ KIBIBYTE = 1 << 10
 MEBIBYTE = 1 << 20
 PAGE = 4096
 
+CACHES = ("cold", "warm")
+TOOLS = ("oscope", "dd", "fio")
 POWERS = tuple(1 << power for power in range(7, 23))
 """The original report's block sizes: 128 B to 4 MiB."""
 FEW_POWERS = POWERS[::3]
@@ -33,6 +35,11 @@ def _past_the_cache(factors: Mapping[str, Level]) -> bool:
     return factors.get("cache") == "warm" or int(factors.get("block_size", PAGE)) % PAGE != 0
 
 
+def _slow_fio(factors: Mapping[str, Level]) -> bool:
+    """Leave out fio, which takes a second to start, but for one block size."""
+    return factors["tool"] == "fio" and factors["block_size"] != COMPARED[-1]
+
+
 def _many_engines(factors: Mapping[str, Level]) -> bool:
     """Leave out engines other than `read` at most block sizes."""
     return factors["engine"] != "read" and factors["block_size"] not in COMPARED
@@ -46,7 +53,7 @@ READ = Experiment.of(
         7,
         7,
         block_size=POWERS,
-        cache=("cold", "warm"),
+        cache=CACHES,
         engine=ENGINES,
         threads=1,
         queue_depth=32,
@@ -54,7 +61,7 @@ READ = Experiment.of(
         longest=1.0,
     ),
     quick=lambda full: full.replace(
-        reps=5, blocks=5, omit=_many_engines, block_size=FEW_POWERS, size=64 * MEBIBYTE, longest=0.1
+        5, 5, omit=_many_engines, block_size=FEW_POWERS, size=64 * MEBIBYTE, longest=0.1
     ),
     quick_share="about 10 s: 24 points, 64 MiB read 5 times each",
     metrics=("throughput", "time_s", "bytes", "calls", "cpu_s"),
@@ -69,8 +76,8 @@ WRITE = Experiment.of(
     "How fast is a file written, and what does it cost to have it on the device?",
     Design.of(6, 6, block_size=POWERS, sync=("none", "fdatasync", "direct"), size=64 * MEBIBYTE),
     quick=lambda full: full.replace(
-        reps=5,
-        blocks=5,
+        5,
+        5,
         # Leave out what waits for the device once a page.
         omit=lambda factors: factors["sync"] == "direct" and factors["block_size"] == PAGE,
         block_size=(128, PAGE, 128 * KIBIBYTE, 4 * MEBIBYTE),
@@ -89,17 +96,10 @@ XOR = Experiment.of(
     "The XOR of a file’s words",
     "Which block size gives the XOR of a whole file first, and is it the same in every pass?",
     Design.of(
-        7,
-        7,
-        block_size=XOR_POWERS,
-        cache=("cold", "warm"),
-        engine="read",
-        threads=0,
-        work="xor",
-        size=64 * MEBIBYTE,
+        7, 7, block_size=XOR_POWERS, cache=CACHES, engine="read", threads=0, work="xor", size=64 * MEBIBYTE
     ),
     workload="disk.read",
-    quick=lambda full: full.replace(reps=5, blocks=5, block_size=FEW_XOR_POWERS, size=16 * MEBIBYTE),
+    quick=lambda full: full.replace(5, 5, block_size=FEW_XOR_POWERS, size=16 * MEBIBYTE),
     quick_share="about 4 s: 12 points, 16 MiB read 5 times each",
     metrics=("time_s", "xor", "throughput", "bytes", "calls"),
     exclude=_past_the_cache,
@@ -111,7 +111,7 @@ DROP_CACHES = Experiment.of(
     "What writing to drop_caches frees",
     "What do 1, 2 and 3, written to /proc/sys/vm/drop_caches, free of which cache?",
     Design.of(10, 10, value=("1", "2", "3"), size=64 * MEBIBYTE, files=2000),
-    quick=lambda full: full.replace(reps=5, blocks=5, size=32 * MEBIBYTE, files=500),
+    quick=lambda full: full.replace(5, 5, size=32 * MEBIBYTE, files=500),
     quick_share="about 6 s: 3 values, 5 times each, after filling the caches",
     metrics=(
         *("page_cache_before_bytes", "page_cache_after_bytes", "dentries_before", "dentries_after"),
@@ -124,24 +124,9 @@ PEERS = Experiment.of(
     "disk.peers",
     "Reading beside dd and fio",
     "Do dd and fio read the same file as fast, by the same block sizes?",
-    Design.of(
-        6,
-        6,
-        block_size=POWERS,
-        tool=("oscope", "dd", "fio"),
-        cache=("cold", "warm"),
-        size=256 * MEBIBYTE,
-        count=1 << 20,
-    ),
+    Design.of(6, 6, block_size=POWERS, tool=TOOLS, cache=CACHES, size=256 * MEBIBYTE, count=1 << 20),
     quick=lambda full: full.replace(
-        reps=5,
-        blocks=5,
-        # Leave out fio, which takes a second to start, but for one block size.
-        omit=lambda factors: factors["tool"] == "fio" and factors["block_size"] != COMPARED[-1],
-        block_size=FEW_POWERS,
-        cache="cold",
-        size=32 * MEBIBYTE,
-        count=1 << 18,
+        5, 5, omit=_slow_fio, block_size=FEW_POWERS, cache="cold", size=32 * MEBIBYTE, count=1 << 18
     ),
     quick_share="about 9 s: dd beside oscope at 6 block sizes, fio at one, 32 MiB read 5 times each",
     metrics=("throughput", "time_s", "bytes", "whole_s"),

@@ -8,10 +8,9 @@ import numpy as np
 
 from oscope.figures.analysed import words
 from oscope.labs import engine as q
-from oscope.labs.disk import reference
+from oscope.labs.disk import CACHES, reference
 
 METRIC = "time_s"
-CACHES = ("cold", "warm")
 SAME_DATA = ("file", "size", "directory")
 """Factors by which points read the same bytes, if no count or time bounds them."""
 BOUNDED = ("count", "longest")

@@ -22,7 +22,6 @@ import numpy as np
 from oscope.labs import engine as q
 
 MEBIBYTE = 1 << 20
-CACHES = ("cold", "warm")
 
 
 @dataclass(frozen=True)

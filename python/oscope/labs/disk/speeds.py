@@ -10,11 +10,10 @@ from typing import NamedTuple
 import numpy as np
 
 from oscope.labs import engine as q
-from oscope.labs.disk import reference
+from oscope.labs.disk import CACHES, TOOLS, reference
 from oscope.labs.engine import curves as curve
 
 MEBIBYTE = 1 << 20
-CACHES = ("cold", "warm")
 READ_FACTORS = ("cache", "engine", "block_size")
 
 
@@ -29,7 +28,6 @@ def _originals(cited: Mapping[str, Mapping[int, float]]) -> list[q.Column[int]]:
 # ---- cold, beside dd and fio: evenly spaced, and to scale
 
 OURS, PEERS = "oscope", "disk.peers"
-TOOLS = (OURS, "dd", "fio")
 
 
 def _by_tool(run: q.Run) -> q.Curves:

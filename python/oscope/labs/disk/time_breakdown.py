@@ -7,7 +7,8 @@ from math import isfinite
 from typing import Any
 
 from oscope.labs import engine as q
-from oscope.labs.disk.model import CACHES, Bounded, Parts, Primitives, parts, per_mebibyte, primitives
+from oscope.labs.disk import CACHES
+from oscope.labs.disk.model import Bounded, Parts, Primitives, parts, per_mebibyte, primitives
 
 CALLING, FINDING, COPYING, REST, WAITING = NAMES = (
     "system calls",

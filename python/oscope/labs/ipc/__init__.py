@@ -21,6 +21,7 @@ POWERS = tuple(1 << power for power in range(6, 25))
 """64 B to 16 MiB."""
 FEW_POWERS = (KIBIBYTE, PAGE, 64 * KIBIBYTE, 128 * KIBIBYTE, MEBIBYTE)
 """Sizes on both sides of what a pipe holds, the original report's default among them."""
+TRACED = (256, PAGE, 64 * KIBIBYTE, 128 * KIBIBYTE, MEBIBYTE)
 COMPARED = (PAGE, 128 * KIBIBYTE)
 """Sizes at which the quick survey measures every channel, traces, and compares tracers."""
 TRACERS = ("none", "bpf-count", "bpf-histogram", "bpf-full", "perf-trace", "strace-count", "strace")
@@ -64,7 +65,7 @@ THROUGHPUT = Experiment.of(
         omit=lambda factors: factors["placement"] != "free" and factors["sockbuf"] != "default",
     ),
     quick=lambda full: full.replace(
-        reps=10, blocks=5, omit=_beyond_the_document, buffer=FEW_POWERS, placement="free", total=4 * MEBIBYTE
+        10, 5, omit=_beyond_the_document, buffer=FEW_POWERS, placement="free", total=4 * MEBIBYTE
     ),
     quick_share="about 12 s: 47 points, 4 MiB moved 10 times each",
     metrics=("throughput", "time_s", "cpu_s", "bytes", "writes", "reads", "capacity"),
@@ -85,7 +86,7 @@ LATENCY = Experiment.of(
         placement=("free", "same", "other"),
         min_time_ns=50_000_000,
     ),
-    quick=lambda full: full.replace(reps=5, blocks=5, min_time_ns=10_000_000, size=1, placement="free"),
+    quick=lambda full: full.replace(5, 5, min_time_ns=10_000_000, size=1, placement="free"),
     quick_share="about 3 s: 10 points, 10 ms of round trips 5 times each",
     metrics=("round_trip_ns", "mean_ns", "p90_ns", "p99_ns", "p999_ns", "cpu_ns", "voluntary"),
 )
@@ -97,7 +98,7 @@ TRACE = Experiment.of(
     Design.of(
         14,
         7,
-        buffer=(256, PAGE, 64 * KIBIBYTE, 128 * KIBIBYTE, MEBIBYTE),
+        buffer=TRACED,
         channel=CHANNELS,
         mode=MODES,
         sockbuf="default",
@@ -105,9 +106,7 @@ TRACE = Experiment.of(
         tracer=("none", ALL_KINDS),
     ),
     workload="ipc.throughput",
-    quick=lambda full: full.replace(
-        reps=10, blocks=5, buffer=COMPARED, channel=("pipe", "local"), total=4 * MEBIBYTE
-    ),
+    quick=lambda full: full.replace(10, 5, buffer=COMPARED, channel=("pipe", "local"), total=4 * MEBIBYTE),
     quick_share="about 8 s: 12 points with and without a tracer, 4 MiB moved 10 times each",
     metrics=("throughput", "time_s", "cpu_s", "bytes", "writes", "reads", "capacity"),
 )
@@ -119,7 +118,7 @@ EFFECT = Experiment.of(
     Design.of(
         14,
         7,
-        buffer=(256, PAGE, 64 * KIBIBYTE, 128 * KIBIBYTE, MEBIBYTE),
+        buffer=TRACED,
         channel=("pipe", "local", "tcp", "shm"),
         mode="2proc",
         total=4 * MEBIBYTE,
@@ -127,7 +126,7 @@ EFFECT = Experiment.of(
     ),
     workload="ipc.throughput",
     quick=lambda full: full.replace(
-        reps=5, blocks=5, buffer=COMPARED, channel=("pipe", "local"), total=MEBIBYTE, tracer=FEW_TRACERS
+        5, 5, buffer=COMPARED, channel=("pipe", "local"), total=MEBIBYTE, tracer=FEW_TRACERS
     ),
     quick_share="about 10 s: 4 points with two tracers and without, 1 MiB moved 5 times each",
     metrics=("throughput", "time_s", "cpu_s", "bytes", "writes", "reads"),
@@ -139,7 +138,7 @@ COST = Experiment.of(
     "How much longer does a system call that does nothing take under each tracer?",
     Design.of(100, 10, call="getppid", style="loop", tracer=TRACERS),
     workload="syscall.cost",
-    quick=lambda full: full.replace(reps=20, blocks=5, tracer=FEW_TRACERS),
+    quick=lambda full: full.replace(20, 5, tracer=FEW_TRACERS),
     quick_share="about 8 s: one call with two tracers and without, 20 samples each",
     metrics=("time_ns", "cycles"),
 )
@@ -157,7 +156,7 @@ FAULT = Experiment.of(
         tracer=("none", "faults"),
     ),
     workload="memory.fault",
-    quick=lambda full: full.replace(reps=5, blocks=5, threads=1, size=4 * MEBIBYTE),
+    quick=lambda full: full.replace(5, 5, threads=1, size=4 * MEBIBYTE),
     quick_share="about 8 s: 6 kinds with and without a tracer, 4 MiB touched 5 times each",
     metrics=("time_ns", "faults_per_s", "faults", "major"),
 )

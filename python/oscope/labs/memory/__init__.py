@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from oscope.labs.late import late
 from oscope.model.experiment import Design, Experiment, Lab
@@ -27,38 +28,25 @@ FLUSHED = 16 * MEBIBYTE
 """Bytes of the buffer that is written over before the function, to flush the first cache."""
 PAGE_AND_LINE = PAGE + LINE
 """A stride that takes another page each time, and yet uses all sets of a cache."""
+_STRIDES = (LINE, 4 * LINE, PAGE_AND_LINE)
 SIZES = tuple(1 << power for power in range(12, 31))
 """4 KiB to 1 GiB."""
-FEW_SIZES = (
-    *(1 << power for power in range(13, 21)),
-    2 * MEBIBYTE,
-    8 * MEBIBYTE,
-    16 * MEBIBYTE,
-    32 * MEBIBYTE,
-    64 * MEBIBYTE,
-    128 * MEBIBYTE,
-)
+FEW_SIZES = tuple(1 << power for power in (*range(13, 22), *range(23, 28)))
 """Close together where the first two levels of caches and TLBs end."""
 FAULTS = ("zero-page", "anonymous", "file", "file-major", "copy-on-write", "huge", "swap-in")
 
 GETRUSAGE = ("utime_s", "stime_s", "minflt", "majflt", "maxrss_kib", "inblock", "oublock")
 """Metrics that the initialisation has, too, with `init_` before them."""
+_INIT = tuple(f"init_{name}" for name in GETRUSAGE)
+_WALK: dict[str, Any] = {"pattern": PATTERNS, "footprint": FOOTPRINTS}
+_MUCH: dict[str, Any] = {"sets": SETS, "size": GIBIBYTE}
 
 
 ACCESS = Experiment.of(
     "memory.access",
     "Walking memory in sequence and at random",
     "How much longer do random sets take than sequential ones, by how much memory they reach?",
-    Design.of(
-        5,
-        5,
-        pattern=PATTERNS,
-        footprint=FOOTPRINTS,
-        mapping="anonymous",
-        counters="none",
-        sets=SETS,
-        size=GIBIBYTE,
-    ),
+    Design.of(5, 5, **_WALK, mapping="anonymous", counters="none", **_MUCH),
     quick=lambda full: full.replace(sets=FEW_SETS),
     quick_share="about 15 s: 4 points of 32768 sets (the original report has 1048576) in 1 GiB, 5 times each",
     metrics=("set_ns", "time_s", *GETRUSAGE, "resident_kib", "touched_pages", "accesses", "reads", "writes"),
@@ -69,16 +57,7 @@ COUNTERS = Experiment.of(
     "Hits and misses of caches and TLBs",
     "How many accesses miss caches and TLBs, by a model and, where there are any, by counters?",
     # In one process the simulation, which is the same every time, is done once for all repetitions.
-    Design.of(
-        5,
-        1,
-        counters=("simulated", "hardware"),
-        pattern=PATTERNS,
-        footprint=FOOTPRINTS,
-        mapping="anonymous",
-        sets=SETS,
-        size=GIBIBYTE,
-    ),
+    Design.of(5, 1, counters=("simulated", "hardware"), **_WALK, mapping="anonymous", **_MUCH),
     workload="memory.access",
     quick=lambda full: full.replace(reps=1, sets=1 << 12),
     quick_share="about 5 s: 4 points of 4096 sets, simulated once",
@@ -95,11 +74,11 @@ FILES = Experiment.of(
     "memory.mapping",
     "Mapping a file instead of anonymous memory",
     "What do mappings of a file change: faults, resident memory, blocks read and written?",
-    Design.of(5, 5, mapping=MAPPINGS, pattern=PATTERNS, footprint=FOOTPRINTS, sets=SETS, size=GIBIBYTE),
+    Design.of(5, 5, mapping=MAPPINGS, **_WALK, **_MUCH),
     workload="memory.access",
     quick=lambda full: full.replace(footprint="first64th", sets=1 << 12, size=256 * MEBIBYTE),
     quick_share="about 4 s: 6 points of 4096 sets in 256 MiB, 5 times each",
-    metrics=("set_ns", "time_s", *GETRUSAGE, *(f"init_{name}" for name in GETRUSAGE), "touched_pages"),
+    metrics=("set_ns", "time_s", *GETRUSAGE, *_INIT, "touched_pages"),
 )
 
 
@@ -120,20 +99,12 @@ INITIALISE = Experiment.of(
         initialise=("none", "memset", "memset+msync"),
         pattern="seq",
         footprint="first64th",
-        sets=SETS,
-        size=GIBIBYTE,
+        **_MUCH,
     ),
     workload="memory.access",
     quick=lambda full: full.replace(omit=_prepared_twice, sets=1 << 12, size=64 * MEBIBYTE),
     quick_share="about 7 s: 12 points of 4096 sets in 64 MiB, 5 times each",
-    metrics=(
-        "init_time_s",
-        "set_ns",
-        *(f"init_{name}" for name in GETRUSAGE),
-        *GETRUSAGE,
-        "resident_kib",
-        "touched_pages",
-    ),
+    metrics=("init_time_s", "set_ns", *_INIT, *GETRUSAGE, "resident_kib", "touched_pages"),
 )
 
 PRESSURE = Experiment.of(
@@ -147,8 +118,7 @@ PRESSURE = Experiment.of(
         pattern="random",
         footprint="first64th",
         initialise="memset",
-        sets=SETS,
-        size=GIBIBYTE,
+        **_MUCH,
         limit=GIBIBYTE // 2,
         wait=5.0,
     ),
@@ -163,7 +133,7 @@ FAULT = Experiment.of(
     "What a page fault costs",
     "How long does touching a page take that is not mapped, by what the kernel has to do for it?",
     Design.of(20, 10, kind=FAULTS, threads=(1, 2), size=64 * MEBIBYTE),
-    quick=lambda full: full.replace(reps=5, blocks=5, size=4 * MEBIBYTE),
+    quick=lambda full: full.replace(5, 5, size=4 * MEBIBYTE),
     quick_share="about 8 s: 7 kinds by 1 and 2 threads, 4 MiB touched 5 times each",
     metrics=("time_ns", "faults_per_s", "faults", "major"),
 )
@@ -179,13 +149,7 @@ LATENCY = Experiment.of(
     "The time of a dependent load",
     "How long does a load take that waits for the one before, by size of memory, stride and page?",
     Design.of(
-        5,
-        5,
-        size=SIZES,
-        stride=(LINE, 4 * LINE, PAGE_AND_LINE),
-        pages=("4K", "huge"),
-        order="random",
-        min_time_ns=20_000_000,
+        5, 5, size=SIZES, stride=_STRIDES, pages=("4K", "huge"), order="random", min_time_ns=20_000_000
     ),
     quick=lambda full: full.replace(
         min_time_ns=2_000_000, omit=_few_places, size=FEW_SIZES, stride=(LINE, PAGE_AND_LINE)
@@ -215,7 +179,7 @@ BANDWIDTH = Experiment.of(
         window=(0, 128 * KIBIBYTE, 4 * MEBIBYTE),
         size=256 * MEBIBYTE,
     ),
-    quick=lambda full: full.replace(reps=5, blocks=5, size=64 * MEBIBYTE),
+    quick=lambda full: full.replace(5, 5, size=64 * MEBIBYTE),
     quick_share="about 6 s: 8 points of 64 MiB, 5 times each",
     metrics=("throughput", "time_s"),
     exclude=_windowless,

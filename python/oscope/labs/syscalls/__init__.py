@@ -15,7 +15,7 @@ COST = Experiment.of(
     "What one system call costs",
     "How long does one call take, timed by itself and in a loop, and what makes it vary?",
     Design.of(1000, 40, call=CALLS, style=("loop", "single")),
-    quick=lambda full: full.replace(reps=600, blocks=20),
+    quick=lambda full: full.replace(600, 20),
     quick_share="about 10 s: 12 points of 600 samples, enough for a 99th percentile",
     metrics=("time_ns", "cycles"),
 )
@@ -25,7 +25,7 @@ THROUGHPUT = Experiment.of(
     "How many calls fit into a second",
     "How many times a second can a program call read, lseek, getpid and gethostid?",
     Design.of(10, 10, call=("read", "lseek", "getpid", "gethostid"), duration=10.0),
-    quick=lambda full: full.replace(reps=5, blocks=5, duration=0.5),
+    quick=lambda full: full.replace(5, 5, duration=0.5),
     quick_share="about 20 s: 4 calls for 0.5 s, 5 times, each after a warm-up",
     metrics=("calls_per_s", "bytes_per_s"),
 )

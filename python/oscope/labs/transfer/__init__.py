@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from oscope.labs.late import late
 from oscope.model.experiment import Design, Experiment, GuestSpec, Lab
@@ -81,6 +82,7 @@ _TOLD = (
     *("time_ns", "receiver_time_ns", "bytes_per_s", "calls", "receiver_calls", "switches"),
     *("receiver_switches", "cpu_s_per_gib", "receiver_cpu_s_per_gib"),
 )
+_SIDES: dict[str, Any] = {"sender": SENDERS[:4], "receiver": RECEIVERS[:3]}
 
 COPY = Experiment.of(
     "transfer.copy",
@@ -98,13 +100,7 @@ COPY = Experiment.of(
         omit=_digested,
     ),
     quick=lambda full: full.replace(
-        reps=5,
-        blocks=5,
-        omit=_few_pairs,
-        sender=SENDERS[:4],
-        receiver=RECEIVERS[:3],
-        size=10 * MEBIBYTE,
-        digest=("blake3", "none"),
+        5, 5, omit=_few_pairs, **_SIDES, size=10 * MEBIBYTE, digest=("blake3", "none")
     ),
     quick_share="about 2 s: 7 points, 10 MiB 5 times each",
     metrics=("bytes_per_s", *(each for each in _TOLD if each != "bytes_per_s")),
@@ -117,8 +113,8 @@ FEW = Experiment.of(
     Design.of(
         20,
         10,
-        sender=("readwrite", "mmap", "sendfile"),
-        receiver=("readwrite", "mmap"),
+        sender=SENDERS[:3],
+        receiver=RECEIVERS[:2],
         sizes=("equal", "document"),
         files=EXECUTIONS,
         size=(*SMALL, TARGET),
@@ -126,9 +122,7 @@ FEW = Experiment.of(
         omit=_executions,
     ),
     workload="transfer.copy",
-    quick=lambda full: full.replace(
-        reps=10, blocks=5, sender=("readwrite", "mmap"), size=(SMALL[0], SMALL[-1], TARGET)
-    ),
+    quick=lambda full: full.replace(10, 5, sender=SENDERS[:2], size=(SMALL[0], SMALL[-1], TARGET)),
     quick_share="about 1 s: 10 points, 10 times each",
     metrics=_TOLD,
 )
@@ -137,23 +131,10 @@ LARGE = Experiment.of(
     "transfer.large",
     "From 1 KiB to 100 MiB, zeros and random",
     "From which size on is mmap faster, does the content matter, and where does the time go?",
-    Design.of(
-        20,
-        10,
-        sender=("readwrite", "mmap", "sendfile", "splice"),
-        receiver=("readwrite", "mmap", "splice"),
-        size=SIZES,
-        content=CONTENTS,
-        files=1,
-        omit=_crossed,
-    ),
+    Design.of(20, 10, **_SIDES, size=SIZES, content=CONTENTS, files=1, omit=_crossed),
     workload="transfer.copy",
     quick=lambda full: full.replace(
-        reps=10,
-        blocks=5,
-        sender=SENDERS[:3],
-        receiver=RECEIVERS[:2],
-        size=(KIBIBYTE, MEBIBYTE, 10 * MEBIBYTE),
+        10, 5, sender=SENDERS[:3], receiver=RECEIVERS[:2], size=(KIBIBYTE, MEBIBYTE, 10 * MEBIBYTE)
     ),
     quick_share="about 5 s: 18 points, up to 10 MiB 10 times each",
     metrics=_TOLD,
@@ -163,16 +144,7 @@ INPUTS = Experiment.of(
     "transfer.inputs",
     "Five large inputs in one execution",
     "How long do the original's five large inputs take in one execution, zeros and random bytes?",
-    Design.of(
-        10,
-        10,
-        sender=("readwrite", "mmap", "sendfile", "splice"),
-        receiver=("readwrite", "mmap", "splice"),
-        sizes="large",
-        files=len(SIZES),
-        content=CONTENTS,
-        omit=_crossed,
-    ),
+    Design.of(10, 10, **_SIDES, sizes="large", files=len(SIZES), content=CONTENTS, omit=_crossed),
     workload="transfer.copy",
     quick_share="not in it: an execution moves 111 MiB, and transfer.large has the sizes one by one",
     metrics=_TOLD,
@@ -229,14 +201,7 @@ TRACE = Experiment.of(
     "A transfer, traced",
     "In which system calls is the time of both sides, and how long is a wake-up?",
     Design.of(
-        10,
-        5,
-        sender=("readwrite", "mmap", "sendfile", "splice"),
-        receiver=("readwrite", "mmap", "splice"),
-        size=10 * MEBIBYTE,
-        content="random",
-        tracer=("none", ALL_KINDS),
-        omit=_crossed,
+        10, 5, **_SIDES, size=10 * MEBIBYTE, content="random", tracer=("none", ALL_KINDS), omit=_crossed
     ),
     workload="transfer.copy",
     quick_share="not in it: attaching a tracer takes seconds, and the IPC lab has the same calls traced",
