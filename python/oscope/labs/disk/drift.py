@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -122,28 +122,27 @@ def _table(_: q.Run, rows: Sequence[Cold]) -> q.Table:
     return TABLE.of(found, trend=_trend(cold))
 
 
-def _by_reads(_: q.Run, rows: Sequence[Cold]) -> q.Figure:
-    (cold,) = rows
-    return _strips("Speed of cold reads by how often the process had read the file", cold, _groups(cold))
-
-
-def _by_block(_: q.Run, rows: Sequence[Cold]) -> q.Figure | None:
-    (cold,) = rows
+def _by_block(cold: Cold) -> list[tuple[str, np.ndarray]]:
+    """Return the samples in the order of the run, block by block or by several that follow each other."""
     blocks = np.unique(cold.block)
     groups = []
     for each in np.array_split(blocks, min(len(blocks), MOST_BLOCKS)):
         span = f"block {each[0] + 1}" if len(each) == 1 else f"blocks {each[0] + 1} to {each[-1] + 1}"
         groups.append((span, np.isin(cold.block, each)))
-    return _strips("Speed of cold reads in the order of the run", cold, groups) if len(groups) > 1 else None
+    return groups if len(groups) > 1 else []
 
 
-def _strips(title: str, cold: Cold, groups: Sequence[tuple[str, np.ndarray]]) -> q.Figure:
-    dots = []
-    for name, chosen in groups:
-        found = q.summarise(cold.relative[chosen], cold.block[chosen])
-        dots.append(q.plots.Dot(name, found.median, found.ci95, cold.relative[chosen]))
-    note = "Faint: single samples. Diamond: median with its 95 % interval."
-    return q.plots.strips(title, "MiB/s over the median of its point", dots, note)
+def _strips(_: q.Run, rows: Sequence[Cold]) -> Iterator[q.Figure]:
+    (cold,) = rows
+    by_reads = ("Speed of cold reads by how often the process had read the file", _groups(cold))
+    for title, groups in (by_reads, ("Speed of cold reads in the order of the run", _by_block(cold))):
+        dots = []
+        for name, chosen in groups:
+            found = q.summarise(cold.relative[chosen], cold.block[chosen])
+            dots.append(q.plots.Dot(name, found.median, found.ci95, cold.relative[chosen]))
+        if dots:
+            note = "Faint: single samples. Diamond: median with its 95 % interval."
+            yield q.plots.strips(title, "MiB/s over the median of its point", dots, note)
 
 
 section = q.Question(
@@ -153,6 +152,6 @@ section = q.Question(
     headline=_headline,
     text=(_layers, "The verdict takes one value a block, since the reads of one process share its file."),
     tables=_table,
-    figures=(_by_reads, _by_block),
+    figures=_strips,
     missing=lambda run: "" if _rows(run) else q.reasons(run.experiment, cache="cold"),
 )

@@ -49,9 +49,7 @@ class Freed(NamedTuple):
 
 
 def _freed(experiment: q.ExperimentResults, point: q.PointSamples, kind: Kind) -> Freed | None:
-    before, after = (point.metrics.get(name, np.zeros(0)) for name in (kind.before, kind.after))
-    if len(before) != len(after):
-        return None
+    before, after = (q.metric(point, name) for name in (kind.before, kind.after))
     keep = np.isfinite(before) & np.isfinite(after) & (before > 0)
     if not keep.any():
         return None
@@ -92,26 +90,26 @@ def _over_all(each: Freed, found: Sequence[Freed]) -> float | None:
 def _table(_: q.Run, found: Sequence[Freed]) -> q.Table:
     scales = {kind.name: _scale([each for each in found if each.kind is kind], kind) for kind in KINDS}
 
-    def amount(each: Freed, summary: q.Summary) -> str:
-        return scales[each.kind.name].with_unit(summary.median)
+    def amount(heading: str) -> q.Column[Freed]:
+        def text(each: Freed) -> str:
+            return scales[each.kind.name].with_unit(getattr(each, heading).median)
 
-    table: q.TableOf[Freed] = q.TableOf(
+        return q.text(heading, text)
+
+    return q.TableOf[Freed](
         "Caches before and after writing to drop_caches",
         (
             q.text("value", lambda each: each.value),
             q.text("cache", lambda each: each.kind.name),
             q.count("n", lambda each: each.share.n),
-            q.text("before", lambda each: amount(each, each.before)),
-            q.text("after", lambda each: amount(each, each.after)),
-            q.text("freed", lambda each: amount(each, each.freed)),
+            *map(amount, ("before", "after", "freed")),
             q.text("share freed (95 %)", lambda each: q.share_text(each.share)),
             q.share(f"of what {ALL} freed", lambda each: _over_all(each, found), 0.1),
             q.text("as documented", lambda each: _documented(each, found)),
         ),
         "Medians. Freed: before less after; below zero, more was there afterwards. The kernel's "
         f"documentation promises {PROMISE}.",
-    )
-    return table.of(found)
+    ).of(found)
 
 
 def _scale(found: Sequence[Freed], kind: Kind) -> q.Scale:

@@ -13,11 +13,10 @@ block layer, read-ahead, page cache; it comes out below zero where the model tak
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite, log, nan
-
-import numpy as np
+from typing import NamedTuple
 
 from oscope.labs import engine as q
 
@@ -33,10 +32,9 @@ class Bounded:
     high: float
 
     @classmethod
-    def of(cls, summary: q.Summary, factor: float = 1.0) -> Bounded:
-        """Return a median with its interval, times a positive `factor`."""
-        low, high = summary.ci95 or (nan, nan)
-        return cls(summary.median * factor, low * factor, high * factor)
+    def of(cls, summary: q.Summary) -> Bounded:
+        """Return a median with its interval."""
+        return cls(summary.median, *(summary.ci95 or (nan, nan)))
 
     def __add__(self, other: Bounded) -> Bounded:
         return Bounded(self.value + other.value, self.low + other.low, self.high + other.high)
@@ -60,8 +58,7 @@ class Bounded:
         return Bounded(self.value * inverse.value, self.low * inverse.low, self.high * inverse.high)
 
 
-@dataclass(frozen=True)
-class Cost:
+class Cost(NamedTuple):
     """The cost of one call."""
 
     seconds: Bounded
@@ -76,9 +73,9 @@ class Primitives:
     """One `read` with next to nothing to do."""
     file_call: Cost | None
     """One `read` of a byte of a file in memory."""
-    copies: tuple[tuple[int, Bounded, str], ...]
+    copies: Sequence[tuple[int, Bounded, str]]
     """Window in bytes, seconds to copy a MiB, and that speed in words."""
-    missing: tuple[str, ...]
+    missing: Sequence[str]
 
     def copying(self, block_size: int) -> Bounded | None:
         """Return the seconds to copy a MiB into a window as near to `block_size` as was measured."""
@@ -126,118 +123,81 @@ class Parts:
         """Return calls * f + copying."""
         return None if self.asking is None or self.copying is None else self.asking + self.copying
 
-    def explained(self, part: Bounded | None) -> Bounded | None:
-        """Return a prediction over the measured time."""
-        return None if part is None else part.over(Bounded.of(self.measured))
-
 
 def primitives(results: q.Analysed, read: q.ExperimentResults) -> Primitives:
     """Return the costs that the model takes from the other experiments, if they are of the same machine."""
     missing: list[str] = []
-    cost, throughput, bandwidth = (
-        _beside(results, read, name, missing)
-        for name in ("syscall.cost", "syscall.throughput", "memory.bandwidth")
-    )
-    return Primitives(
-        call=None if cost is None else _call(results, cost, missing),
-        file_call=None if throughput is None else _file_call(results, throughput, missing),
-        copies=() if bandwidth is None else _copies(results, bandwidth, missing),
-        missing=tuple(missing),
-    )
 
+    def points(name: str, metric: str, what: str, **levels: q.Level) -> list[q.Point]:
+        run = q.Run.of(results, name)
+        if run is None:
+            missing.append(q.NOT_RUN.format(name, name))
+        elif run.experiment.environment.get("machine") != read.environment.get("machine"):
+            missing.append(f"{name} was run on another machine")
+        else:
+            if not (found := run.points(metric, **levels)):
+                missing.append(f"{name} has no figure for {what}")
+            return found
+        return []
 
-def _beside(
-    results: q.Analysed, read: q.ExperimentResults, name: str, missing: list[str]
-) -> q.ExperimentResults | None:
-    found = results.get(name)
-    if found is None:
-        missing.append(q.NOT_RUN.format(name, name))
-    elif found.environment.get("machine") != read.environment.get("machine"):
-        missing.append(f"{name} was run on another machine")
-        return None
-    return found
-
-
-def _call(results: q.Analysed, cost: q.ExperimentResults, missing: list[str]) -> Cost | None:
-    point = cost.point(call="read", style="loop") or cost.point(call="read")
-    summary = results.summary(cost, point, "time_ns") if point is not None else None
-    if point is None or summary is None:
-        missing.append("syscall.cost has no figure for read")
-        return None
-    style = point.factors.get("style")
-    return Cost(Bounded.of(summary, 1e-9), f"{q.median(summary, 'ns')} (syscall.cost, style={style})")
-
-
-def _file_call(results: q.Analysed, throughput: q.ExperimentResults, missing: list[str]) -> Cost | None:
-    point = throughput.point(call="read")
-    summary = results.summary(throughput, point, "calls_per_s") if point is not None else None
-    if summary is None:
-        missing.append("syscall.throughput has no figure for read")
-        return None
-    seconds = Bounded.of(summary).inverse()
-    low, high = (end * 1e9 if isfinite(end) else None for end in (seconds.low, seconds.high))
-    words = q.format_interval(seconds.value * 1e9, low, high, "ns")
-    return Cost(seconds, f"{words} (syscall.throughput)")
-
-
-def _copies(
-    results: q.Analysed, bandwidth: q.ExperimentResults, missing: list[str]
-) -> tuple[tuple[int, Bounded, str], ...]:
-    found: dict[int, tuple[int, Bounded, str]] = {}
-    for point in bandwidth.points:
-        summary = results.summary(bandwidth, point, q.RATE)
-        if summary is None or point.factors.get("operation") != "copy" or point.factors.get("threads") != 1:
-            continue
+    calls = points("syscall.cost", "time_ns", "read", call="read")
+    loop_first = sorted(calls, key=lambda point: point.factors.get("style") != "loop")
+    file_calls = points("syscall.throughput", "calls_per_s", "read", call="read")
+    what = "copying with one thread"
+    copies = {
         # A window of 0 stands for one as large as the buffer.
-        window = int(point.factors.get("window") or point.factors["size"])
-        words = f"{q.median(summary, 'MiB/s')} into a window of {q.format_bytes(window)}"
-        found.setdefault(window, (window, Bounded.of(summary).inverse(), words))
-    if not found:
-        missing.append("memory.bandwidth has no figure for copying with one thread")
-    return tuple(found[window] for window in sorted(found))
-
-
-def parts(results: q.Analysed, read: q.ExperimentResults, known: Primitives, cache: str) -> list[Parts]:
-    """Return where the time goes at each block size, of `read` by one thread."""
-    return [
-        _parts(read, at, known)
-        for at in q.curve(q.Run(results, read), q.RATE, engine="read", cache=cache, threads=1)
-    ]
-
-
-def _parts(read: q.ExperimentResults, at: q.At, known: Primitives) -> Parts:
-    point = at.point
-    calls = float(np.median(_values(point, lambda column: column("calls") / column("bytes"))[0])) * MEBIBYTE
-    return Parts(
-        at=at,
-        measured=_summary(read, point, lambda column: column("time_s")),
-        on_cpu=_summary(read, point, lambda column: column("cpu_s")),
-        waiting=_summary(read, point, lambda column: column("time_s") - column("cpu_s")),
-        calls=calls,
-        calling=None if known.call is None else known.call.seconds.times(calls),
-        asking=None if known.file_call is None else known.file_call.seconds.times(calls),
-        copying=known.copying(at.size),
+        int(point.factors.get("window") or point.factors["size"]): point
+        for point in reversed(points("memory.bandwidth", q.RATE, what, operation="copy", threads=1))
+    }
+    return Primitives(
+        call=next(map(_call, loop_first), None),
+        file_call=next(map(_file_call, file_calls), None),
+        copies=[_copy(window, copies[window].summary) for window in sorted(copies)],
+        missing=missing,
     )
 
 
-Column = Callable[[str], q.Floats]
+def _call(point: q.Point) -> Cost:
+    words = f"{q.median(point.summary, 'ns')} (syscall.cost, style={point.factors.get('style')})"
+    return Cost(Bounded.of(point.summary).times(1e-9), words)
 
 
-def _values(
-    point: q.PointSamples, formula: Callable[[Column], q.Floats]
-) -> tuple[q.Floats, np.ndarray[tuple[int], np.dtype[np.bool_]]]:
-    """Return the finite values of a formula over a point's metrics, and which samples they are of."""
-    values = formula(lambda name: point.metrics[name])
-    keep = np.isfinite(values)
-    return values[keep], keep
+def _file_call(point: q.Point) -> Cost:
+    seconds = Bounded.of(point.summary).inverse()
+    low, high = (end * 1e9 if isfinite(end) else None for end in (seconds.low, seconds.high))
+    return Cost(seconds, f"{q.format_interval(seconds.value * 1e9, low, high, 'ns')} (syscall.throughput)")
 
 
-def _summary(
-    read: q.ExperimentResults, point: q.PointSamples, formula: Callable[[Column], q.Floats]
-) -> q.Summary:
-    """Summarise seconds for a MiB."""
-    values, keep = _values(point, lambda column: formula(column) / column("bytes") * MEBIBYTE)
-    return q.summarise(values, point.block[keep], boot=point.boot[keep], seed=read.seed)
+def _copy(window: int, summary: q.Summary) -> tuple[int, Bounded, str]:
+    words = f"{q.median(summary, 'MiB/s')} into a window of {q.format_bytes(window)}"
+    return window, Bounded.of(summary).inverse(), words
+
+
+def _of_a_mebibyte(name: str, unit: str, of: q.Values) -> q.Quantity:
+    return q.Quantity(name, unit, lambda point: of(point) / q.metric(point, "bytes") * MEBIBYTE)
+
+
+MEASURED = _of_a_mebibyte("measured", "s", lambda point: q.metric(point, "time_s"))
+ON_CPU = _of_a_mebibyte("on the CPU", "s", lambda point: q.metric(point, "cpu_s"))
+ELSEWHERE = _of_a_mebibyte("waiting", "s", lambda point: q.metric(point, "time_s") - q.metric(point, "cpu_s"))
+CALLS = _of_a_mebibyte("calls", "", lambda point: q.metric(point, "calls"))
+
+
+def parts(run: q.Run, known: Primitives, cache: str) -> list[Parts]:
+    """Return where the time goes at each block size, of `read` by one thread."""
+    found = []
+    for at in q.curve(run, q.RATE, engine="read", cache=cache, threads=1):
+        of = [run.summary(at.point, each) for each in (MEASURED, ON_CPU, ELSEWHERE, CALLS)]
+        measured, on_cpu, waiting, calls = (each for each in of if each is not None)
+        found.append(
+            Parts(
+                *(at, measured, on_cpu, waiting, calls.median),
+                calling=known.call and known.call.seconds.times(calls.median),
+                asking=known.file_call and known.file_call.seconds.times(calls.median),
+                copying=known.copying(at.size),
+            )
+        )
+    return found
 
 
 def per_mebibyte(seconds: float) -> str:

@@ -30,7 +30,7 @@ def _known(run: q.Run) -> Primitives:
 
 
 def _found(run: q.Run) -> list[Cached]:
-    made = ((cache, parts(run.results, run.experiment, _known(run), cache)) for cache in CACHES)
+    made = ((cache, parts(run, _known(run), cache)) for cache in CACHES)
     return [(cache, each) for cache, each in made if each]
 
 
@@ -86,35 +86,30 @@ PRIMITIVES: q.TableOf[tuple[str, str | None]] = q.TableOf(
 )
 
 
-def _calls(each: Parts) -> str:
-    return q.format_count(each.calls) if each.calls >= 10 else f"{each.calls:.2g}"
-
-
 def _part(name: str) -> Callable[[Parts], tuple[float, q.Summary] | None]:
-    def of(each: Parts) -> tuple[float, q.Summary] | None:
-        part = _named(each)[name]
-        return None if part is None else (part.value, each.measured)
-
-    return of
+    return lambda each: None if (part := _named(each)[name]) is None else (part.value, each.measured)
 
 
-def _over(part: Callable[[Parts], Bounded | None]) -> Callable[[Parts], str | None]:
-    def text_of(each: Parts) -> str | None:
-        found = each.explained(part(each))
-        return None if found is None else q.bounded_text(found.value, found.low, found.high)
-
-    return text_of
+def _over(each: Parts, part: Bounded | None) -> str | None:
+    """Return a prediction over the measured time."""
+    found = None if part is None else part.over(Bounded.of(each.measured))
+    return None if found is None else q.bounded_text(found.value, found.low, found.high)
 
 
 TABLE: q.TableOf[Parts] = q.TableOf(
     "Where the time of a MiB goes, {cache}",
     (
         q.text("block size", lambda each: each.at.name),
-        q.text("calls", _calls, numeric=True),
+        q.written(
+            "calls",
+            lambda each: each.calls,
+            lambda calls: q.format_count(calls) if calls >= 10 else f"{calls:.2g}",
+            numeric=True,
+        ),
         q.stat("measured", lambda each: each.measured, "s"),
         *(q.in_unit(name, _part(name), "s") for name in NAMES),
-        q.text("(calls × c + copying) / measured", _over(lambda each: each.plain)),
-        q.text("(calls × f + copying) / measured", _over(lambda each: each.predicted)),
+        q.text("(calls × c + copying) / measured", lambda each: _over(each, each.plain)),
+        q.text("(calls × f + copying) / measured", lambda each: _over(each, each.predicted)),
     ),
     "Of one MiB, {cache}; medians, so that the parts need not add up to the last digit.",
 )
@@ -125,18 +120,13 @@ def _stack(cache: str, found: Sequence[Parts]) -> q.Figure:
     shares = [_shares(each) for each in found]
     series = []
     for name, colour in zip(NAMES, COLOURS, strict=True):
-        values = [each[name] for each in shares]
-        if any(value is not None for value in values):
-            percent = [None if value is None else 100 * value for value in values]
+        percent = [None if (share := each[name]) is None else 100 * share for each in shares]
+        if any(value is not None for value in percent):
             series.append(q.plots.Bars(name, percent, colour=colour))
     title = f"Where the time of a MiB goes, {cache}"
     note = "In brackets: the measured time of a MiB. Diamond: its 95 % interval. Below zero: taken too much."
     figure = q.plots.bars(title, _share_axis(shares), categories, series, note)
-    ends = [each.measured.ci95 for each in found]
-    intervals = [
-        end and (100 * end[0] / each.measured.median, 100 * end[1] / each.measured.median)
-        for each, end in zip(found, ends, strict=True)
-    ]
+    intervals = [q.interval(each.measured.ci95, each.measured.median / 100) for each in found]
     return q.plots.with_estimates(q.plots.stacked(figure), "measured", [100.0] * len(found), intervals)
 
 
