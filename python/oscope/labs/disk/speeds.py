@@ -53,7 +53,7 @@ def _tool_table(run: q.Run, sizes: Sequence[int]) -> q.Table:
         for tool in TOOLS[1:]
         if tool in curves
     }
-    table: q.TableOf[int] = q.TableOf(
+    return q.TableOf[int](
         f"Cold reads by block size, file of {curve.source(run.experiment, curves)}",
         (
             *curve.size_columns(curves, q.RATE_UNIT),
@@ -61,8 +61,7 @@ def _tool_table(run: q.Run, sizes: Sequence[int]) -> q.Table:
             *_originals({"original": reference.COLD, "original dd": reference.DD}),
         ),
         f"Medians. A ratio is paired by block; above 1 oscope is the faster one. {q.MISSING}: not measured.",
-    )
-    return table.of(sizes)
+    ).of(sizes)
 
 
 def _tool_figures(run: q.Run, sizes: Sequence[int]) -> list[q.Figure]:
@@ -140,7 +139,7 @@ def _cited_ratio(size: int) -> float | None:
 def _cache_table(run: q.Run, sizes: Sequence[int]) -> q.Table:
     curves = _by_cache(run)
     every: q.Curves = {cache: curves.get(cache, ()) for cache in CACHES}
-    table: q.TableOf[int] = q.TableOf(
+    return q.TableOf[int](
         f"Cold and warm reads by block size, file of {curve.source(run.experiment, curves)}",
         (
             *curve.size_columns(every, q.RATE_UNIT),
@@ -149,8 +148,7 @@ def _cache_table(run: q.Run, sizes: Sequence[int]) -> q.Table:
             q.number("original warm / cold", _cited_ratio, ".1f"),
         ),
         f"Medians; the factor is paired by block. The original is of another machine.{_proof(run)}",
-    )
-    return table.of(sizes)
+    ).of(sizes)
 
 
 COLD_AND_WARM = q.Question(

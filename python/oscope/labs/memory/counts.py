@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -29,10 +29,6 @@ def formula(count: int) -> dict[str, int]:
 
 def _own(point: q.Point) -> dict[str, int]:
     return formula(sets(point.samples))
-
-
-def _walked(run: q.Run) -> list[q.Point]:
-    return [point for own in run.all(*EXPERIMENTS) for point in own.points("accesses")]
 
 
 def _different(found: Sequence[q.Point]) -> list[q.Point]:
@@ -70,16 +66,7 @@ def _beyond(kind: str) -> float:
     return reference.PATTERN["seq"][HARDWARE[kind]].mean - formula(reference.SETS)[kind]
 
 
-def _median(point: q.Point, name: str) -> float:
-    return float(np.median(q.measured(point.samples, name)[0]))
-
-
-def _by_model(point: q.Point, kind: str) -> float | None:
-    return _median(point, FED[kind]) if _fed(point) else None
-
-
-def _more(point: q.Point, kind: str) -> float:
-    return (_median(point, HARDWARE[kind]) - _own(point)[kind]) / sets(point.samples)
+EXPERIMENT: q.Column[q.Point] = q.text("experiment", lambda point: point.run.experiment.experiment)
 
 
 ORIGINAL: q.TableOf[str] = q.TableOf(
@@ -95,44 +82,57 @@ ORIGINAL: q.TableOf[str] = q.TableOf(
 ACCESSES: q.TableOf[q.Point] = q.TableOf(
     "Accesses by the formula and counted",
     (
-        q.text("experiment", lambda point: point.run.experiment.experiment),
-        q.text("pattern", lambda point: str(point.factors.get("pattern"))),
-        q.text("footprint", lambda point: str(point.factors.get("footprint"))),
+        *(EXPERIMENT, *q.levels("pattern", "footprint")),
         q.count("sets", lambda point: sets(point.samples)),
         q.count("accesses by the formula", lambda point: _own(point)["accesses"]),
         q.count("reads", lambda point: _own(point)["reads"]),
         q.count("writes", lambda point: _own(point)["writes"]),
-        q.written(
-            "reads fed to the model", lambda each: _by_model(each, "reads"), q.plain_number, numeric=True
-        ),
-        q.written("writes fed to it", lambda each: _by_model(each, "writes"), q.plain_number, numeric=True),
+        q.written("reads fed to the model", FED["reads"], q.plain_number, numeric=True),
+        q.written("writes fed to it", FED["writes"], q.plain_number, numeric=True),
         q.text("equal in all samples", _equal),
     ),
     f"{q.MISSING}: by the formula alone. The original report has {q.format_count(reference.SETS)} sets.",
 )
-COUNTED: q.TableOf[tuple[q.Point, str]] = q.TableOf(
+
+
+class Counted(NamedTuple):
+    """A point whose reads or writes the CPU counted."""
+
+    point: q.Point
+    kind: str
+
+    def counter(self) -> float:
+        """Return the counter's median."""
+        return float(np.median(q.measured(self.point.samples, HARDWARE[self.kind])[0]))
+
+    def formula(self) -> int:
+        """Return what the formula gives."""
+        return _own(self.point)[self.kind]
+
+
+COUNTED: q.TableOf[Counted] = q.TableOf(
     "The counters of the CPU beside the formula",
     (
-        q.text("experiment", lambda row: row[0].run.experiment.experiment),
-        q.text("pattern", lambda row: str(row[0].factors.get("pattern"))),
-        q.text("footprint", lambda row: str(row[0].factors.get("footprint"))),
-        q.text("", lambda row: row[1]),
-        q.written("counter", lambda row: _median(row[0], HARDWARE[row[1]]), q.plain_number, numeric=True),
-        q.written("formula", lambda row: _own(row[0])[row[1]], q.plain_number, numeric=True),
-        q.number("more, a set", lambda row: _more(*row), ".3f"),
+        q.text("experiment", lambda row: row.point.run.experiment.experiment),
+        q.text("pattern", lambda row: row.point.level("pattern")),
+        q.text("footprint", lambda row: row.point.level("footprint")),
+        q.text("", lambda row: row.kind),
+        q.written("counter", Counted.counter, q.plain_number, numeric=True),
+        q.written("formula", Counted.formula, q.plain_number, numeric=True),
+        q.number("more, a set", lambda row: (row.counter() - row.formula()) / sets(row.point.samples), ".3f"),
     ),
 )
 COUNTS = q.Question(
     title="How many accesses there are",
     experiment=EXPERIMENTS,
-    rows=_walked,
+    rows=lambda run: [point for own in run.all(*EXPERIMENTS) for point in own.points("accesses")],
     headline=_loop,
     text="A counter sees all of the process: 9 more a set fit a random generator with 4 words of state.",
     tables=(
         lambda _, found: ACCESSES.of(_different(found)),
         lambda *_: ORIGINAL.of(HARDWARE),
         lambda _, found: COUNTED.of(
-            (each, kind)
+            Counted(each, kind)
             for each in found
             for kind, name in HARDWARE.items()
             if len(q.measured(each.samples, name)[0])
@@ -206,18 +206,18 @@ def _places(run: q.Run) -> list[Where]:
     found = []
     for footprint in run.levels("footprint", FOOTPRINTS):
         for pattern in WORDS:
-            points = q.shown(run.experiment, footprint=footprint, pattern=pattern)
-            by_kind = {
-                kind: next((p for p in points if p.factors.get("counters") in levels and _has(p, name)), None)
+            known = {
+                kind: [
+                    point
+                    for point in q.known(run.experiment, name, footprint=footprint, pattern=pattern)
+                    if point.factors.get("counters") in levels
+                ]
                 for kind, (levels, name) in KINDS.items()
             }
-            if any(by_kind.values()):
-                found.append(Where(footprint, pattern, by_kind, run))
+            if any(known.values()):
+                points = {kind: next(iter(each), None) for kind, each in known.items()}
+                found.append(Where(footprint, pattern, points, run))
     return found
-
-
-def _has(point: q.PointSamples, name: str) -> bool:
-    return bool(np.isfinite(q.metric(point, name)).any())
 
 
 def _cell(summary: q.Summary | None, event: Event) -> str:
@@ -244,10 +244,10 @@ def _miss_rates(_: q.Run, found: Sequence[Where]) -> str:
 
 
 def _geometry(run: q.Run, _: Sequence[Where]) -> list[str]:
-    points = [
+    simulated = (
         each for each in q.shown(run.experiment) if each.factors.get("counters") in KINDS["simulated"][0]
-    ]
-    return list(dict.fromkeys(note for point in points for note in point.notes))
+    )
+    return list(dict.fromkeys(note for point in simulated for note in point.notes))
 
 
 def _off(where: Where, event: Event) -> str | None:
@@ -290,21 +290,23 @@ def _events_table(run: q.Run, found: Sequence[Where]) -> q.Table:
     return EVENTS_TABLE.of(rows, walked=walked(q.shown(run.experiment)))
 
 
-def _misses_figures(run: q.Run, found: Sequence[Where]) -> list[q.Figure]:
-    figures = []
+def _misses_figures(run: q.Run, found: Sequence[Where]) -> Iterator[q.Figure]:
     note = f"{NOT_MEASURED}. A bar that is missing is 0, or not known. {walked(q.shown(run.experiment))}"
     names = [event.simulated.name for event in MISSES]
+
+    def drawn(summary: q.Summary | None) -> float | None:
+        # A logarithmic axis has no place for 0.
+        return summary.median if summary is not None and summary.median > 0 else None
+
     for footprint in dict.fromkeys(each.footprint for each in found):
-        series: dict[str, list[q.Summary | float | None]] = {}
-        for each in (each for each in found if each.footprint == footprint):
-            for kind in KINDS:
-                values = [each.of(event, kind) for event in MISSES]
-                # A logarithmic axis has no place for 0.
-                row = [one.median if one is not None and one.median > 0 else None for one in values]
-                series[f"{WORDS[each.pattern]} ({kind})"] = list(row)
+        series = {
+            f"{WORDS[each.pattern]} ({kind})": [drawn(each.of(event, kind)) for event in MISSES]
+            for each in found
+            if each.footprint == footprint
+            for kind in KINDS
+        }
         title = f"Misses of a working set over {footprint}"
-        figures.append(q.bars(title, q.plots.axis("misses a set", scale="log"), names, series, note))
-    return figures
+        yield q.bars(title, q.plots.axis("misses a set", scale="log"), names, series, note)
 
 
 COUNTERS = q.Question(

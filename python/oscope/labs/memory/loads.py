@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -13,8 +13,6 @@ from oscope.labs.memory.levels import Levels, levels
 # ---- the time of a dependent load, and the levels that its curve shows
 
 METRIC = "time_ns"
-LOAD = q.plain("time of a load", METRIC, "ns")
-CYCLES = q.plain("cycles of a load", "cycles")
 ORDER = "random"
 SLOWER = 1.1
 """From this ratio to huge ones on, base pages cost more."""
@@ -35,18 +33,16 @@ class Chase(NamedTuple):
 
 
 def _chases(run: q.Run) -> list[Chase]:
-    groups: dict[tuple[int, str], dict[int, q.At]] = {}
-    measured = run.points(METRIC)
-    orders = {point.samples.factors.get("order", ORDER) for point in measured}
-    order = ORDER if ORDER in orders else next(iter(orders), ORDER)
-    for point in measured:
-        factors = point.samples.factors
-        if point.summary.median > 0 and factors.get("order", order) == order:
-            key = (int(factors.get("stride", LINE)), str(factors.get("pages", "4K")))
-            size = int(factors["size"])
-            groups.setdefault(key, {}).setdefault(size, q.At(size, point.samples, point.summary))
-    rows = {key: tuple(by_size[size] for size in sorted(by_size)) for key, by_size in sorted(groups.items())}
-    return [Chase(*key, row, levels(row, METRIC)) for key, row in rows.items()]
+    own = run.only(order=order) if (order := next(iter(run.levels("order", (ORDER,))), "")) else run
+    keys = {
+        (int(p.factors.get("stride", LINE)), str(p.factors.get("pages", "4K"))) for p in own.experiment.points
+    }
+    found = []
+    for stride, pages in sorted(keys):
+        at_sizes = q.curve(own.only(stride=stride, pages=pages), METRIC)
+        if row := tuple(each for each in at_sizes if each.summary.median > 0):
+            found.append(Chase(stride, pages, row, levels(row, METRIC)))
+    return found
 
 
 def _best(chases: Sequence[Chase]) -> Chase:
@@ -97,29 +93,19 @@ CACHES: q.TableOf[tuple[str, int, str]] = q.TableOf(
 )
 
 
-def _paged(chases: Sequence[Chase]) -> list[int]:
-    kinds = {(each.stride, each.pages) for each in chases}
-    return [stride for stride, pages in sorted(kinds) if pages == "4K" and (stride, "huge") in kinds]
-
-
-def _reach(rows: Sequence[q.ComparedMetric], stride: int) -> str:
+def _reach(rows: Mapping[int, q.ComparedMetric], stride: int) -> str:
     """Return a note of the size from which on base pages cost more, and of the TLB's entries."""
-    sizes = sorted(int(row.factors["size"]) for row in rows if int(row.factors.get("stride", LINE)) == stride)
-    slow = [size for size in sizes if _slower(q.row_of(rows, LOAD, size=size, stride=stride))]
+    slow = [size for size, row in rows.items() if row.different == "yes" and row.ratio >= SLOWER]
     more = f"4 KiB pages cost {q.format_share(SLOWER - 1)} more"
     if not slow:
         return f" At no size was it found that {more}."
-    below = [size for size in sizes if size < slow[0]]
+    below = [size for size in rows if size < slow[0]]
     reach = ""
     # A smaller stride takes a page for several loads: its sizes are not those that a TLB ends at.
     if below and stride >= PAGE:
         low, high = (q.format_count(size / PAGE) for size in (below[-1], slow[0]))
         reach = f": the first TLB reaches between {low} and {high} pages"
     return f" From {q.format_bytes(slow[0])} on {more}{reach}."
-
-
-def _slower(row: q.ComparedMetric | None) -> bool:
-    return row is not None and row.different == "yes" and row.ratio >= SLOWER
 
 
 def _unseparated(chases: Sequence[Chase]) -> str:
@@ -149,7 +135,7 @@ class Row(NamedTuple):
 
     def cycles(self) -> q.Summary | None:
         """Return the cycles of a load of a level."""
-        return self.run.summary(self.middle.point, CYCLES) if len(self.found) > 1 else None
+        return self.run.summary(self.middle.point, "cycles") if len(self.found) > 1 else None
 
 
 def _rows(run: q.Run, chases: Sequence[Chase]) -> list[Row]:
@@ -175,35 +161,36 @@ LEVELS: q.TableOf[Row] = q.TableOf(
 )
 
 
-def _page_tables(run: q.Run, chases: Sequence[Chase]) -> list[q.Table]:
-    rows, found = q.compared(run.experiment, [LOAD], "pages", ("huge", "4K")), []
-    for stride in _paged(chases):
-        curves = {each.pages: each.found for each in chases if each.stride == stride}
-        table: q.TableOf[int] = q.TableOf(
-            f"Time of a load, stride {q.bytes_text(stride)}",
-            (
-                q.text("size", q.format_bytes),
-                q.value("4 KiB pages", q.at(curves, "4K"), "ns"),
-                q.value("huge pages", q.at(curves, "huge"), "ns"),
-                q.ratio("4 KiB / huge", _ratio_at(rows, stride), "different"),
-            ),
-            f"Medians with 95 % intervals; ratio paired by block, p corrected (Holm).{_reach(rows, stride)}",
-        )
-        found.append(table.of(q.sizes_of(curves)))
-    return found
-
-
-def _ratio_at(rows: Sequence[q.ComparedMetric], stride: int) -> Callable[[int], q.ComparedMetric | None]:
-    return lambda size: q.row_of(rows, LOAD, size=size, stride=stride)
-
-
-def _figures(_: q.Run, chases: Sequence[Chase]) -> list[q.Figure]:
-    figures = []
+def _by_stride(chases: Sequence[Chase]) -> Iterator[tuple[int, q.Curves]]:
+    """Yield each stride with its curves by the pages."""
     for stride in dict.fromkeys(each.stride for each in chases):
-        curves = {f"{each.pages} pages": each.found for each in chases if each.stride == stride}
+        yield stride, {each.pages: each.found for each in chases if each.stride == stride}
+
+
+def _page_tables(run: q.Run, chases: Sequence[Chase]) -> Iterator[q.Table]:
+    every = q.compared(run.experiment, (METRIC,), "pages", ("huge", "4K"))
+    for stride, curves in _by_stride(chases):
+        own = [row for row in every if row.factors.get("stride", LINE) == stride]
+        rows = {int(row.factors["size"]): row for row in sorted(own, key=lambda row: row.factors["size"])}
+        if {"4K", "huge"} <= curves.keys():
+            yield q.TableOf[int](
+                f"Time of a load, stride {q.bytes_text(stride)}",
+                (
+                    q.text("size", q.format_bytes),
+                    q.value("4 KiB pages", q.at(curves, "4K"), "ns"),
+                    q.value("huge pages", q.at(curves, "huge"), "ns"),
+                    q.ratio("4 KiB / huge", rows.get, "different"),
+                ),
+                "Medians with 95 % intervals; ratio paired by block, p corrected (Holm)."
+                f"{_reach(rows, stride)}",
+            ).of(q.sizes_of(curves))
+
+
+def _figures(_: q.Run, chases: Sequence[Chase]) -> Iterator[q.Figure]:
+    for stride, by_pages in _by_stride(chases):
+        curves = {f"{pages} pages": found for pages, found in by_pages.items()}
         title = f"Time of a dependent load, stride {q.bytes_text(stride)}"
-        figures.append(q.over_sizes(title, curves, "ns", name="size"))
-    return figures
+        yield q.over_sizes(title, curves, "ns", name="size")
 
 
 LATENCY = q.Question(
@@ -299,16 +286,17 @@ class Kind(NamedTuple):
     name: str
     two_over_one: q.ComparedMetric | None
 
-    def by(self, threads: int, quantity: q.Quantity) -> str:
-        """Return a quantity with so many threads."""
-        return quantity.text(
-            self.run.experiment, q.first(self.run.experiment, kind=self.name, threads=threads)
-        )
+    def by(self, threads: int) -> q.PointSamples | None:
+        """Return the point with so many threads."""
+        return q.first(self.run.experiment, kind=self.name, threads=threads)
 
     def of(self, name: str) -> q.Summary | None:
         """Return a count of one thread, or of two where that was not measured."""
-        points = (q.first(self.run.experiment, kind=self.name, threads=threads) for threads in THREADS)
-        return self.run.summary(next(filter(None, points), None), q.plain("", name))
+        return self.run.summary(next(filter(None, map(self.by, THREADS)), None), q.plain("", name))
+
+
+def _with(threads: int, heading: str, quantity: q.Quantity) -> q.Column[Kind]:
+    return q.text(heading, lambda row: quantity.text(row.run.experiment, row.by(threads)))
 
 
 def _fewest(run: q.Run) -> list[q.Point]:
@@ -341,9 +329,9 @@ FAULTS = q.Question(
             q.text("what it is", lambda row: KIND_WORDS.get(row.name, "")),
             q.count("faults", lambda row: row.of("faults")),
             q.text("major", lambda row: None if (n := row.of("major")) is None else q.figure(n, "")),
-            q.text("time of a fault, 1 thread", lambda row: row.by(1, FAULT)),
-            q.text("faults a second, 1 thread", lambda row: row.by(1, PER_SECOND)),
-            q.text("2 threads", lambda row: row.by(2, PER_SECOND)),
+            _with(1, "time of a fault, 1 thread", FAULT),
+            _with(1, "faults a second, 1 thread", PER_SECOND),
+            _with(2, "2 threads", PER_SECOND),
             q.ratio("2 / 1", lambda row: row.two_over_one, "different"),
         ),
         "Medians with their 95 % intervals; the ratio is paired by block, p corrected (Holm) for all kinds.",

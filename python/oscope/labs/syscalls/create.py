@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
 
-from oscope.figures.analysed import levels
 from oscope.figures.experiments import dot
 from oscope.labs import engine as q
 from oscope.labs.syscalls.reference import FORK_CHILD, FORK_PARENT, MY_PRECIOUS, Cited, cited
@@ -23,7 +23,7 @@ class Line(NamedTuple):
 
     how: str
     pages: str
-    points: tuple[q.PointSamples, ...]
+    points: Sequence[q.Point]
     """By resident memory, ascending; at least two."""
     slope: q.Summary
     """ns for each MiB, a value a block."""
@@ -35,41 +35,32 @@ class Line(NamedTuple):
 
 
 def _lines(run: q.Run) -> list[Line]:
-    measured = [
-        point
-        for point in run.experiment.points
-        if q.block_medians(point, METRIC) and "resident" in point.factors
-    ]
-    hows = dict.fromkeys(str(point.factors.get("how", "fork")) for point in measured)
-    sizes = list(dict.fromkeys(str(point.factors.get("pages", "4K")) for point in measured))
-    found = [_line(how, size, measured) for how in hows for size in sizes]
-    return [line for line in found if line is not None]
+    """Return the points of each way and page size; one without resident memory is of every page size."""
+    measured = [point for point in run.points(METRIC) if "resident" in point.factors]
+    ways = [(str(p.factors.get("how", "fork")), str(p.factors.get("pages", "4K"))) for p in measured]
+    hows, sizes = (list(dict.fromkeys(names)) for names in zip(*ways, strict=True)) if ways else ([], [])
+    found = []
+    for how, pages in product(hows, sizes):
+        own = {
+            _mebibytes(point): point
+            for point, way in zip(measured, ways, strict=True)
+            if way == (how, pages) or (way[0] == how and not _mebibytes(point))
+        }
+        points = [own[resident] for resident in sorted(own)]
+        if len(points) > 1 and (slope := _slope(points)) is not None:
+            found.append(Line(how, pages, points, slope))
+    return found
 
 
-def _line(how: str, pages: str, measured: list[q.PointSamples]) -> Line | None:
-    """Return the points of one way and one page size; without resident memory it is in both."""
-    own = {
-        point.factors["resident"]: point
-        for point in measured
-        if point.factors.get("how", "fork") == how
-        and (point.factors.get("pages", "4K") == pages or point.factors["resident"] == 0)
-    }
-    points = tuple(own[resident] for resident in sorted(own, key=_number))
-    if len(points) < 2:
-        return None
-    slope = _slope(points)
-    return None if slope is None else Line(how, pages, points, slope)
+def _mebibytes(point: q.Point) -> float:
+    return float(point.factors["resident"]) / MEBIBYTE
 
 
-def _number(level: q.Level) -> float:
-    return float(level)
-
-
-def _slope(points: tuple[q.PointSamples, ...]) -> q.Summary | None:
+def _slope(points: Sequence[q.Point]) -> q.Summary | None:
     """Fit a line in each block (least squares over the medians of its points), and summarise the slopes."""
-    sizes = np.array([_number(point.factors["resident"]) / MEBIBYTE for point in points])
-    medians = [q.block_medians(point, METRIC) for point in points]
-    blocks = sorted(set.intersection(*(set(each) for each in medians)))
+    medians = [q.block_medians(point.samples, METRIC) for point in points]
+    blocks = sorted(set.intersection(*map(set, medians)))
+    sizes = list(map(_mebibytes, points))
     slopes = [float(np.polyfit(sizes, [each[block] for each in medians], 1)[0]) for block in blocks]
     return q.summarise(slopes, blocks, kind="difference") if slopes else None
 
@@ -95,48 +86,39 @@ def _verdict(line: Line) -> str:
     return "slower" if line.slope.median > 0 else "faster, which page tables cannot explain"
 
 
-TABLE: q.TableOf[tuple[q.Run, Line]] = q.TableOf(
+TABLE: q.TableOf[Line] = q.TableOf(
     "Time until the parent goes on, against resident memory",
     (
-        q.text("how", lambda row: row[1].how),
-        q.text("pages", lambda row: row[1].pages),
-        q.text("resident memory", lambda row: _span(*row)),
-        q.value("parent returns, least memory", lambda row: row[0].summary(row[1].points[0], METRIC), "ns"),
-        q.value("most memory", lambda row: row[0].summary(row[1].points[-1], METRIC), "ns"),
-        q.count("blocks", lambda row: row[1].slope.n),
-        q.text("for each MiB (95 %)", lambda row: _slope_text(row[1].slope)),
-        q.text("verdict", lambda row: _verdict(row[1])),
+        q.text("how", lambda line: line.how),
+        q.text("pages", lambda line: line.pages),
+        q.text("resident memory", lambda line: " to ".join(line.points[end]["resident"] for end in (0, -1))),
+        q.value("parent returns, least memory", lambda line: line.points[0].summary, "ns"),
+        q.value("most memory", lambda line: line.points[-1].summary, "ns"),
+        q.count("blocks", lambda line: line.slope.n),
+        q.value("for each MiB (95 %)", lambda line: line.slope, "ns"),
+        q.text("verdict", _verdict),
     ),
     "The slope is fitted in each block by itself; its interval is over the blocks.",
 )
 
 
-def _span(run: q.Run, line: Line) -> str:
-    return " to ".join(levels(run.experiment, line.points[end].factors)["resident"] for end in (0, -1))
-
-
-def _slope_text(slope: q.Summary) -> str:
-    low, high = slope.ci95 or (None, None)
-    return q.format_interval(slope.median, low, high, "ns")
-
-
 def _lines_figure(run: q.Run, lines: Sequence[Line]) -> q.Figure:
-    found = [run.summary(point, METRIC) for line in lines for point in line.points]
-    scale = q.shared_scale([each for each in found if each is not None], "ns")
+    scale = q.shared_scale([point.summary for line in lines for point in line.points], "ns")
     hows, sizes = (
         list(dict.fromkeys(names)) for names in zip(*((line.how, line.pages) for line in lines), strict=True)
     )
-
-    def drawn(line: Line) -> list[tuple[float, q.plots.Dot]]:
-        memory = (_number(point.factors["resident"]) / MEBIBYTE for point in line.points)
-        every = (
-            dot(run.results, run.experiment, (point, METRIC), scale, name=line.name) for point in line.points
-        )
-        return list(zip(memory, every, strict=True))
-
     series = [
         q.plots.Line(
-            line.name, drawn(line), hows.index(line.how), "dash" if sizes.index(line.pages) else "solid"
+            line.name,
+            [
+                (
+                    _mebibytes(point),
+                    dot(run.results, run.experiment, (point.samples, METRIC), scale, name=line.name),
+                )
+                for point in line.points
+            ],
+            hows.index(line.how),
+            "dash" if sizes.index(line.pages) else "solid",
         )
         for line in lines
     ]
@@ -152,13 +134,14 @@ PAGE_TABLES = q.Question(
     rows=_lines,
     headline=_slowed,
     text="fork copies an entry for each page touched, huge or not; vfork and threads share page tables.",
-    tables=lambda run, lines: TABLE.of((run, line) for line in lines),
+    tables=TABLE,
     figures=_lines_figure,
     missing=lambda run: q.reasons(run.experiment) if _lines(run) else "",
 )
 
 # ---- the original report's table: my_precious and fork, in cycles, or in ns where no counter is trusted
 
+FORK: dict[str, q.Level] = {"how": "fork", "resident": 0}
 LISTED = 10
 """Iterations listed one by one, as in the original report."""
 NO_CALL = (
@@ -191,19 +174,18 @@ class Row(NamedTuple):
 
 
 def _unit(run: q.Run) -> str:
-    fork = run.experiment.point(how="fork", resident=0)
+    fork = run.experiment.point(**FORK)
     return "cycles" if fork and len(q.measured(fork, "child_cycles")[0]) else "ns"
 
 
 def _rows(run: q.Run) -> list[Row]:
-    unit = _unit(run)
-    fork: dict[str, q.Level] = {"how": "fork", "resident": 0}
-    if run.experiment.point(**fork) is None:
+    unit, fork = _unit(run), run.experiment.point(**FORK)
+    if fork is None:
         return []
     return [
         Row("my_precious", MY_PRECIOUS, _my_precious(run, unit)),
-        Row("fork child", FORK_CHILD, _first(run, f"child_{unit}", **fork)),
-        Row("fork parent", FORK_PARENT, _first(run, f"parent_{unit}", **fork)),
+        Row("fork child", FORK_CHILD, _first(run, f"child_{unit}", **FORK)),
+        Row("fork parent", FORK_PARENT, _first(run, f"parent_{unit}", **FORK)),
     ]
 
 

@@ -62,7 +62,7 @@ def firsts(run: q.Run, metric: str) -> str:
 def table_of_times(run: q.Run, sides: Sides, title: str, note: str = "") -> q.Table:
     """Return the averages and medians of both sides, a row for each size, content and way."""
     found = [each for each in run.points(sides.receiver) if each.factors.get("sizes", "equal") == "equal"]
-    table: q.TableOf[q.Point] = q.TableOf(
+    return q.TableOf[q.Point](
         f"{title}, time on both sides",
         (
             q.level("size"),
@@ -73,8 +73,7 @@ def table_of_times(run: q.Run, sides: Sides, title: str, note: str = "") -> q.Ta
             q.value("throughput", moved.RATE, "B/s"),
         ),
         f"The average and standard deviation of all executions, and the median with its interval.{note}",
-    )
-    return table.of(sorted(found, key=lambda each: each.size))
+    ).of(sorted(found, key=lambda each: each.size))
 
 
 def verdicts(rows: Sequence[q.Contrast], base: str, title: str) -> q.Table:
@@ -273,7 +272,7 @@ def _cited(side: reference.Inputs) -> Callable[[q.Point], float | None]:
 
 
 def _times(shown: Shown) -> q.Table:
-    table: q.TableOf[q.Point] = q.TableOf(
+    return q.TableOf[q.Point](
         f"Five large inputs through {shown[0].name}",
         (
             CONTENT,
@@ -285,8 +284,7 @@ def _times(shown: Shown) -> q.Table:
             q.number("its receiver, mean [ms]", _cited(reference.RECEIVER), ".1f"),
         ),
         f"The average of all executions, and the median with its interval. {reference.WHERE}",
-    )
-    return table.of(shown[2])
+    ).of(shown[2])
 
 
 def _against_table(shown: Shown) -> q.Table:

@@ -113,7 +113,7 @@ def _lossy(run: q.Run, found: Sequence[OnLine]) -> dict[int, q.ComparedMetric]:
 
 def _table(run: q.Run, found: Sequence[OnLine]) -> q.Table:
     lossy = _lossy(run, found)
-    table: q.TableOf[OnLine] = q.TableOf(
+    return q.TableOf[OnLine](
         "Throughput over the line",
         (
             q.text("rate", lambda each: _rate_name(each.rate)),
@@ -135,8 +135,7 @@ def _table(run: q.Run, found: Sequence[OnLine]) -> q.Table:
         ),
         "Round trips: (time - bytes / rate) / round trip, in which losses show as further ones. Bound: bytes "
         "over (bytes / rate + one round trip). Loss is compared paired by block (Holm).",
-    )
-    return table.of(found)
+    ).of(found)
 
 
 def _figures(_: q.Run, found: Sequence[OnLine]) -> list[q.Figure]:
