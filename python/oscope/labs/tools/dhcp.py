@@ -37,7 +37,7 @@ def section(title: str, result: Mapping[str, Any]) -> q.Section:
             f"Played in network namespaces by {programs['dnsmasq']} and {programs['udhcpc'].rstrip('.')}.",
             "The addresses are made up, from those for documentation. Times are since the scenario began.",
         ],
-        tables=[_answers(scenarios), *([_freed(freed)] if freed else [])],
+        tables=[_answers(scenarios), *([FREED.of(freed.items())] if freed else [])],
         figures=[_figure(scenario, result["hosts"]) for scenario in scenarios.values()],
         missing=missing,
     )
@@ -54,32 +54,24 @@ def _told(freed: Mapping[str, Any], lease_s: float) -> str:
     )
 
 
-def _freed(freed: Mapping[str, Mapping[str, Any]]) -> q.Table:
-    rows = [
-        [
-            name,
-            f"{each['leased_t_s']:.3f}",
-            f"{each['released_t_s']:.3f}",
-            "yes" if each["release_received"] else "no: lost",
-            f"{each['asked_t_s']:.3f}",
-            q.format_count(each["in_vain"]),
-            f"{each['given_t_s']:.3f}",
-            f"{each['after_lease_s']:.3f}",
-        ]
-        for name, each in freed.items()
-    ]
-    columns = [
-        "scenario",
-        "leased [s]",
-        "released [s]",
-        "release arrived",
-        "next client asks [s]",
-        "in vain",
-        "address given [s]",
-        "after it was leased [s]",
-    ]
-    note = "A client without an address asks once a second. In vain: until the server offers the address."
-    return q.Table("When the address is free again", columns, rows, frozenset({1, 2, 4, 5, 6, 7}), note)
+def _seconds(heading: str, key: str) -> q.Column[tuple[str, Mapping[str, Any]]]:
+    return q.number(f"{heading} [s]", lambda row: row[1][key], ".3f")
+
+
+FREED: q.TableOf[tuple[str, Mapping[str, Any]]] = q.TableOf(
+    "When the address is free again",
+    (
+        q.text("scenario", lambda row: row[0]),
+        _seconds("leased", "leased_t_s"),
+        _seconds("released", "released_t_s"),
+        q.text("release arrived", lambda row: "yes" if row[1]["release_received"] else "no: lost"),
+        _seconds("next client asks", "asked_t_s"),
+        q.count("in vain", lambda row: row[1]["in_vain"]),
+        _seconds("address given", "given_t_s"),
+        _seconds("after it was leased", "after_lease_s"),
+    ),
+    "A client without an address asks once a second. In vain: until the server offers the address.",
+)
 
 
 def _answers(scenarios: Mapping[str, Mapping[str, Any]]) -> q.Table:

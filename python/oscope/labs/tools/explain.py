@@ -6,7 +6,6 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from oscope.figures.plots import Bars
 from oscope.labs import engine as q
 from oscope.tools.explain.explanation import UNDER_STRACE
 
@@ -39,50 +38,32 @@ def section(title: str, result: Mapping[str, Any]) -> q.Section:
         title=title,
         answer=answer,
         text=[*others, f"Note: {UNDER_STRACE}."],
-        tables=[_phases(phases), _every_call(result["calls"])],
+        tables=[PHASES.of(phases), CALLS.of(result["calls"])],
         figures=[_figure(phases)],
         missing=missing,
     )
 
 
 def _proved(finding: Mapping[str, Any]) -> str:
-    return f"{finding['text'].removesuffix('.')} ({_calls(finding)})."
+    calls = f"call{'s' if len(finding['calls']) > 1 else ''} {', '.join(map(str, finding['calls']))}"
+    return f"{finding['text'].removesuffix('.')} ({calls})."
 
 
-def _calls(finding: Mapping[str, Any]) -> str:
-    numbers = ", ".join(map(str, finding["calls"]))
-    return f"call{'s' if len(finding['calls']) > 1 else ''} {numbers}"
+def _microseconds(heading: str, key: str) -> q.Column[Mapping[str, Any]]:
+    """Return a column of times to what strace prints, which is whole microseconds."""
+    return q.count(f"{heading} [µs]", lambda row: None if row[key] is None else row[key] / 1e3)
 
 
-def _phases(phases: Sequence[Mapping[str, Any]]) -> q.Table:
-    rows = [
-        [phase["title"], str(phase["calls"]), *(_microseconds(phase[key]) for key in ("time_ns", "span_ns"))]
-        for phase in phases
-    ]
-    columns = ["phase", "calls", "in calls [µs]", "took [µs]"]
-    note = "Took: from its first call to the next phase. Under strace: to be compared with each other."
-    return q.Table("By phase", columns, rows, frozenset({1, 2, 3}), note)
-
-
-def _microseconds(time_ns: int | None) -> str:
-    """Return a time to what strace prints, which is whole microseconds."""
-    return q.MISSING if time_ns is None else q.format_count(time_ns / 1e3)
-
-
-def _every_call(calls: Sequence[Mapping[str, Any]]) -> q.Table:
-    rows = [
-        [
-            str(call["number"]),
-            call["call"],
-            _microseconds(call["time_ns"]),
-            q.MISSING if call["at_ns"] is None else f"{call['at_ns'] / 1e6:.3f}",
-            call["purpose"],
-            _written(call),
-        ]
-        for call in calls
-    ]
-    columns = ["#", "call", "took [µs]", "at [ms]", "what it is for", "as strace has it"]
-    return q.Table("Every call", columns, rows, frozenset({0, 2, 3}))
+PHASES: q.TableOf[Mapping[str, Any]] = q.TableOf(
+    "By phase",
+    (
+        q.text("phase", lambda phase: phase["title"]),
+        q.number("calls", lambda phase: phase["calls"], "d"),
+        _microseconds("in calls", "time_ns"),
+        _microseconds("took", "span_ns"),
+    ),
+    "Took: from its first call to the next phase. Under strace: to be compared with each other.",
+)
 
 
 def _written(call: Mapping[str, Any]) -> str:
@@ -91,15 +72,29 @@ def _written(call: Mapping[str, Any]) -> str:
     return f"{text} = {call['result']}" if call["result"] else text
 
 
+CALLS: q.TableOf[Mapping[str, Any]] = q.TableOf(
+    "Every call",
+    (
+        q.number("#", lambda call: call["number"], "d"),
+        q.text("call", lambda call: call["call"]),
+        _microseconds("took", "time_ns"),
+        q.number("at [ms]", lambda call: None if call["at_ns"] is None else call["at_ns"] / 1e6, ".3f"),
+        q.text("what it is for", lambda call: call["purpose"]),
+        q.text("as strace has it", _written),
+    ),
+)
+
+
 def _figure(phases: Sequence[Mapping[str, Any]]) -> q.Figure:
     timed = [phase for phase in phases if phase["span_ns"] is not None]
-    return q.plots.bars(
+    series: dict[str, list[q.Summary | float | None]] = {
+        "from its first call to the next phase": [phase["span_ns"] / 1e6 for phase in timed],
+        "in its calls": [phase["time_ns"] / 1e6 for phase in timed],
+    }
+    return q.bars(
         "Time by phase",
         q.plots.axis("time under strace [ms]"),
         [phase["title"] for phase in timed],
-        [
-            Bars("from its first call to the next phase", [phase["span_ns"] / 1e6 for phase in timed]),
-            Bars("in its calls", [phase["time_ns"] / 1e6 for phase in timed]),
-        ],
+        series,
         "What is not in calls is the program itself, and strace between them.",
     )

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from typing import Any
 
-from oscope.figures.plots import Bars
 from oscope.labs import engine as q
 
 # ---- session
@@ -18,8 +17,7 @@ def session(title: str, result: Mapping[str, Any]) -> q.Section:
     """Show the recording line by line: all that it holds as escapes, and what is left."""
     recorded, cleaned = result["recorded"], result["cleaned"]
     raw, seen = recorded.removesuffix(_NEW_LINE).split(_NEW_LINE), cleaned.splitlines()
-    pairs = zip_longest(raw, seen, fillvalue="")
-    rows = [[str(number), escaped(sent), shown] for number, (sent, shown) in enumerate(pairs, 1)]
+    lines = list(zip_longest(raw, seen, fillvalue=""))
     controls = sum(not character.isprintable() for character in recorded.replace(_NEW_LINE, ""))
     sent_characters, seen_characters = sum(map(len, raw)), sum(map(len, seen))
     answer = (
@@ -29,24 +27,20 @@ def session(title: str, result: Mapping[str, Any]) -> q.Section:
     )
     if "\x1b" in cleaned or "\b" in cleaned:
         answer = "The cleaned text still holds control characters: that is a bug in Oscope."
+    rows = [[str(number), escaped(sent), shown] for number, (sent, shown) in enumerate(lines, 1)]
+    columns = ["line", "what the terminal was sent", "what was seen"]
+    ends = {"sent": [len(sent) for sent, _ in lines], "seen": [len(shown) for _, shown in lines]}
     return q.Section(
         title=title,
         answer=answer,
         text=[f"The session is of `{' '.join(result['command'])}`, typed and recorded for this report."],
-        tables=[
-            q.Table(
-                "The recording and the text", ["line", "what the terminal was sent", "what was seen"], rows
-            )
-        ],
+        tables=[q.Table("The recording and the text", columns, rows)],
         figures=[
-            q.plots.bars(
+            q.bars(
                 "Characters sent and seen, line by line",
                 q.plots.axis("characters"),
                 [f"line {row[0]}" for row in rows],
-                [
-                    Bars("sent", [float(len(sent)) for sent in [*raw, *[""] * (len(rows) - len(raw))]]),
-                    Bars("seen", [float(len(shown)) for shown in [*seen, *[""] * (len(rows) - len(seen))]]),
-                ],
+                ends,
                 "The ends of lines are not counted, here and above.",
             )
         ],
@@ -71,7 +65,8 @@ def devices(title: str, result: Mapping[str, Any]) -> q.Section:
     """Tell which devices are held open, by how many processes."""
     devices = result["devices"]
     most = max(devices, key=_processes, default=None)
-    answer = f"Held open: {q.counted(len(devices), 'device file')}, by {counted_processes(_holders(devices))}"
+    holders = len({held["pid"] for device in devices for held in device["held"]})
+    answer = f"Held open: {q.counted(len(devices), 'device file')}, by {counted_processes(holders)}"
     answer += f" of {counted_processes(result['processes'])}."
     if most is not None:
         answer += f" {most['path']} is held by most: {counted_processes(_processes(most))}."
@@ -81,7 +76,7 @@ def devices(title: str, result: Mapping[str, Any]) -> q.Section:
         title=title,
         answer=answer,
         text=["Processes are given by their names alone. Paths are as their processes see them."],
-        tables=[_devices_table(devices)],
+        tables=[DEVICES.of(devices)],
         figures=[_figure(devices)] if devices else [],
         missing=missing,
     )
@@ -92,30 +87,8 @@ def counted_processes(number: int) -> str:
     return f"{q.format_count(number)} process{'' if number == 1 else 'es'}"
 
 
-def _holders(devices: Sequence[Mapping[str, Any]]) -> int:
-    return len({held["pid"] for device in devices for held in device["held"]})
-
-
 def _processes(device: Mapping[str, Any]) -> int:
     return len({held["pid"] for held in device["held"]})
-
-
-def _devices_table(devices: Sequence[Mapping[str, Any]]) -> q.Table:
-    rows = [
-        [
-            f"{device['path']}{' (deleted)' if device['deleted'] else ''}",
-            device["what"],
-            ", ".join(dict.fromkeys(held["mode"] for held in device["held"])),
-            q.format_count(_processes(device)),
-            f"{device['major']}:{device['minor']}",
-            device["name"],
-            q.format_count(len(device["held"])),
-            _names(device),
-        ]
-        for device in devices
-    ]
-    columns = ["path", "what it is", "mode", "processes", "number", "device", "descriptors", "names"]
-    return q.Table("Device files held open", columns, rows, frozenset({3, 6}))
 
 
 def _names(device: Mapping[str, Any]) -> str:
@@ -124,17 +97,28 @@ def _names(device: Mapping[str, Any]) -> str:
     return f"{', '.join(names[:_MOST_NAMES])}{more}"
 
 
+DEVICES: q.TableOf[Mapping[str, Any]] = q.TableOf(
+    "Device files held open",
+    (
+        q.text("path", lambda device: f"{device['path']}{' (deleted)' if device['deleted'] else ''}"),
+        q.text("what it is", lambda device: device["what"]),
+        q.text("mode", lambda device: ", ".join(dict.fromkeys(held["mode"] for held in device["held"]))),
+        q.count("processes", _processes),
+        q.text("number", lambda device: f"{device['major']}:{device['minor']}"),
+        q.text("device", lambda device: device["name"]),
+        q.count("descriptors", lambda device: len(device["held"])),
+        q.text("names", _names),
+    ),
+)
+
+
 def _figure(devices: Sequence[Mapping[str, Any]]) -> q.Figure:
     shown = sorted(devices, key=_processes, reverse=True)[:_MOST_BARS]
     note = f"The {_MOST_BARS} held by most; the table has all." if len(devices) > _MOST_BARS else ""
-    return q.plots.bars(
-        "Processes that hold a device open",
-        q.plots.axis("processes"),
-        # Two mount namespaces may each have a device at the same path.
-        [f"{device['path']} ({device['major']}:{device['minor']})" for device in shown],
-        [Bars("processes", [float(_processes(device)) for device in shown])],
-        note,
-    )
+    # Two mount namespaces may each have a device at the same path.
+    names = [f"{device['path']} ({device['major']}:{device['minor']})" for device in shown]
+    series = {"processes": list(map(_processes, shown))}
+    return q.bars("Processes that hold a device open", q.plots.axis("processes"), names, series, note)
 
 
 # ---- interfaces
