@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -16,10 +17,7 @@ NS = 1e9
 class OnLine(NamedTuple):
     """What was measured over one line."""
 
-    point: q.PointSamples
-    summary: q.Summary
-    rounds: q.Summary | None
-    """Round trips that the time is longer than the line needs for the bytes; None without a delay."""
+    point: q.Point
 
     @property
     def rate(self) -> float:
@@ -39,7 +37,7 @@ class OnLine(NamedTuple):
     @property
     def size(self) -> int:
         """Bytes of all files sent."""
-        return round(float(np.nanmedian(q.metric(self.point, "bytes"))))
+        return round(float(np.nanmedian(q.metric(self.point.samples, "bytes"))))
 
     @property
     def bound(self) -> float:
@@ -47,9 +45,10 @@ class OnLine(NamedTuple):
         seconds = (self.size / self.rate if self.rate else 0.0) + self.round_trip_s
         return self.size / seconds if seconds else float("inf")
 
+    @property
     def of_bound(self) -> float | None:
-        """Return the share of the bound that is reached; None where nothing limits."""
-        return self.summary.median / self.bound if np.isfinite(self.bound) else None
+        """The share of the bound that is reached; None where nothing limits."""
+        return self.point.summary.median / self.bound if np.isfinite(self.bound) else None
 
     def product(self) -> str | None:
         """Return the bandwidth-delay product: the bytes under way when the line is full."""
@@ -67,25 +66,19 @@ class OnLine(NamedTuple):
         return ", ".join([*parts, *([f"{self.loss / 10:g} % lost"] if self.loss else [])])
 
 
-def _shaped(each: OnLine) -> str | None:
-    """Name what shaped the line, as the probe noted it."""
-    notes = " ".join(each.point.notes)
-    return "netem" if "(netem)" in notes else "token bucket" if "tbf" in notes else None
+def _rounds(point: q.PointSamples) -> q.Floats:
+    """Return by how many round trips the time is longer than the bytes need; NaN without a delay."""
+    rate, delay = (float(point.factors.get(name, 0)) for name in ("rate", "delay"))
+    seconds = q.metric(point, TIME) / NS - (q.metric(point, "bytes") / rate if rate else 0.0)
+    return seconds / (2 * delay if delay > 0 else np.nan)
+
+
+ROUNDS = q.Quantity("round trips", "", _rounds)
 
 
 def _rows(run: q.Run) -> list[OnLine]:
-    found = []
-    for each in run.points(RATE):
-        delayed = float(each.samples.factors.get("delay", 0.0)) > 0
-        rounds = q.derived(run.experiment, each.samples, _rounds) if delayed else None
-        found.append(OnLine(each.samples, each.summary, rounds))
+    found = map(OnLine, run.points(RATE))
     return sorted(found, key=lambda each: (each.rate or float("inf"), each.round_trip_s, each.loss))
-
-
-def _rounds(point: q.PointSamples) -> q.Floats:
-    rate = float(point.factors.get("rate", 0))
-    seconds = q.metric(point, TIME) / NS - (q.metric(point, "bytes") / rate if rate else 0.0)
-    return seconds / (2 * float(point.factors["delay"]))
 
 
 def _rate_name(rate: float) -> str:
@@ -94,25 +87,22 @@ def _rate_name(rate: float) -> str:
 
 def _headline(_: q.Run, found: Sequence[OnLine]) -> str:
     each = next((each for each in found if not each.round_trip_s and not each.loss), found[0])
-    share = f", {q.format_share(each.summary.median / each.rate, 0.01)} of the rate" if each.rate else ""
-    return f"Over a line with {each.name()} a transfer reaches {q.bracketed(each.summary, 'B/s')}{share}."
+    reached = each.point.summary.median
+    share = f", {q.format_share(reached / each.rate, 0.01)} of the rate" if each.rate else ""
+    return f"Over a line with {each.name()} a transfer reaches {each.point.value}{share}."
 
 
-def _lossy(run: q.Run, found: Sequence[OnLine]) -> dict[int, q.ComparedMetric]:
-    """Return for each line that loses the most how its time compares with that of no loss (Holm)."""
-    levels = sorted({each.loss for each in found})
-    if len(levels) < 2 or levels[0] != 0:
-        return {}
-    rows, lossy = q.compared(run.experiment, (TIME,), "loss", (0, levels[-1])), {}
-    for each in found:
-        factors = {name: level for name, level in each.point.factors.items() if name != "loss"}
-        if each.loss == levels[-1] and (row := q.row_of(rows, TIME, **factors)) is not None:
-            lossy[id(each)] = row
-    return lossy
+def _shaped(each: OnLine) -> str | None:
+    """Name what shaped the line, as the probe noted it."""
+    notes = " ".join(each.point.samples.notes)
+    return "netem" if "(netem)" in notes else "token bucket" if "tbf" in notes else None
 
 
-def _table(run: q.Run, found: Sequence[OnLine]) -> q.Table:
-    lossy = _lossy(run, found)
+def _table(_: q.Run, found: Sequence[OnLine]) -> q.Table:
+    # How the time of each line that loses the most compares with that of no loss (Holm).
+    most = max(each.loss for each in found)
+    timed = {each: replace(each.point, metric=TIME) for each in found if each.loss == most}
+    lossy = {each: row for each, point in timed.items() if (row := q.beside(point, "loss", 0)) is not None}
     return q.TableOf[OnLine](
         "Throughput over the line",
         (
@@ -120,18 +110,14 @@ def _table(run: q.Run, found: Sequence[OnLine]) -> q.Table:
             q.text("delay, one way", lambda each: q.format_duration(each.round_trip_s / 2)),
             q.text("lost", lambda each: f"{each.loss / 10:g} %"),
             q.text("sent", OnLine.content),
-            q.count("n", lambda each: each.summary.n),
-            q.stat("throughput", lambda each: each.summary, "B/s"),
-            q.share("of the rate", lambda each: each.summary.median / each.rate if each.rate else None),
+            q.count("n", lambda each: each.point.summary.n),
+            q.stat("throughput", lambda each: each.point.summary, "B/s"),
+            q.share("of the rate", lambda each: each.point.summary.median / each.rate if each.rate else None),
             q.text("bandwidth × delay", OnLine.product),
-            q.share("of the bound", OnLine.of_bound),
-            q.value("round trips (95 %)", lambda each: each.rounds, ""),
+            q.share("of the bound", lambda each: each.of_bound),
+            q.value("round trips (95 %)", lambda each: each.point.of(ROUNDS), ""),
             q.text("shaped by", _shaped),
-            *(
-                [q.ratio("time / without loss", lambda each: lossy.get(id(each)), "different")]
-                if lossy
-                else ()
-            ),
+            *([q.ratio("time / without loss", lossy.get, "different")] if lossy else ()),
         ),
         "Round trips: (time - bytes / rate) / round trip, in which losses show as further ones. Bound: bytes "
         "over (bytes / rate + one round trip). Loss is compared paired by block (Holm).",
@@ -142,20 +128,16 @@ def _figures(_: q.Run, found: Sequence[OnLine]) -> list[q.Figure]:
     plain = [each for each in found if not each.loss]
     if len({each.round_trip_s for each in plain}) < 2:
         return []
-    scale = q.shared_scale([each.summary for each in plain], "B/s")
+    scale = q.shared_scale([each.point.summary for each in plain], "B/s")
     lines = []
     for colour, rate in enumerate(dict.fromkeys(each.rate for each in plain)):
         here = [(each.round_trip_s * 1e3, each) for each in plain if each.rate == rate]
-        measured = [(place, q.dot(each.name(), each.summary, scale.factor)) for place, each in here]
-        bounds = [
-            (place, q.plots.Dot("bound", each.bound / scale.factor))
-            for place, each in here
-            if np.isfinite(each.bound)
-        ]
+        measured = [(place, q.dot(each.name(), each.point.summary, scale.factor)) for place, each in here]
+        bounds = [(place, q.plots.Dot("bound", each.bound / scale.factor)) for place, each in here]
+        bounds = [(place, dot) for place, dot in bounds if np.isfinite(dot.value)]
         lines.append(q.plots.Line(_rate_name(rate), measured, colour))
-        lines += (
-            [q.plots.Line(f"{_rate_name(rate)}, bound", bounds, colour, "dash")] if len(bounds) > 1 else []
-        )
+        if len(bounds) > 1:
+            lines.append(q.plots.Line(f"{_rate_name(rate)}, bound", bounds, colour, "dash"))
     axes = (q.plots.axis("round trip [ms]"), q.plots.axis(f"[{scale.unit}]", scale="log"))
     note = f"{q.INTERVALS} Dashed: bytes over (bytes / rate + one round trip)."
     return [q.plots.lines("Throughput over the line's round trip", axes, lines, note)]

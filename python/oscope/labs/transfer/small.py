@@ -71,8 +71,10 @@ def _tables(run: q.Run, sides: Sides, base: str) -> list[q.Table]:
             q.count("n", lambda each: each.summary.n),
             *times,
             q.text("receiver, a file more", lambda each: _file_more(run, sides.receiver, each)),
-            q.number("original report's receiver, median [ms]", _cited_median, ".4f"),
-            q.number("its printed average [ms]", _cited_average, ".4f"),
+            q.number(
+                "original report's receiver, median [ms]", lambda each: _cited_execution(each)[0], ".4f"
+            ),
+            q.number("its printed average [ms]", lambda each: _cited_execution(each)[1], ".4f"),
         ),
         "The original report prints 2275 bytes for five files, which are its last five, and 3018 for ten, "
         f"whose sizes sum to {q.format_count(sum(SMALL))}. {reference.WHERE}",
@@ -84,25 +86,20 @@ def _tables(run: q.Run, sides: Sides, base: str) -> list[q.Table]:
     ]
 
 
-def _own_name(point: q.Point) -> str:
-    return reference.own_name(way(point.factors)) or ""
-
-
 def _cited(point: q.Point) -> float | None:
     """Return the original report's time of a file by this method."""
+    method = reference.own_name(way(point.factors)) or ""
     if point.size == TARGET:
-        return reference.TARGET_FILE.get(_own_name(point))
-    values = reference.SMALL_FILES.get(_own_name(point))
+        return reference.TARGET_FILE.get(method)
+    values = reference.SMALL_FILES.get(method)
     return values[SMALL.index(point.size)] if values else None
 
 
-def _cited_median(point: q.Point) -> float | None:
-    theirs = reference.EXECUTION.get(_files(point), {}).get(_own_name(point))
-    return middle(theirs) if theirs else None
-
-
-def _cited_average(point: q.Point) -> float | None:
-    return reference.AVERAGE.get(_files(point), {}).get(_own_name(point))
+def _cited_execution(point: q.Point) -> tuple[float | None, float | None]:
+    """Return the median of the original report's executions of so many files, and the average it prints."""
+    files, method = _files(point), reference.own_name(way(point.factors)) or ""
+    theirs = reference.EXECUTION.get(files, {}).get(method)
+    return middle(theirs) if theirs else None, reference.AVERAGE.get(files, {}).get(method)
 
 
 def _execution(factors: Mapping[str, q.Level]) -> tuple[int, int]:
@@ -185,9 +182,8 @@ def _through_verdicts(run: q.Run) -> list[q.Contrast]:
     return run.once("verdicts", lambda: moved.compared_ways(run, DEVICE.receiver, METHODS[0]))
 
 
-def _work(_: q.Run, found: Sequence[q.Point]) -> q.Table:
-    sized = [point for point in found if point.level("sizes") == "equal"]
-    return WORK.of(sorted(sized, key=lambda point: point.size))
+def _sized(found: Sequence[q.Point]) -> list[q.Point]:
+    return sorted((each for each in found if each.level("sizes") == "equal"), key=lambda each: each.size)
 
 
 def _side_by_side(run: q.Run, _: Sequence[q.Point]) -> q.Table | None:
@@ -236,7 +232,7 @@ THROUGH_DEVICES = q.Question(
             large.verdicts(_through_verdicts(run), METHODS[0], "mmap against fcntl, the receiver's time"),
             *_tables(run, DEVICE, METHODS[0]),
         ],
-        _work,
+        lambda _, found: WORK.of(_sized(found)),
         _side_by_side,
     ),
     figures=(lambda run, _: large.figures(run, DEVICE.receiver, "Time of the receiving device"), _few),

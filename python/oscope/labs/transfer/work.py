@@ -33,19 +33,16 @@ def _side(prefix: str, time: str) -> dict[str, q.Quantity]:
             what, "", lambda point: q.metric(point, f"{prefix}{what}") / (q.metric(point, "bytes") / MEBIBYTE)
         )
 
-    def cpu(point: q.PointSamples) -> q.Floats:
-        return q.metric(point, f"{prefix}cpu_s_per_gib")
-
     def idle(point: q.PointSamples) -> q.Floats:
-        return 1 - cpu(point) * q.metric(point, "bytes") / GIBIBYTE / (q.metric(point, time) / 1e9)
+        cpu_s = q.metric(point, cpu) * q.metric(point, "bytes") / GIBIBYTE
+        return 1 - cpu_s / (q.metric(point, time) / 1e9)
 
-    parts = (
-        a_mebibyte("calls"),
-        a_mebibyte("switches"),
-        q.Quantity("cpu", "s", cpu),
-        q.Quantity("idle", "", idle),
-    )
-    return {each.name: each for each in parts}
+    cpu = f"{prefix}cpu_s_per_gib"
+    parts = {
+        "cpu": q.Quantity("cpu", "s", lambda point: q.metric(point, cpu)),
+        "idle": q.Quantity("idle", "", idle),
+    }
+    return {**parts, "calls": a_mebibyte("calls"), "switches": a_mebibyte("switches")}
 
 
 SENDER, RECEIVER = "sender", "receiver"
@@ -67,8 +64,14 @@ class Row(NamedTuple):
         return way(self.point.factors)
 
     def faults(self) -> float | None:
-        """Return the sender's minor faults for a MiB."""
-        return _faults_a_mebibyte(self.point.samples) if self.side == SENDER else None
+        """Return the sender's minor faults for a MiB; None where they were not recorded."""
+        samples = self.point.samples
+        faults = samples.covariates.get("minor_faults") if self.side == SENDER else None
+        if faults is None:
+            return None
+        values = faults / (q.metric(samples, "bytes") * samples.iterations / MEBIBYTE)
+        kept = values[np.isfinite(values)]
+        return float(np.median(kept)) if len(kept) else None
 
 
 def _rows(run: q.Run) -> list[Row]:
@@ -94,16 +97,6 @@ def _fewest(_: q.Run, rows: Sequence[Row]) -> str:
 
 def _plain(found: float) -> str:
     return q.format_value(found, found / 50, "")
-
-
-def _faults_a_mebibyte(point: q.PointSamples) -> float | None:
-    """Return the sender's minor faults for a MiB; None where they were not recorded."""
-    faults = point.covariates.get("minor_faults")
-    if faults is None:
-        return None
-    values = faults / (q.metric(point, "bytes") * point.iterations / MEBIBYTE)
-    kept = values[np.isfinite(values)]
-    return float(np.median(kept)) if len(kept) else None
 
 
 TABLE: q.TableOf[Row] = q.TableOf(
@@ -200,12 +193,10 @@ class Call(NamedTuple):
 
 
 def _longest(_: q.Run, points: Sequence[q.Traced]) -> str:
-    moving = [
-        each for each in _calls(points) if each.number is not None and each.name != FUTEX and each.share
-    ]
-    if not moving:
+    found = [each for each in _calls(points) if each.number is not None and each.name != FUTEX]
+    most = max(found, key=lambda call: call.share, default=None)
+    if most is None or not most.share:
         return ""
-    most = max(moving, key=lambda call: call.share)
     part = q.format_share(most.share, 0.01)
     return f"By {_name(most.where)}, {part} of both sides' time is in {most.name}, waiting included."
 
@@ -255,10 +246,6 @@ SWITCHES: q.TableOf[q.Traced] = q.TableOf(
 )
 
 
-def _switches(_: q.Run, points: Sequence[q.Traced]) -> q.Table:
-    return SWITCHES.of(each for each in points if each.reading.get("switches") is not None)
-
-
 TRACED = q.Question(
     title="A transfer, traced",
     experiment=NAME,
@@ -268,7 +255,10 @@ TRACED = q.Question(
         "All threads of both sides are traced. A call that waits is in the call all the while, as in futex.",
         lambda _, points: q.losses(points),
     ),
-    tables=(lambda _, points: TRACED_CALLS.of(_calls(points)), _switches),
+    tables=(
+        lambda _, points: TRACED_CALLS.of(_calls(points)),
+        lambda _, points: SWITCHES.of(each for each in points if each.reading.get("switches") is not None),
+    ),
     figures=lambda _, points: q.wakeups("Wake-up latency of both sides", points, _name),
     missing=lambda run: q.missing_traces(run.experiment, NAME, _points(run)),
     timed=True,
