@@ -36,11 +36,6 @@ class Call(NamedTuple):
             None if time is None else q.format_value(time / number * 1e-9, 0.01 * time / number * 1e-9, "s")
         )
 
-    def errors(self) -> str:
-        """Return each error with its count."""
-        errors = self.data["errors"].items()
-        return ", ".join(f"{name}: {q.format_count(number)}" for name, number in errors) or "none"
-
 
 def _calls(point: q.Traced) -> Iterable[Call]:
     calls = point.reading["calls"]
@@ -104,7 +99,7 @@ CALLS = q.Question(
             q.share("of the time in calls", lambda call: call.of_time),
             q.text("mean", Call.mean),
             *q.histograms.columns(lambda call: call.data.get("times")),
-            q.text("errors", Call.errors),
+            q.text("errors", lambda call: ipc.errors_text(call.data["errors"])),
             q.effect_column(lambda call: call.where),
         ),
         f"All traced repetitions together; percentiles are known to a power of two. {q.EFFECT}",

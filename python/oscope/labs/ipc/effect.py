@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import combinations
 from math import isfinite, nan
 from typing import NamedTuple
@@ -47,16 +47,19 @@ class Slowdown(NamedTuple):
         added = self.added.median * one
         return q.bounded_text(added, low * one, high * one) if isfinite(low) else f"{added:.3g}"
 
+    def added_to_a_second(self) -> str | None:
+        """Return what is added to a second of work."""
+        added = self.row.ratio - 1
+        return q.format_value(added, None, "s") if isfinite(added) else None
+
 
 Finding = tuple[str, str, str]
 """A finding that a tracer changes: the tracer, what is so untraced, and what it says."""
 
 
-def tracers(experiment: q.ExperimentResults) -> list[str]:
+def tracers(run: q.Run) -> list[str]:
     """Return the tracers of an experiment but for none, in the order of the lab."""
-    found = dict.fromkeys(str(point.factors.get("tracer", UNTRACED)) for point in experiment.points)
-    known = [name for name in TRACERS if name in found]
-    return [name for name in dict.fromkeys((*known, *found)) if name != UNTRACED]
+    return [name for name in run.levels("tracer", TRACERS) if name != UNTRACED]
 
 
 def _slowdowns(run: q.Run, name: str) -> list[Slowdown]:
@@ -65,7 +68,7 @@ def _slowdowns(run: q.Run, name: str) -> list[Slowdown]:
         return []
     experiment, found = own.experiment, []
     others = [each for each in experiment.varied() if each != "tracer"]
-    for tracer in tracers(experiment):
+    for tracer in tracers(own):
         for point in q.only(experiment, tracer=tracer).points:
             plain = experiment.point(**{**point.factors, "tracer": UNTRACED})
             row = probe_effect(experiment, plain, point, metric)
@@ -101,7 +104,7 @@ def _changes(run: q.Run) -> list[Finding]:
     if own is None:
         return []
     plain, found = own.only(tracer=UNTRACED), []
-    for tracer in tracers(own.experiment):
+    for tracer in tracers(own):
         traced = own.only(tracer=tracer)
         if any(len(q.measured(point, RATE)[0]) for point in traced.experiment.points):
             changed = [
@@ -125,24 +128,21 @@ def _orders(plain: q.ExperimentResults, traced: q.ExperimentResults) -> list[tup
 
 def _pairs(experiment: q.ExperimentResults) -> dict[tuple[str, str, int], int]:
     """Return for each two channels and buffer size which is faster: 1 the first, -1 the second, 0 neither."""
-    keys, rows = [], []
+    rows: dict[tuple[str, str, int], q.ComparedMetric] = {}
     sizes = {size for point in experiment.points if (size := q.size_of(point)) is not None}
     names = {str(point.factors["channel"]) for point in experiment.points}
     for size in sorted(sizes):
         for a, b in combinations(sorted(names, key=CHANNELS.index), 2):
             first, second = (experiment.point(channel=one, buffer=size) for one in (a, b))
-            if first is None or second is None:
-                continue
-            row = probe_effect(experiment, first, second, RATE)
+            row = probe_effect(experiment, first, second, RATE) if first and second else None
             if row is not None:
-                keys.append((a, b, size))
-                rows.append(row)
+                rows[a, b, size] = row
     if not rows:
         return {}
-    apart = holm(np.array([row.p for row in rows])) < LEVEL
+    apart = holm(np.array([row.p for row in rows.values()])) < LEVEL
     return {
         key: (0 if not different else -1 if row.ratio > 1 else 1)
-        for key, row, different in zip(keys, rows, apart, strict=True)
+        for (key, row), different in zip(rows.items(), apart, strict=True)
     }
 
 
@@ -176,25 +176,15 @@ CHANGES: q.TableOf[Finding] = q.TableOf(
 )
 
 
-def _figures(_: q.Run, found: Sequence[Slowdown]) -> list[q.Figure]:
-    titles = {COST: "Time of a null system call", MOVING: "Time of moving data"}
-    return [
-        q.dots(f"{title}, traced over untraced", "time traced / untraced", own, note=q.RATIOS)
-        for name, title in titles.items()
-        if (
-            own := [
-                (each.name or "getppid", each.tracer, each.row) for each in found if each.experiment == name
-            ]
-        )
-    ]
+def _figures(_: q.Run, found: Sequence[Slowdown]) -> Iterator[q.Figure]:
+    for name, title in ((COST, "Time of a null system call"), (MOVING, "Time of moving data")):
+        own = [(each.name or "getppid", each.tracer, each.row) for each in found if each.experiment == name]
+        if own:
+            yield q.dots(f"{title}, traced over untraced", "time traced / untraced", own, note=q.RATIOS)
 
 
 def _work(each: Slowdown) -> str:
     return "one getppid" if each.experiment == COST else "moving data"
-
-
-def _seconds(added: float) -> str | None:
-    return q.format_value(added, None, "s") if isfinite(added) else None
 
 
 section = q.Question(
@@ -219,7 +209,7 @@ section = q.Question(
                 q.text("point", lambda each: each.name or "getppid"),
                 q.ratio("slow-down", lambda each: each.row, "different"),
                 q.text("added to a call [ns] (95 %)", Slowdown.added_ns),
-                q.written("added to a second", lambda each: each.row.ratio - 1, _seconds),
+                q.text("added to a second", Slowdown.added_to_a_second),
                 q.count("calls", lambda each: each.calls),
                 q.text("calls by", lambda each: each.counted or None),
             ),

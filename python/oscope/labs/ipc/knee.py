@@ -62,9 +62,9 @@ class Knee:
 
     def falling(self, asked: q.Quantity) -> str:
         """Return a quantity at the smallest size, the knee and the largest size."""
-        return " → ".join(
-            _number(self.run.summary(one.point, asked)) for one in (self.first, self.at, self.last)
-        )
+        found = [self.run.summary(one.point, asked) for one in (self.first, self.at, self.last)]
+        medians = [float("nan") if each is None else each.median for each in found]
+        return " → ".join(q.format_value(n, max(abs(n) * 0.03, 0.01), "") for n in medians)
 
 
 def _rows(run: q.Run) -> list[Knee]:
@@ -106,10 +106,6 @@ def _headline(_: q.Run, found: Sequence[Knee]) -> str:
     return f"For a {each.name}, a larger buffer stops helping {where}{holds}."
 
 
-def _number(one: q.Summary | None) -> str:
-    return q.MISSING if one is None else q.format_value(one.median, max(abs(one.median) * 0.03, 0.01), "")
-
-
 TABLE: q.TableOf[Knee] = q.TableOf(
     "Knees",
     (
@@ -140,11 +136,6 @@ def _figure(_: q.Run, found: Sequence[Knee]) -> q.Figure:
     return q.plots.dots("The knee over what the channel holds", "knee / capacity", {"knee": dots}, note)
 
 
-def _calls(run: q.Run, _: Sequence[Knee]) -> list[q.Figure]:
-    own = free(run).only(sockbuf="default")
-    return over_buffers("Writes and reads for a MiB", own, CALLS, "calls/MiB")
-
-
 section = q.Question(
     title="Where a larger buffer stops helping",
     experiment="ipc.throughput",
@@ -156,6 +147,11 @@ section = q.Question(
         "what the channel holds before a writer blocks, measured."
     ),
     tables=_table,
-    figures=(_figure, _calls),
+    figures=(
+        _figure,
+        lambda run, _: over_buffers(
+            "Writes and reads for a MiB", free(run).only(sockbuf="default"), CALLS, "calls/MiB"
+        ),
+    ),
     factors=KNOWN,
 )

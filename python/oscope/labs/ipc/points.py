@@ -74,6 +74,11 @@ def gaps(run: q.Run, kind: str) -> str:
     return q.missing_traces(other.experiment if other else None, TRACE, traces(run, kind))
 
 
+def errors_text(errors: Mapping[str, int]) -> str:
+    """Return each error with its count."""
+    return ", ".join(f"{name}: {q.format_count(number)}" for name, number in errors.items()) or "none"
+
+
 def both_sides(point: q.PointSamples, *names: str) -> q.Floats:
     """Return the sum of `sender_NAME` and `receiver_NAME` over `names`; in one thread the sender is both."""
     ends = ("sender",) if point.factors.get("mode") == "1thread" else ("sender", "receiver")
@@ -86,25 +91,18 @@ def sides(point: q.PointSamples) -> int:
     return 1 if point.factors.get("mode") == "1thread" else 2
 
 
-def _mebibytes(point: q.PointSamples) -> q.Floats:
-    return q.metric(point, "bytes") / MEBIBYTE
+def _a_mebibyte(name: str, unit: str, of: q.Values) -> q.Quantity:
+    return q.Quantity(name, unit, lambda point: of(point) / (q.metric(point, "bytes") / MEBIBYTE))
 
 
-CPU = q.Quantity("CPU time of a MiB", "s", lambda point: q.metric(point, "cpu_s") / _mebibytes(point))
+def _a_second(kind: str, unit: str, of: q.Values) -> q.Quantity:
+    return q.Quantity(kind, unit, lambda point: of(point) / q.metric(point, TIME))
+
+
+CPU = _a_mebibyte("CPU time of a MiB", "s", lambda point: q.metric(point, "cpu_s"))
 """Of both sides."""
-BUSY = q.Quantity("CPUs busy", "", lambda point: q.metric(point, "cpu_s") / q.metric(point, TIME))
-CALLS = q.Quantity(
-    "calls a MiB",
-    "",
-    lambda point: (q.metric(point, "writes") + q.metric(point, "reads")) / _mebibytes(point),
-)
-SWITCHES = q.Quantity(
-    "switches a MiB", "", lambda point: both_sides(point, "voluntary", "involuntary") / _mebibytes(point)
-)
-
-
-def _a_second(kind: str) -> q.Quantity:
-    return q.Quantity(kind, "switches/s", lambda point: both_sides(point, kind) / q.metric(point, TIME))
-
-
-VOLUNTARY, INVOLUNTARY = _a_second("voluntary"), _a_second("involuntary")
+CALLS = _a_mebibyte("calls a MiB", "", lambda point: q.metric(point, "writes") + q.metric(point, "reads"))
+SWITCHES = _a_mebibyte("switches a MiB", "", lambda point: both_sides(point, "voluntary", "involuntary"))
+BUSY = _a_second("CPUs busy", "", lambda point: q.metric(point, "cpu_s"))
+VOLUNTARY = _a_second("voluntary", "switches/s", lambda point: both_sides(point, "voluntary"))
+INVOLUNTARY = _a_second("involuntary", "switches/s", lambda point: both_sides(point, "involuntary"))

@@ -48,11 +48,6 @@ class Transfers(NamedTuple):
         """Return the mean of what those returned."""
         return (self.done and q.format_value(self.data["returned"] / self.done, None, "B")) or None
 
-    def errors(self) -> str:
-        """Return each error with its count."""
-        said = [f"{name}: {q.format_count(number)}" for name, number in self.refused.items()]
-        return ", ".join(said) or "none"
-
     def commonest(self) -> str | None:
         """Return the commonest size that short transfers returned, with its share of the calls."""
         if not self.data["short"] or not self.sizes:
@@ -68,15 +63,15 @@ class Transfers(NamedTuple):
 
 def _transfers(run: q.Run) -> list[Transfers]:
     return [
-        Transfers(point, name, call, call.get("errors", {}), _moved(call.get("sizes", ())))
+        Transfers(point, name, call, call.get("errors", {}), _moved(call))
         for point in ipc.traces(run, "calls")
         for name, call in point.reading["calls"].items()
         if call.get("asked")
     ]
 
 
-def _moved(found: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    moved = ((size, number) for size, number in found if size > 0)
+def _moved(call: Mapping[str, Any]) -> list[tuple[int, int]]:
+    moved = ((size, number) for size, number in call.get("sizes", ()) if size > 0)
     return sorted(moved, key=lambda pair: (-pair[1], pair[0]))
 
 
@@ -119,7 +114,7 @@ TRACED = q.Question(
             ),
             q.text("returned, mean", Transfers.returned),
             q.text("short", lambda each: q.format_share(each.short) if each.data["short"] else "none"),
-            q.text("errors", Transfers.errors),
+            q.text("errors", lambda each: ipc.errors_text(each.refused)),
             q.count("different returns", lambda each: len(each.sizes)),
             q.text("commonest, if short", Transfers.commonest),
             q.written("capacity", Transfers.capacity, q.bytes_text),
@@ -184,24 +179,19 @@ def _returned(found: Sequence[q.Traced]) -> Iterable[q.Figure]:
     names = dict.fromkeys(name for each in found for name in each.reading["calls"] if name in TRANSFERS)
     for call in names:
         moving = [each for each in found if each.reading["calls"].get(call, {}).get("sizes")]
-        yield from (_bytes(call, title, points) for title, points in _groups(moving))
+        yield from (_bytes(call, title, points) for title, points in _groups(moving).items())
     if (others := _others(found)) is not None:
         yield others
 
 
-def _groups(found: Sequence[q.Traced]) -> list[tuple[str, list[q.Traced]]]:
+def _groups(found: Sequence[q.Traced]) -> dict[str, list[q.Traced]]:
     """Return the points by channel, and by mode as well where a figure could not show them apart."""
-    grouped: dict[str, list[q.Traced]] = {}
-    for each in found:
-        grouped.setdefault(str(each.point.factors.get("channel")), []).append(each)
-    groups = []
-    for channel, points in grouped.items():
-        if len(points) <= MOST_LINES:
-            groups.append((channel, points))
-            continue
-        for mode in dict.fromkeys(each.point.factors.get("mode") for each in points):
-            same = [each for each in points if each.point.factors.get("mode") == mode]
-            groups.append((f"{channel}, {mode}", same))
+    groups: dict[str, list[q.Traced]] = {}
+    channels = Counter(each.point.factors.get("channel") for each in found)
+    for each in sorted(found, key=lambda each: list(channels).index(each.point.factors.get("channel"))):
+        channel, mode = (each.point.factors.get(name) for name in ("channel", "mode"))
+        name = f"{channel}" if channels[channel] <= MOST_LINES else f"{channel}, {mode}"
+        groups.setdefault(name, []).append(each)
     return groups
 
 
@@ -210,17 +200,14 @@ def _bytes(call: str, title: str, found: Sequence[q.Traced]) -> q.Figure:
     for each in found:
         data = each.reading["calls"][call]
         nothing = sum(data["errors"].values()) + sum(count for size, count in data["sizes"] if size <= 0)
-        moved = [(size, count) for size, count in data["sizes"] if size > 0]
         failed = "".join(f", {name} {count / data['count']:.0%}" for name, count in data["errors"].items())
-        lines.append(Ecdf(f"{each.name}{failed}", moved, nothing))
+        lines.append(Ecdf(f"{each.name}{failed}", sorted(_moved(data)), nothing))
     note = (
         "Each step is a number of bytes that calls returned, exactly; a line begins at the share that failed "
         f"or moved nothing. {q.effect_note(found)}"
     )
-    axis_title = "bytes returned [B]"
-    return q.plots.ecdf(
-        f"Bytes that {call} returned, {title}", (axis_title, "calls at or below [%]"), lines, note
-    )
+    axes = ("bytes returned [B]", "calls at or below [%]")
+    return q.plots.ecdf(f"Bytes that {call} returned, {title}", axes, lines, note)
 
 
 def _others(found: Sequence[q.Traced]) -> q.Figure | None:
@@ -233,7 +220,9 @@ def _others(found: Sequence[q.Traced]) -> q.Figure | None:
                     row[_text(value)] += count
     if not rows:
         return None
-    shares = {name: _shares(row) for name, row in rows.items()}
+    shares = {
+        name: {value: count / row.total() for value, count in row.items()} for name, row in rows.items()
+    }
     common = sum((Counter(row) for row in shares.values()), Counter())
     kept = [value for value, _ in common.most_common(MOST_VALUES)]
     series = [
@@ -246,11 +235,6 @@ def _others(found: Sequence[q.Traced]) -> q.Figure | None:
     axis = q.plots.axis("share of the calls [%]", range=[0, 101])
     title = "Return values of the calls that move no bytes"
     return q.plots.stacked(q.plots.bars(title, axis, list(shares), series, note))
-
-
-def _shares(row: Mapping[str, int]) -> dict[str, float]:
-    total = sum(row.values())
-    return {value: count / total for value, count in row.items()}
 
 
 def _text(value: str | tuple[int, int]) -> str:
