@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from oscope.model.errors import UsageError
 from oscope.model.experiment import Design, Experiment, Lab
@@ -16,10 +16,6 @@ from oscope.model.program import PATIENCE_S, Program
 from oscope.model.units import parse_duration
 from oscope.probe.catalogue import nearest
 from oscope.probe.own_program import DOCUMENT, describe, find_program
-
-if TYPE_CHECKING:
-    from oscope.model.document import Section
-    from oscope.model.samples import Results
 
 FILE = "oscope.toml"
 NAME = "own"
@@ -157,33 +153,26 @@ def _project(file: Path, data: Mapping[str, Any], taken: Collection[str]) -> Pro
 
 
 def _command(name: str, value: object) -> tuple[str | Sequence[str], float]:
+    """Return the command of a workload, and its patience in s."""
+    patience: object = None
     if isinstance(value, dict):
         _refuse_unknown(value, ("command", "patience"), f"[workloads.{name}]")
-        patience = value.get("patience")
-        return _command_of(name, value.get("command")), _patience(name, patience)
-    return _command_of(name, value), PATIENCE_S
-
-
-def _command_of(name: str, value: object) -> str | Sequence[str]:
+        value, patience = (value.get(key) for key in ("command", "patience"))
+    seconds = PATIENCE_S
+    if patience is not None:
+        seconds = parse_duration(patience) if isinstance(patience, str) else 0.0
+    if seconds < 1:
+        raise UsageError(
+            f"[workloads.{name}] patience is {patience!r}",
+            remedy='write a duration of a second or more, like "10m"',
+        )
     if isinstance(value, str) and value:
-        return value
+        return value, seconds
     if isinstance(value, list) and value and all(isinstance(word, str) for word in value):
-        return tuple(value)
+        return tuple(value), seconds
     raise UsageError(
         f"[workloads] {name}: no command", remedy=f'write {name} = "./program" or ["./program", "argument"]'
     )
-
-
-def _patience(name: str, value: object) -> float:
-    if value is None:
-        return PATIENCE_S
-    seconds = parse_duration(value) if isinstance(value, str) else 0.0
-    if seconds < 1:
-        raise UsageError(
-            f"[workloads.{name}] patience is {value!r}",
-            remedy='write a duration of a second or more, like "10m"',
-        )
-    return seconds
 
 
 def _declared(name: str, data: object, commands: Mapping[str, Any]) -> Declared:
@@ -272,9 +261,4 @@ def _experiment(declared: Declared, program: Program) -> Experiment:
 
 
 def _lab(name: str, title: str, experiments: tuple[Experiment, ...]) -> Lab:
-    return Lab(name=name, title=title, document="", experiments=experiments, sections=_no_sections)
-
-
-def _no_sections(results: Results) -> list[Section]:
-    del results
-    return []
+    return Lab(name=name, title=title, document="", experiments=experiments, sections=lambda _: [])

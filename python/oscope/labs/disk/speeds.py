@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 
@@ -23,6 +22,12 @@ def _originals(cited: Mapping[str, Mapping[int, float]]) -> list[q.Column[int]]:
         q.text(f"{name} [{q.RATE_UNIT}]", partial(reference.cited, row), numeric=True)
         for name, row in cited.items()
     ]
+
+
+def _by_size(what: str, run: q.Run, curves: q.Curves, note: str, *more: q.Column[int]) -> q.Table:
+    """Return a table of speeds over the block size, with further columns."""
+    title = f"{what} by block size, file of {curve.source(run.experiment, curves)}"
+    return q.TableOf(title, (*q.size_columns(curves, q.RATE_UNIT), *more), note).of(q.sizes_of(curves))
 
 
 # ---- cold, beside dd and fio: evenly spaced, and to scale
@@ -46,22 +51,21 @@ def _both_ends(run: q.Run, _: Sequence[int]) -> str:
     )
 
 
-def _tool_table(run: q.Run, sizes: Sequence[int]) -> q.Table:
+def _tool_table(run: q.Run, _: Sequence[int]) -> q.Table:
     curves = _by_tool(run)
     over = {
         tool: q.ratios(run, q.RATE, "tool", (tool, OURS), cache="cold")
         for tool in TOOLS[1:]
         if tool in curves
     }
-    return q.TableOf[int](
-        f"Cold reads by block size, file of {curve.source(run.experiment, curves)}",
-        (
-            *curve.size_columns(curves, q.RATE_UNIT),
-            *(q.ratio(f"{OURS} / {tool}", rows.get, "different") for tool, rows in over.items()),
-            *_originals({"original": reference.COLD, "original dd": reference.DD}),
-        ),
+    return _by_size(
+        "Cold reads",
+        run,
+        curves,
         f"Medians. A ratio is paired by block; above 1 oscope is the faster one. {q.MISSING}: not measured.",
-    ).of(sizes)
+        *(q.ratio(f"{OURS} / {tool}", rows.get, "different") for tool, rows in over.items()),
+        *_originals({"original": reference.COLD, "original dd": reference.DD}),
+    )
 
 
 def _tool_figures(run: q.Run, sizes: Sequence[int]) -> list[q.Figure]:
@@ -136,19 +140,17 @@ def _cited_ratio(size: int) -> float | None:
     return None if cold is None or warm is None else warm / cold
 
 
-def _cache_table(run: q.Run, sizes: Sequence[int]) -> q.Table:
+def _cache_table(run: q.Run, _: Sequence[int]) -> q.Table:
     curves = _by_cache(run)
-    every: q.Curves = {cache: curves.get(cache, ()) for cache in CACHES}
-    return q.TableOf[int](
-        f"Cold and warm reads by block size, file of {curve.source(run.experiment, curves)}",
-        (
-            *curve.size_columns(every, q.RATE_UNIT),
-            q.ratio("warm / cold", _warm_over_cold(run).get),
-            *_originals({"original cold": reference.COLD, "original warm": reference.WARM}),
-            q.number("original warm / cold", _cited_ratio, ".1f"),
-        ),
+    return _by_size(
+        "Cold and warm reads",
+        run,
+        {cache: curves.get(cache, ()) for cache in CACHES},
         f"Medians; the factor is paired by block. The original is of another machine.{_proof(run)}",
-    ).of(sizes)
+        q.ratio("warm / cold", _warm_over_cold(run).get),
+        *_originals({"original cold": reference.COLD, "original warm": reference.WARM}),
+        q.number("original warm / cold", _cited_ratio, ".1f"),
+    )
 
 
 COLD_AND_WARM = q.Question(
@@ -171,51 +173,54 @@ COLD_AND_WARM = q.Question(
 PLAIN = "read"
 
 
-class Way(NamedTuple):
-    """One engine at one block size, with the cache in one state."""
-
-    cache: str
-    engine: str
-    at: q.At
-    over_plain: q.ComparedMetric | None
-
-
-def _shared(run: q.Run, cache: str) -> q.Curves:
-    """Return the engines' curves at the block sizes at which at least two were measured."""
-    curves = q.curves_by(run, q.RATE, "engine", cache=cache)
-    counts = Counter(each.size for found in curves.values() for each in found)
-    kept = {name: [each for each in found if counts[each.size] > 1] for name, found in curves.items()}
-    return {name: found for name, found in kept.items() if found}
-
-
-def _ways(run: q.Run) -> list[Way]:
-    rows = []
+def _ways(run: q.Run) -> list[q.Point]:
+    """Return the points at block sizes at which at least two engines were measured, cold ones first."""
+    found = []
     for cache in CACHES:
-        for name, found in _shared(run, cache).items():
-            over = q.ratios(run, q.RATE, "engine", (PLAIN, name), cache=cache) if name != PLAIN else {}
-            rows += [Way(cache, name, at, over.get(at.size)) for at in found]
-    return sorted(rows, key=lambda row: (row.cache, row.at.size))
+        points = run.narrowed(*READ_FACTORS).only(cache=cache).points(q.RATE)
+        counts = Counter(map(_block, points))
+        found += sorted((each for each in points if counts[_block(each)] > 1), key=_block)
+    return found
 
 
-def _fastest(_: q.Run, rows: Sequence[Way]) -> str:
-    own = [row for row in rows if row.cache == rows[0].cache]
-    best = max((r for r in own if r.at.size == own[-1].at.size), key=lambda row: row.at.summary.median)
-    over = f", {q.judged(best.over_plain, f'that of {PLAIN}')}" if best.over_plain else ""
-    text = f"{q.capital(best.cache)}, {best.engine} is the fastest by blocks of {best.at.name}"
-    return q.brackets(f"{text}: {q.bracketed(best.at.summary, q.RATE_UNIT)}{over}.")
+def _block(point: q.Point) -> int:
+    return int(point.factors["block_size"])
 
 
-WAYS: q.TableOf[Way] = q.TableOf(
+def _over_plain(point: q.Point) -> q.ComparedMetric | None:
+    return q.beside(point, "engine", PLAIN)
+
+
+def _fastest(_: q.Run, rows: Sequence[q.Point]) -> str:
+    own = [row for row in rows if row["cache"] == rows[0]["cache"]]
+    best = max((row for row in own if _block(row) == _block(own[-1])), key=lambda row: row.summary.median)
+    over = f", {q.judged(row, f'that of {PLAIN}')}" if (row := _over_plain(best)) else ""
+    text = f"{q.capital(best['cache'])}, {best['engine']} is the fastest by blocks of {best['block_size']}"
+    return q.brackets(f"{text}: {best.value}{over}.")
+
+
+WAYS: q.TableOf[q.Point] = q.TableOf(
     "Ways of reading, {cache}",
     (
-        q.text("block size", lambda row: row.at.name),
-        q.text("engine", lambda row: row.engine),
-        q.count("n", lambda row: row.at.summary.n),
-        q.stat("median", lambda row: row.at.summary, q.RATE_UNIT),
-        q.ratio(f"times {PLAIN}", lambda row: row.over_plain),
+        q.level("block_size", "block size"),
+        q.level("engine"),
+        q.count("n", lambda row: row.summary.n),
+        q.stat("median", lambda row: row.summary, q.RATE_UNIT),
+        q.ratio(f"times {PLAIN}", _over_plain),
     ),
     "The factor is paired by block.",
 )
+
+
+def _way_figures(_: q.Run, rows: Sequence[q.Point]) -> Iterator[q.Figure]:
+    for cache in CACHES:
+        curves: dict[str, list[q.At]] = {}
+        for row in rows:
+            if row["cache"] == cache:
+                curves.setdefault(row["engine"], []).append(q.At(_block(row), row.samples, row.summary))
+        yield from q.several(f"Speed by way of reading, {cache}", curves, q.RATE_UNIT)
+
+
 ENGINES = q.Question(
     title="Ways of reading",
     experiment="disk.read",
@@ -223,13 +228,9 @@ ENGINES = q.Question(
     headline=_fastest,
     text="`mmap` reads a byte of each page; `direct` and `uring` go past the page cache and its read-ahead.",
     tables=lambda _, rows: (
-        WAYS.of((row for row in rows if row.cache == cache), cache=cache) for cache in CACHES
+        WAYS.of((row for row in rows if row["cache"] == cache), cache=cache) for cache in CACHES
     ),
-    figures=lambda run, _: (
-        figure
-        for cache in CACHES
-        for figure in curve.several(f"Speed by way of reading, {cache}", _shared(run, cache), q.RATE_UNIT)
-    ),
+    figures=_way_figures,
     factors=READ_FACTORS,
 )
 
@@ -311,9 +312,7 @@ def _write_tables(run: q.Run, _: object) -> Iterable[q.Table]:
         synced = q.ratios(write, q.RATE, "sync", ("fdatasync", "none"))
         over = [q.ratio("time with fdatasync / none", synced.get, "different")] if synced else []
         note = f"Medians. {q.MISSING}: not measured; past the page cache only whole pages are written."
-        title = f"Writing speed by block size, file of {curve.source(write.experiment, written)}"
-        columns = (*curve.size_columns(written, q.RATE_UNIT), *over)
-        yield q.TableOf(title, columns, note).of(q.sizes_of(written))
+        yield _by_size("Writing speed", write, written, note, *over)
     if read and cold:
         yield READ_IN.of(cold, what=curve.source(read.experiment, {"cold": cold}))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from oscope.labs import engine as q
 from oscope.labs.memory import FLUSHED, PAGE, reference
@@ -36,11 +36,6 @@ MAPPED = (
 )
 
 
-def _charged(run: q.Run, found: Sequence[q.Point]) -> str:
-    said = (_written(found, mapping) for mapping in reversed(run.levels("mapping")))
-    return next(filter(None, said), "")
-
-
 def _written(found: Sequence[q.Point], mapping: str) -> str:
     """Say what a mapping writes, and whether it is 8 blocks for each page mapped."""
     own = [point for point in found if point.level("mapping") == mapping]
@@ -55,26 +50,11 @@ def _written(found: Sequence[q.Point], mapping: str) -> str:
     return f"With {mapping} memory the kernel counts {span} blocks that the function has to write{page}."
 
 
-def _over_anonymous(run: q.Run) -> Callable[[q.Point], q.ComparedMetric | None]:
-    """Return how a set of each mapping of a file compares with one of anonymous memory."""
-    rows = {
-        mapping: q.compared(run.experiment, [TIME], "mapping", ("anonymous", mapping))
-        for mapping in ("private", "shared")
-    }
-
-    def of(point: q.Point) -> q.ComparedMetric | None:
-        rest = {name: point.level(name) for name in ("pattern", "footprint")}
-        return q.row_of(rows.get(point.level("mapping"), ()), TIME, **rest)
-
-    return of
-
-
-def _mapped_table(run: q.Run, found: Sequence[q.Point]) -> q.Table:
+def _mapped_table(_: q.Run, found: Sequence[q.Point]) -> q.Table:
     def known(point: q.Point) -> Mapping[str, reference.Known]:
         own = point.level("footprint") == "first64th"
         return reference.MAPPING.get((point.level("mapping"), point.level("pattern")), {}) if own else {}
 
-    over = _over_anonymous(run)
     return walk.cited_table(
         "Faults, resident memory and blocks by mapping",
         ("mapping",),
@@ -82,7 +62,7 @@ def _mapped_table(run: q.Run, found: Sequence[q.Point]) -> q.Table:
         MAPPED,
         f"Medians with their 95 % intervals. {INIT_FLUSHES} Pages mapped: those in the page table after the "
         f"function; a fault on a file maps neighbours with it. {walked(found)} {reference.WHERE}",
-        {"time over anonymous (95 %)": lambda point: q.ratio_text(over(point))},
+        {"time over anonymous (95 %)": lambda point: q.ratio_text(q.beside(point, "mapping", "anonymous"))},
     )
 
 
@@ -90,7 +70,9 @@ MAPPINGS = q.Question(
     title="Mapping a file",
     experiment="memory.mapping",
     rows=q.points("set_ns"),
-    headline=_charged,
+    headline=lambda run, found: next(
+        filter(None, (_written(found, mapping) for mapping in reversed(run.levels("mapping")))), ""
+    ),
     text=(
         "The kernel charges oublock when a file's page becomes dirty (`task_io_account_write`).",
         (
@@ -119,11 +101,8 @@ NOTHING = "nothing"
 
 def _way(point: q.Point) -> str:
     initialise = str(point.factors.get("initialise", "none"))
-    parts = [
-        *(["MAP_POPULATE"] if point.factors.get("populate") else []),
-        *([] if initialise == "none" else [initialise]),
-    ]
-    return " and ".join(parts) or NOTHING
+    parts = ("MAP_POPULATE" if point.factors.get("populate") else "", initialise.replace("none", ""))
+    return " and ".join(filter(None, parts)) or NOTHING
 
 
 def _name(point: q.Point) -> str:
@@ -142,20 +121,15 @@ def _blocks(point: q.Point) -> str | None:
 
 
 def _fewer_faults(_: q.Run, found: Sequence[q.Point]) -> str:
+    minor = {_name(point): faults.median for point in reversed(found) if (faults := point.of(MINOR))}
     for point in found:
-        bare, own = (_minor(found, point, way) for way in (NOTHING, _way(point)))
-        if _way(point) != NOTHING and bare and own:
+        bare, own = (minor.get(f"{point.level('mapping')}, {way}") for way in (NOTHING, _way(point)))
+        if _way(point) != NOTHING and bare is not None and own is not None:
             return (
-                f"After {_way(point)} the function has {q.plain_number(own.median)} minor faults instead of "
-                f"{q.plain_number(bare.median)} ({point.level('mapping')} memory)."
+                f"After {_way(point)} the function has {q.plain_number(own)} minor faults instead of "
+                f"{q.plain_number(bare)} ({point.level('mapping')} memory)."
             )
     return f"The initialisation takes {found[0].value} ({_name(found[0])})."
-
-
-def _minor(found: Sequence[q.Point], like: q.Point, way: str) -> q.Summary | None:
-    mapping = like.level("mapping")
-    same = (point for point in found if point.level("mapping") == mapping and _way(point) == way)
-    return next((each for point in same if (each := point.of(MINOR)) is not None), None)
 
 
 def _known(point: q.Point) -> Mapping[str, reference.Known]:
@@ -165,20 +139,19 @@ def _known(point: q.Point) -> Mapping[str, reference.Known]:
     return reference.PREPARED.get((point.level("mapping"), *way), {})
 
 
-def _prepared_tables(_: q.Run, found: Sequence[q.Point]) -> list[q.Table]:
+def _prepared_tables(_: q.Run, found: Sequence[q.Point]) -> Iterator[q.Table]:
     rows = [((each.level("mapping"), _way(each)), each, _known(each)) for each in found]
-    note = (
-        "Medians with their 95 % intervals, walked in sequence. {} "
-        f"{walked(found)} {reference.WHERE} Its table is damaged: its text says which column is which."
-    )
     derived: walk.Derived = {"buffer resident": _resident, "blocks / (size / 512 B)": _blocks}
     none: walk.Derived = {}
-    asked = (("Initialisation", INIT, INIT_FLUSHES, derived), ("The function after it", FUNCTION, "", none))
-    heads = ("mapping", "prepared with")
-    return [
-        walk.cited_table(f"{title}, by mapping", heads, rows, quantities, note.format(more), columns)
-        for title, quantities, more, columns in asked
-    ]
+    for title, quantities, more, columns in (
+        ("Initialisation, by mapping", INIT, INIT_FLUSHES, derived),
+        ("The function after it, by mapping", FUNCTION, "", none),
+    ):
+        note = (
+            f"Medians with their 95 % intervals, walked in sequence. {more} {walked(found)} "
+            f"{reference.WHERE} Its table is damaged: its text says which column is which."
+        )
+        yield walk.cited_table(title, ("mapping", "prepared with"), rows, quantities, note, columns)
 
 
 def _prepared_figure(_: q.Run, found: Sequence[q.Point]) -> q.Figure:

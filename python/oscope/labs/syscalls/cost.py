@@ -42,6 +42,11 @@ class Call(NamedTuple):
         """Return single less loop, paired by block."""
         return _difference(self.run, self.point("loop"), self.point("single"))
 
+    def differs(self) -> str | None:
+        """Say whether it differs timed by itself from one in a loop by more than the clock's step."""
+        found = self.difference()
+        return None if found is None else ("yes" if q.excludes_zero(found) else "not found")
+
 
 def _difference(run: q.Run, a: q.PointSamples | None, b: q.PointSamples | None) -> q.Summary | None:
     return q.paired_difference(run.experiment, a, b, METRIC) if a and b else None
@@ -79,12 +84,6 @@ def _crossing(run: q.Run, _: Sequence[Call]) -> str | None:
     )
 
 
-def _differs(call: Call) -> str | None:
-    """Say whether a call timed by itself differs from one in a loop by more than the clock's step."""
-    found = call.difference()
-    return None if found is None else ("yes" if q.excludes_zero(found) else "not found")
-
-
 def _cost_figure(_: q.Run, calls: Sequence[Call]) -> q.Figure | None:
     found = [
         (style, call.name, cost) for style in STYLES for call in calls if (cost := call.of(style)) is not None
@@ -107,7 +106,7 @@ COST = q.Question(
             q.stat("loop", lambda call: call.of("loop"), "ns", why=lambda call: call.why("loop")),
             q.stat("single", lambda call: call.of("single"), "ns", why=lambda call: call.why("single")),
             q.stat("single - loop", Call.difference, "ns"),
-            q.text("differ", _differs),
+            q.text("differ", Call.differs),
         ),
         "Medians, less the cost of reading the clock. The difference is paired by block; not found: "
         "within half a step of the clock. gethostid(3) is a library function that reads a file.",

@@ -21,10 +21,9 @@ EXPERIMENTS = ("syscall.cost", "process.create")
 def judged_points(results: q.Analysed) -> list[tuple[str, q.Point]]:
     """Return the points whose variation is asked for, by name."""
     found: list[tuple[str, q.Point]] = []
-    cost, create = q.Run.of(results, "syscall.cost"), q.Run.of(results, "process.create")
-    if cost is not None:
+    if (cost := q.Run.of(results, "syscall.cost")) is not None:
         found += [(point.label(("call", "style")), point) for point in cost.points("time_ns")]
-    if create is not None:
+    if (create := q.Run.of(results, "process.create")) is not None:
         names, order = create.experiment.varied() or ("how",), list(map(id, create.experiment.points))
         sides = {who: create.points(f"{who}_ns", how="fork") for who in ("child", "parent")}
         fork = [(f"{each.label(names)}, {who}", each) for who, points in sides.items() for each in points]
@@ -266,13 +265,6 @@ def _pipelining(results: q.Analysed) -> str:
 # ---- attribution to the recorded covariates
 
 
-def _attributed(run: q.Run) -> list[Attributed]:
-    return [
-        variation.attributed(run.results, point.run.experiment, point.samples, point.metric, name)
-        for name, point in judged_points(run.results)
-    ]
-
-
 def _largest(run: q.Run, every: Sequence[Attributed]) -> str:
     judged = [each for each in every if each.judged]
     if not judged:
@@ -284,16 +276,12 @@ def _largest(run: q.Run, every: Sequence[Attributed]) -> str:
         return f"No recorded covariate is associated with the variance beyond chance at any of {points}."
     name, share = next(iter(totals.items()))
     others = sum(totals.values()) - share
-    also = f", {_percent(others)} with others" if round(100 * others) else ""
+    also = f", {100 * others:.0f} % with others" if round(100 * others) else ""
     where = f"on average over {len(judged)} points" if len(judged) > 1 else f"at “{judged[0].name}”"
     return (
-        f"{q.capital(where)}, {_percent(share)} of the variance is associated with "
-        f"{variation.gloss(run.results, name)}{also}; for {_percent(rest)} no cause was found."
+        f"{q.capital(where)}, {100 * share:.0f} % of the variance is associated with "
+        f"{variation.gloss(run.results, name)}{also}; for {100 * rest:.0f} % no cause was found."
     )
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %"
 
 
 def _thin(_: q.Run, every: Sequence[Attributed]) -> list[str]:
@@ -315,20 +303,13 @@ def _extreme(_: q.Run, every: Sequence[Attributed]) -> str | None:
     )
 
 
-def _cause_tables(run: q.Run, every: Sequence[Attributed]) -> list[q.Table]:
-    return [
-        _guesses(run.results, {each.name: each.found for each in every}),
-        variation.table(every),
-        *variation.tails(every),
-        *variation.slow(every),
-        *variation.glossary(run.results, every),
-    ]
-
-
 CAUSES: q.Question[Attributed] = q.Question(
     title="What makes the times vary",
     experiment=EXPERIMENTS,
-    rows=_attributed,
+    rows=lambda run: [
+        variation.attributed(run.results, point.run.experiment, point.samples, point.metric, name)
+        for name, point in judged_points(run.results)
+    ],
     headline=_largest,
     text=(
         "Variance is shared among covariates (mean gain in R² over all orders), processes and drift.",
@@ -336,7 +317,13 @@ CAUSES: q.Question[Attributed] = q.Question(
         _thin,
         _extreme,
     ),
-    tables=_cause_tables,
+    tables=lambda run, every: [
+        _guesses(run.results, {each.name: each.found for each in every}),
+        variation.table(every),
+        *variation.tails(every),
+        *variation.slow(every),
+        *variation.glossary(run.results, every),
+    ],
     figures=lambda _, every: variation.figure(every),
     missing=lambda _: "",
 )
