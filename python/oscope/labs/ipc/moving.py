@@ -39,15 +39,6 @@ def _over_default(row: Best) -> q.ComparedMetric | None:
     return q.compare_points(base, row.at.point, experiment.metrics[RATE], same_run=True)
 
 
-def _best(run: q.Run) -> list[Best]:
-    own = plain(run)
-    return [
-        Best(own, mode, channel, *q.best(found, own.experiment, RATE))
-        for mode in ipc.modes(own)
-        for channel, found in ipc.curves(own, RATE, mode=mode).items()
-    ]
-
-
 def _in_one_mode(found: Sequence[Best]) -> list[Best]:
     """Return the rows between processes, else those of the last mode that was measured."""
     mode = "2proc" if any(each.mode == "2proc" for each in found) else found[-1].mode
@@ -57,7 +48,12 @@ def _in_one_mode(found: Sequence[Best]) -> list[Best]:
 PERFORMANCE = q.Question(
     title="How the configurations perform",
     experiment="ipc.throughput",
-    rows=_best,
+    rows=lambda run: [
+        Best(own, mode, channel, *q.best(found, own.experiment, RATE))
+        for own in (plain(run),)
+        for mode in ipc.modes(own)
+        for channel, found in ipc.curves(own, RATE, mode=mode).items()
+    ],
     headline=q.extremes(
         lambda fast: (
             f"{fast.channel} is the fastest channel {MODE_WORDS[fast.mode]}: "
@@ -186,10 +182,10 @@ SOCKET_BUFFER = q.Question(
 ENDS = ("2thread", "2proc")
 
 
-def _verdict(row: q.ComparedMetric) -> str:
-    if row.different != "yes":
-        return "no difference" if row.different == "no" else "cannot tell"
-    return f"{'processes' if row.ratio > 1 else 'threads'} faster"
+def _verdict(each: q.Contrast) -> str:
+    if each.row.different != "yes":
+        return "no difference" if each.row.different == "no" else "cannot tell"
+    return f"{'processes' if each.row.ratio > 1 else 'threads'} faster"
 
 
 def _speed(heading: str, of: str) -> q.Column[q.Contrast]:
@@ -226,7 +222,7 @@ THREADS = q.Question(
             _speed("threads", "median_a"),
             _speed("processes", "median_b"),
             q.ratio("processes / threads", lambda each: each.row),
-            q.text("verdict", lambda each: _verdict(each.row)),
+            q.text("verdict", _verdict),
             q.text("by more than 1 %", lambda each: each.row.matters),
         ),
         "Medians; the ratio is paired by block, p corrected (Holm) for the sizes of a channel.",
@@ -252,16 +248,12 @@ def _switched(run: q.Run) -> list[q.Point]:
     return sorted(found, key=lambda each: ipc.place(each.factors))
 
 
-def _switches(point: q.Point) -> float:
-    found = point.of(ipc.SWITCHES)
-    return 0.0 if found is None else found.median
-
-
 def _switches_said(_: q.Run, found: Sequence[q.Point]) -> str:
     every = [each for each in found if each["mode"] != "1thread"] or found
+    medians = {each: switches.median for each in every if (switches := each.of(ipc.SWITCHES))}
     most, least = (
-        f"{each['channel']} with buffers of {each['buffer']} ({q.format_value(_switches(each), None, '')})"
-        for each in (end(every, key=_switches) for end in (max, min))
+        f"{each['channel']} with buffers of {each['buffer']} ({q.format_value(medians[each], None, '')})"
+        for each in (end(medians, key=medians.__getitem__) for end in (max, min))
     )
     return f"Context switches for a MiB: most by {most}, fewest by {least}."
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from typing import NamedTuple
 
 from oscope.labs import engine as q
 from oscope.labs.memory import FOOTPRINTS, LINE, PAGE, SET_LINES, reference
@@ -98,8 +98,7 @@ TOUCHED = q.plain("pages touched", "touched_pages")
 FOOTPRINT = q.Sides("footprint", FOOTPRINTS, FOOTPRINTS, (TOUCHED, RESIDENT, *RESOURCES[:5], TIME))
 
 
-@dataclass(frozen=True)
-class Reach:
+class Reach(NamedTuple):
     """What the loop's arithmetic says of a point, in pages."""
 
     last: int
@@ -217,15 +216,12 @@ def _pressure_said(run: q.Run, found: Sequence[q.Point]) -> str:
     return f"Only one side was measured: a set takes {text} {COMPETITOR.words[alone is None]}."
 
 
-def _conditions(_: q.Run, found: Sequence[q.Point]) -> list[str]:
-    kinds = dict.fromkeys(
-        MACHINE if each.factors.get("scope") == "machine" else GROUP
-        for each in found
-        if each.factors.get("pressure") != "none"
-    )
-    present = [PRESENT] if all(each.factors.get("initialise", "none") != "none" for each in found) else []
-    notes = dict.fromkeys(q.cause(note) for point in found for note in point.samples.notes)
-    return [*kinds, *present, *notes]
+def _conditions(_: q.Run, found: Sequence[q.Point]) -> Iterator[str]:
+    pressed = [each for each in found if each.factors.get("pressure") != "none"]
+    yield from dict.fromkeys(MACHINE if each.factors.get("scope") == "machine" else GROUP for each in pressed)
+    if all(each.factors.get("initialise", "none") != "none" for each in found):
+        yield PRESENT
+    yield from dict.fromkeys(q.cause(note) for point in found for note in point.samples.notes)
 
 
 def _pressure_tables(run: q.Run, found: Sequence[q.Point]) -> Iterable[q.Table | None]:

@@ -101,9 +101,7 @@ def _table(_: q.Run, series: Series) -> q.Table:
     rows = []
     for name, point in series:
         found, text = point.summary, q.row_scale(scale, point.summary).text
-        values = {percent: figures[0] for percent, figures in found.percentiles.items()} | {
-            50.0: found.median
-        }
+        values = {**{percent: each[0] for percent, each in found.percentiles.items()}, 50.0: found.median}
         given = [text(each) for each in (found.minimum, *map(values.get, percents), found.maximum)]
         rows.append([name, q.format_count(found.n), *given, _modes(found, scale)])
     heads = ["median" if percent == 50 else f"p{percent:g}" for percent in percents]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from statistics import mean
 from statistics import median as middle
 from typing import NamedTuple
@@ -81,20 +81,13 @@ def verdicts(rows: Sequence[q.Contrast], base: str, title: str) -> q.Table:
     return moved.verdict_table(title, base, equal(rows), q.level("size"), CONTENT)
 
 
-def figures(run: q.Run, metric: str, title: str) -> list[q.Figure]:
+def figures(run: q.Run, metric: str, title: str) -> Iterator[q.Figure]:
     """Draw time over size for each content that was measured at several sizes."""
     levels = {"sizes": "equal"} if run.levels("sizes") else {}
     unit = run.experiment.metrics[metric].unit
-    return [
-        figure
-        for content in run.levels("content")
-        for figure in q.several(
-            f"{title}, {content}",
-            moved.curves(run, metric, content=content, **levels),
-            unit,
-            "size of the file",
-        )
-    ]
+    for content in run.levels("content"):
+        curves = moved.curves(run, metric, content=content, **levels)
+        yield from q.several(f"{title}, {content}", curves, unit, "size of the file")
 
 
 Cited = tuple[str, str, str, Sequence[float]]
@@ -261,14 +254,14 @@ def _five(_: q.Run, shown: Sequence[Shown]) -> str:
     return f"Five large inputs take by {kind.methods[1]} {ratio_of}."
 
 
-def _cited(side: reference.Inputs) -> Callable[[q.Point], float | None]:
-    """Return the average of the original report's ten executions by this method."""
+def _cited(heading: str, side: reference.Inputs) -> q.Column[q.Point]:
+    """Return a column of the averages of the original report's ten executions by each method."""
 
     def average(point: q.Point) -> float | None:
         values = side.get((reference.own_name(way(point.factors)) or "", point.level("content")))
         return None if values is None else mean(values)
 
-    return average
+    return q.number(heading, average, ".1f")
 
 
 def _times(shown: Shown) -> q.Table:
@@ -280,8 +273,8 @@ def _times(shown: Shown) -> q.Table:
             q.count("bytes", "bytes"),
             q.count("n", lambda each: each.summary.n),
             *moved.times_of(shown[0].sides, "{side}, {part}", *moved.SPREAD),
-            q.number("original report's sender, mean [ms]", _cited(reference.SENDER), ".1f"),
-            q.number("its receiver, mean [ms]", _cited(reference.RECEIVER), ".1f"),
+            _cited("original report's sender, mean [ms]", reference.SENDER),
+            _cited("its receiver, mean [ms]", reference.RECEIVER),
         ),
         f"The average of all executions, and the median with its interval. {reference.WHERE}",
     ).of(shown[2])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from oscope.labs import engine as q
 from oscope.labs.transfer import DIGESTS, LAB, PLAIN, RECEIVERS, SENDERS, pair
@@ -47,33 +47,33 @@ def _digests(run: q.Run) -> list[q.Contrast]:
 
 
 def _matrices(run: q.Run, found: Sequence[q.Point]) -> list[q.Table]:
-    own = _narrow(run)
     sizes = sorted({each.size for each in found}, reverse=True)
-    return [_matrix(own, size, {"digest": _digest(own)}) for size in sizes]
+    return [_matrix(_narrow(run), size) for size in sizes]
 
 
-def _matrix(run: q.Run, size: int, levels: dict[str, q.Level]) -> q.Table:
+def _matrix(run: q.Run, size: int) -> q.Table:
     """Return the throughput of each sender (rows) with each receiver, beside the plain pair."""
-    by_pair = {pair(each.samples.factors): each for each in run.points(RATE, size=size, **levels)}
+    levels: dict[str, q.Level] = {"size": size, "digest": _digest(run)}
+    points = run.points(RATE, **levels)
+    by_pair = {pair(each.factors): each for each in points}
     senders = [name for name in ("auto", *SENDERS) if any(name == each for each, _ in by_pair)]
     receivers = [name for name in ("auto", *RECEIVERS) if any(name == each for _, each in by_pair)]
-    scale = q.shared_scale([each.summary for each in by_pair.values()], "B/s")
-    ratios = {each.ends[1]: each.row for each in compared_ways(run, RATE, PLAIN_WAY, size=size, **levels)}
-
-    def cell(sender: str, receiver: str) -> str | None:
-        one, row = by_pair.get((sender, receiver)), ratios.get(named((sender, receiver)))
-        if one is None:
-            return None
-        beside = "" if row is None else f" · {row.ratio:.2f}×{'' if row.different == 'yes' else '?'}"
-        return f"{q.row_scale(scale, one.summary).text(one.summary.median)}{beside}"
+    scale = q.shared_scale([each.summary for each in points], "B/s")
+    ratios = {each.ends[1]: each.row for each in compared_ways(run, RATE, PLAIN_WAY, **levels)}
 
     def column(receiver: str) -> q.Column[str]:
-        return q.text(f"→ {receiver}", lambda sender: cell(sender, receiver))
+        def cell(sender: str) -> str | None:
+            one, row = by_pair.get((sender, receiver)), ratios.get(named((sender, receiver)))
+            if one is None:
+                return None
+            beside = "" if row is None else f" · {row.ratio:.2f}×{'' if row.different == 'yes' else '?'}"
+            return f"{q.row_scale(scale, one.summary).text(one.summary.median)}{beside}"
 
-    note = f"×: over {PLAIN_WAY}, paired by block; ?: not found different. {q.MISSING}: not measured."
+        return q.text(f"→ {receiver}", cell)
+
     title = f"Throughput of every pair at {q.format_bytes(size)} [{scale.unit}]"
-    table: q.TableOf[str] = q.TableOf(title, (q.text("sender", str), *map(column, receivers)), note)
-    return table.of(senders)
+    note = f"×: over {PLAIN_WAY}, paired by block; ?: not found different. {q.MISSING}: not measured."
+    return q.TableOf[str](title, (q.text("sender", str), *map(column, receivers)), note).of(senders)
 
 
 DIGEST_COSTS: q.TableOf[q.Contrast] = q.TableOf(
@@ -87,14 +87,12 @@ DIGEST_COSTS: q.TableOf[q.Contrast] = q.TableOf(
 )
 
 
-def _figures(run: q.Run, _: Sequence[q.Point]) -> list[q.Figure]:
-    found = _found(run)
-    ends = (("Ways to send", 1), ("Ways to receive", 0))
-    drawn = []
-    for title, side in ends:
-        rows = {name: row for name, row in found.items() if (name.split(ARROW) * 2)[side] == PLAIN[side]}
-        drawn += q.several(f"{title}, throughput", rows, "B/s", "size of the file")
-    return drawn
+def _figures(run: q.Run, _: Sequence[q.Point]) -> Iterator[q.Figure]:
+    for title, side in (("Ways to send", 1), ("Ways to receive", 0)):
+        rows = {
+            name: row for name, row in _found(run).items() if (name.split(ARROW) * 2)[side] == PLAIN[side]
+        }
+        yield from q.several(f"{title}, throughput", rows, "B/s", "size of the file")
 
 
 PAIRS = q.Question(

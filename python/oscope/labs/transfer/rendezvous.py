@@ -122,7 +122,7 @@ TABLE: q.TableOf[Met] = q.TableOf(
 )
 
 
-def _step_figure(_: q.Run, found: Sequence[Met]) -> list[q.Figure]:
+def _step_figure(_: q.Run, found: Sequence[Met]) -> q.Figure:
     lines = []
     for colour, meeting in enumerate(LATE):
         here = [(each, each.step) for each in found if each.step is not None and each.meeting == meeting]
@@ -131,11 +131,9 @@ def _step_figure(_: q.Run, found: Sequence[Met]) -> list[q.Figure]:
             expected = [(each.late_s, q.plots.Dot("expected", each.expected_ns / NS)) for each, _ in here]
             lines.append(q.plots.Line(f"the {AGAIN[meeting]} tries again", steps, colour))
             lines.append(q.plots.Line(FORMULA[meeting], expected, colour, "dash"))
-    if not lines:
-        return []
     axes = (q.plots.axis("late by [s]"), q.plots.axis("step [s]", rangemode="tozero"))
     note = "Medians with their 95 % intervals. Dashed: what sleeps of a whole interval make expect."
-    return [q.plots.lines("The receiver's step over the lateness", axes, lines, note)]
+    return q.plots.lines("The receiver's step over the lateness", axes, lines, note)
 
 
 def _strips(_: q.Run, found: Sequence[Met]) -> q.Figure:
@@ -152,11 +150,8 @@ def _strips(_: q.Run, found: Sequence[Met]) -> q.Figure:
 
 def steps(side: reference.Inputs) -> list[float]:
     """Return the distances in ms between neighbouring groups of the original's times, by their medians."""
-    found = []
-    for values in side.values():
-        middles = [middle(part) for part in reference.groups(values)]
-        found += [high - low for low, high in pairwise(middles)]
-    return found
+    middles = ([middle(part) for part in reference.groups(values)] for values in side.values())
+    return [high - low for each in middles for low, high in pairwise(each)]
 
 
 ORIGINAL: q.TableOf[Cited] = q.TableOf(
@@ -164,9 +159,7 @@ ORIGINAL: q.TableOf[Cited] = q.TableOf(
     (
         *CITED_COLUMNS,
         q.text("groups: median [ms] (n)", lambda row: reference.groups_text(row[3])),
-        q.text(
-            "steps [ms]", lambda row: ", ".join(f"{step:.1f}" for step in steps({("", ""): row[3]})) or None
-        ),
+        q.text("steps [ms]", lambda row: ", ".join(f"{n:.1f}" for n in steps({("", ""): row[3]})) or None),
     ),
     f"A group ends where the next value is more than {reference.GAP_MS:g} ms away. Steps of several seconds "
     "are of two executions that waited for a hand and that the report leaves out. Its receiver connects, so "

@@ -187,7 +187,7 @@ def _figure(found: Sequence[Trial]) -> q.Figure:
     for rates in method_rates(found):
         name, colour = rates.method, _COLOURS[rates.method]
         every = {0.0: rates.false_positives, **rates.power}
-        dots = [_dot(effect, rate, colour, name) for effect, rate in every.items()]
+        dots = [(100 * effect, _dot(name, rate, colour)) for effect, rate in every.items()]
         series.append(q.plots.Line(name, dots, colour, "solid" if name == OSCOPE else "dash"))
     return q.plots.lines(
         "Found to differ, by how much the sides differ",
@@ -197,7 +197,6 @@ def _figure(found: Sequence[Trial]) -> q.Figure:
     )
 
 
-def _dot(effect: float, rate: Rate, colour: int, name: str) -> tuple[float, q.plots.Dot]:
-    low, high = rate.interval
+def _dot(name: str, rate: Rate, colour: int) -> q.plots.Dot:
     share = rate.share if rate.of else 0.0
-    return 100 * effect, q.plots.Dot(name, 100 * share, (100 * low, 100 * high), colour=colour)
+    return q.plots.Dot(name, 100 * share, q.interval(rate.interval, 0.01), colour=colour)
