@@ -136,28 +136,26 @@ def _check_owner(file: Path) -> None:
 
 
 def _project(file: Path, data: Mapping[str, Any], taken: Collection[str]) -> Project:
-    _refuse_unknown(data, ("name", "title", "workloads", "experiments"), "at the top")
-    name = _typed(data, "name", str, NAME)
-    commands = {key: _command(key, each) for key, each in _typed(data, "workloads", dict, {}).items()}
-    declared = [_declared(key, each, commands) for key, each in _typed(data, "experiments", dict, {}).items()]
+    title = f"Workloads of {file.parent.name}"
+    given = _table(data, "at the top", name=NAME, title=title, workloads={}, experiments={})
+    commands = {key: _command(key, each) for key, each in given["workloads"].items()}
+    declared = [_declared(key, each, commands) for key, each in given["experiments"].items()]
     covered = {each.workload for each in declared}
     declared += [Declared(each, each) for each in commands if each not in covered]
     if not declared:
         raise UsageError("it has neither [workloads] nor [experiments]", remedy=f"see {DOCUMENT}")
-    for each in (name, *(one.name for one in declared)):
+    for each in (given["name"], *(one.name for one in declared)):
         if each in taken:
             raise UsageError(f"{each} is a name of Oscope's own", remedy="choose another name")
-    return Project(
-        file, name, _typed(data, "title", str, f"Workloads of {file.parent.name}"), commands, tuple(declared)
-    )
+    return Project(file, given["name"], given["title"], commands, tuple(declared))
 
 
 def _command(name: str, value: object) -> tuple[str | Sequence[str], float]:
     """Return the command of a workload, and its patience in s."""
     patience: object = None
     if isinstance(value, dict):
-        _refuse_unknown(value, ("command", "patience"), f"[workloads.{name}]")
-        value, patience = (value.get(key) for key in ("command", "patience"))
+        given = _table(value, f"[workloads.{name}]", command=None, patience=None)
+        value, patience = given["command"], given["patience"]
     seconds = PATIENCE_S
     if patience is not None:
         seconds = parse_duration(patience) if isinstance(patience, str) else 0.0
@@ -179,31 +177,26 @@ def _declared(name: str, data: object, commands: Mapping[str, Any]) -> Declared:
     where = f'[experiments."{name}"]'
     if not isinstance(data, dict):
         raise UsageError(f"{where} is no table", remedy=f"see {DOCUMENT}")
-    known = ("workload", "title", "question", "factors", "metrics", "reps", "blocks", "min_time")
-    _refuse_unknown(data, known, where)
-    workload = _typed(data, "workload", str, name, where)
-    if workload not in commands:
+    texts = {"workload": name, "title": name, "question": ""}
+    numbers = {"reps": REPS, "blocks": BLOCKS}
+    given = _table(data, where, **texts, **numbers, factors={}, metrics=[], min_time=None)
+    if given["workload"] not in commands:
         raise UsageError(
-            f"{where}: the workload {workload!r} has no program",
-            remedy=f'add it to [workloads]: "{workload}" = "./program"',
+            f"{where}: the workload {given['workload']!r} has no program",
+            remedy=f'add it to [workloads]: "{given["workload"]}" = "./program"',
         )
-    factors = {
-        key: _levels(each, f"{where} {key}") for key, each in _typed(data, "factors", dict, {}, where).items()
-    }
-    metrics = _typed(data, "metrics", list, [], where)
-    if not all(isinstance(each, str) for each in metrics):
+    if not all(isinstance(each, str) for each in given["metrics"]):
         raise UsageError(f"{where}: metrics are names", remedy='write metrics = ["time_ns"]')
-    min_time = data.get("min_time")
+    for number in numbers:
+        if given[number] < 1:
+            raise UsageError(f"{where}: {number} = {given[number]} measures nothing", remedy="give 1 or more")
+    least = given["min_time"]
     return Declared(
         name=name,
-        workload=workload,
-        title=_typed(data, "title", str, name, where),
-        question=_typed(data, "question", str, "", where),
-        factors=factors,
-        metrics=tuple(metrics),
-        reps=_positive(data, "reps", REPS, where),
-        blocks=_positive(data, "blocks", BLOCKS, where),
-        min_time_ns=1_000_000 if min_time is None else round(1e9 * parse_duration(str(min_time))),
+        factors={key: _levels(each, f"{where} {key}") for key, each in given["factors"].items()},
+        metrics=tuple(given["metrics"]),
+        min_time_ns=Declared.min_time_ns if least is None else round(1e9 * parse_duration(str(least))),
+        **{key: given[key] for key in (*texts, *numbers)},
     )
 
 
@@ -214,25 +207,16 @@ def _levels(value: object, where: str) -> tuple[Level, ...]:
     return tuple(levels)
 
 
-def _positive(data: Mapping[str, Any], name: str, default: int, where: str) -> int:
-    value: int = _typed(data, name, int, default, where)
-    if value < 1:
-        raise UsageError(f"{where}: {name} = {value} measures nothing", remedy="give 1 or more")
-    return value
-
-
-def _typed(data: Mapping[str, Any], name: str, kind: type, default: Any, where: str = "") -> Any:
-    value = data.get(name, default)
-    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        words = {str: "a text", dict: "a table", list: "an array", int: "a whole number"}
-        raise UsageError(f"{where} {name} is not {words[kind]}".strip(), remedy=f"see {DOCUMENT}")
-    return value
-
-
-def _refuse_unknown(data: Mapping[str, Any], known: Sequence[str], where: str) -> None:
-    for name in data:
-        if name not in known:
-            raise UsageError(f"{where}: there is no key {name!r}", remedy=f"there is {', '.join(known)}")
+def _table(data: Mapping[str, Any], where: str, **defaults: Any) -> dict[str, Any]:
+    """Return the values of a table, each of the type of its default; of any type where that is None."""
+    words = {str: "a text", dict: "a table", list: "an array", int: "a whole number"}
+    for name, value in data.items():
+        if name not in defaults:
+            raise UsageError(f"{where}: there is no key {name!r}", remedy=f"there is {', '.join(defaults)}")
+        kind = type(defaults[name])
+        if kind in words and type(value) is not kind:
+            raise UsageError(f"{where} {name} is not {words[kind]}", remedy=f"see {DOCUMENT}")
+    return {**defaults, **data}
 
 
 def _experiment(declared: Declared, program: Program) -> Experiment:

@@ -88,8 +88,13 @@ def _over_silent(side: Side) -> list[q.Column[str]]:
     ]
 
 
-def _precious_table(_: q.Run, known: Sequence[Side]) -> q.Table:
-    return q.TableOf[str](
+PRECIOUS = q.Question(
+    title="A new system call, and what its printing costs",
+    experiment=("kernel.precious", "kernel.precious-wall"),
+    rows=_known,
+    headline=_silent_and_logged,
+    text=(_what, _original, lambda _, known: clocked.conditions(side.experiment for side in known)),
+    tables=lambda _, known: q.TableOf[str](
         "The new call beside others",
         (
             q.text("call", str),
@@ -97,16 +102,7 @@ def _precious_table(_: q.Run, known: Sequence[Side]) -> q.Table:
             *(column for side in known if side.metric != "cycles" for column in _over_silent(side)),
         ),
         "Medians of one call; intervals over the boots. Ratios are paired by boot.",
-    ).of(CALLS)
-
-
-PRECIOUS = q.Question(
-    title="A new system call, and what its printing costs",
-    experiment=("kernel.precious", "kernel.precious-wall"),
-    rows=_known,
-    headline=_silent_and_logged,
-    text=(_what, _original, lambda _, known: clocked.conditions(side.experiment for side in known)),
-    tables=_precious_table,
+    ).of(CALLS),
     figures=lambda _, known: [
         clocked.drawn(f"{side.what} of a call", {call: side.at(call=call) for call in CALLS})
         for side in known

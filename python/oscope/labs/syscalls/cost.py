@@ -116,6 +116,20 @@ COST = q.Question(
 
 # ---- entering the kernel: a call that does not exist, beside getppid and sched_yield
 
+
+def _beside(title: str, what: str, ratio: str, factor: str, base: q.Level) -> q.TableOf[q.Point]:
+    """Return the table of what each level of a factor costs, with its ratio to the level `base`."""
+    return q.TableOf(
+        title,
+        (
+            q.text(what, lambda point: point.name),
+            q.stat("{}", lambda point: point.summary, "ns", "n", "median", "95 %"),
+            q.ratio(ratio, lambda each: q.beside(each, factor, base), "different", "matters"),
+        ),
+        "Medians; each ratio is paired by block.",
+    )
+
+
 ENTRY = q.Question(
     title="Entering the kernel",
     experiment="syscall.entry",
@@ -124,15 +138,7 @@ ENTRY = q.Question(
     text=(
         "No kernel has call 1023: its cost is that of entering and leaving. Call 24 (x86-64) is sched_yield."
     ),
-    tables=q.TableOf(
-        "Cost of a call beside getppid",
-        (
-            q.text("call", lambda point: point.name),
-            q.stat("{}", lambda point: point.summary, "ns", "n", "median", "95 %"),
-            q.ratio("call / getppid", lambda each: q.beside(each, "call", "getppid"), "different", "matters"),
-        ),
-        "Medians; each ratio is paired by block.",
-    ),
+    tables=_beside("Cost of a call beside getppid", "call", "call / getppid", "call", "getppid"),
     figures=lambda _, found: q.strips("Time of one call", "time", found, lambda point: point.name),
 )
 
@@ -146,14 +152,8 @@ URING = q.Question(
     text=(
         "A request does nothing (IORING_OP_NOP): that is io_uring's own work and a share of the system call."
     ),
-    tables=q.TableOf(
-        "Cost of a request by how many one call submits",
-        (
-            q.text("requests a call", lambda point: point.name),
-            q.stat("{}", lambda point: point.summary, "ns", "n", "median", "95 %"),
-            q.ratio("beside one", lambda each: q.beside(each, "batch", 1), "different", "matters"),
-        ),
-        "Medians; each ratio is paired by block.",
+    tables=_beside(
+        "Cost of a request by how many one call submits", "requests a call", "beside one", "batch", 1
     ),
     figures=lambda _, found: q.strips("Time of one request", "time", found, lambda point: point.name),
 )
