@@ -21,6 +21,13 @@ from typing import NamedTuple
 from oscope.labs import engine as q
 
 MEBIBYTE = 1 << 20
+CALLING, FINDING, COPYING, REST, WAITING = NAMES = (
+    "system calls",
+    "the file’s part of the calls",
+    "copying",
+    "other work on the CPU",
+    "waiting for device or CPU",
+)
 
 
 @dataclass(frozen=True)
@@ -101,17 +108,22 @@ class Parts:
     copying: Bounded | None
 
     @property
-    def finding(self) -> Bounded | None:
-        """Return what a file adds to its calls: calls * (f - c)."""
-        return None if self.calling is None or self.asking is None else self.asking - self.calling
-
-    @property
-    def rest(self) -> Bounded:
-        """Return the time on the CPU that no primitive accounts for."""
-        found = Bounded.of(self.on_cpu)
+    def named(self) -> dict[str, Bounded | None]:
+        """Return each part by its name; None where a primitive is missing."""
+        rest = Bounded.of(self.on_cpu)
         for part in (self.calling if self.asking is None else self.asking, self.copying):
-            found = found - part if part is not None else found
-        return found
+            rest = rest if part is None else rest - part
+        # Where what a call costs by itself is not known, the whole call is the file's part.
+        finding = self.asking
+        if self.calling is not None:
+            finding = None if self.asking is None else self.asking - self.calling
+        return {
+            CALLING: self.calling,
+            FINDING: finding,
+            COPYING: self.copying,
+            REST: rest,
+            WAITING: Bounded.of(self.waiting),
+        }
 
     @property
     def plain(self) -> Bounded | None:

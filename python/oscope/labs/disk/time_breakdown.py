@@ -8,15 +8,8 @@ from typing import Any
 
 from oscope.labs import engine as q
 from oscope.labs.disk import CACHES
-from oscope.labs.disk.model import Bounded, Parts, Primitives, parts, per_mebibyte, primitives
+from oscope.labs.disk.model import NAMES, REST, Bounded, Parts, Primitives, parts, per_mebibyte, primitives
 
-CALLING, FINDING, COPYING, REST, WAITING = NAMES = (
-    "system calls",
-    "the file’s part of the calls",
-    "copying",
-    "other work on the CPU",
-    "waiting for device or CPU",
-)
 COLOURS = (0, 1, 2, 3, 5)
 """Of the parts, whichever of them are known: neighbours that look different."""
 
@@ -41,21 +34,9 @@ def _missing(run: q.Run) -> str:
     return f"{'; '.join(absent)}. What that would separate is counted as {REST}." if absent else ""
 
 
-def _named(each: Parts) -> dict[str, Bounded | None]:
-    """Return each part by its name; None where a primitive is missing."""
-    return {
-        # Where what a call costs by itself is not known, the whole call is the file's part.
-        CALLING: each.calling,
-        FINDING: each.asking if each.calling is None else each.finding,
-        COPYING: each.copying,
-        REST: each.rest,
-        WAITING: Bounded.of(each.waiting),
-    }
-
-
 def _shares(each: Parts) -> dict[str, float | None]:
     whole = each.measured.median
-    return {name: None if part is None else part.value / whole for name, part in _named(each).items()}
+    return {name: None if part is None else part.value / whole for name, part in each.named.items()}
 
 
 def _dominating(_: q.Run, cached: Sequence[Cached]) -> str:
@@ -87,7 +68,7 @@ PRIMITIVES: q.TableOf[tuple[str, str | None]] = q.TableOf(
 
 
 def _part(name: str) -> Callable[[Parts], tuple[float, q.Summary] | None]:
-    return lambda each: None if (part := _named(each)[name]) is None else (part.value, each.measured)
+    return lambda each: None if (part := each.named[name]) is None else (part.value, each.measured)
 
 
 def _over(each: Parts, part: Bounded | None) -> str | None:

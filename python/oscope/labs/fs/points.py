@@ -40,14 +40,14 @@ class Shown:
     @classmethod
     def of(cls, run: q.Run) -> Shown:
         """Return what is shown of an experiment."""
-        return run.once("shown", lambda: cls._of(run))
 
-    @classmethod
-    def _of(cls, run: q.Run) -> Shown:
-        plain = replace(run.experiment, points=tuple(q.untraced(run.experiment)))
-        counted = [COUNTED] if plain.clock == "instructions" else []
-        said = [*q.narrowing(plain, OWN), *counted, *q.cautions(plain)]
-        return cls(q.Run(run.results, plain).narrowed(*OWN), said)
+        def make() -> Shown:
+            plain = replace(run.experiment, points=tuple(q.untraced(run.experiment)))
+            counted = [COUNTED] if plain.clock == "instructions" else []
+            said = [*q.narrowing(plain, OWN), *counted, *q.cautions(plain)]
+            return cls(q.Run(run.results, plain).narrowed(*OWN), said)
+
+        return run.once("shown", make)
 
     @property
     def experiment(self) -> q.ExperimentResults:

@@ -44,11 +44,6 @@ class Plateau:
     found: tuple[At, ...]
 
     @property
-    def low(self) -> int:
-        """Return the smallest size."""
-        return self.found[0].size
-
-    @property
     def high(self) -> int:
         """Return the largest size."""
         return self.found[-1].size

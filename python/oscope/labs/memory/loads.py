@@ -65,7 +65,7 @@ def _levels_said(_: q.Run, chases: Sequence[Chase]) -> str:
 def _changes(run: q.Run, chases: Sequence[Chase]) -> list[tuple[str, int, str]]:
     """Return each cache for data that the CPU names, with the change of the curve that is set beside it."""
     chosen, rows = _best(chases), []
-    steps = [(first.high, second.low) for first, second in pairwise(chosen.levels.plateaus)]
+    steps = [(first.high, second.found[0].size) for first, second in pairwise(chosen.levels.plateaus)]
     for each in (run.experiment.environment.get("cpu") or {}).get("caches") or []:
         if str(each.get("type", "")).lower() not in ("data", "unified") or not each.get("size_bytes"):
             continue

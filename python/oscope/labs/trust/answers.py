@@ -86,34 +86,32 @@ def _told(result: Mapping[str, Any], found: Sequence[Trial]) -> str:
     return text
 
 
+Subject = tuple[str, str, Sequence[Trial]]
+"""A subject, how its sides were measured, and its pairs."""
+
+
 def by_subject(found: Sequence[Trial]) -> q.Table:
     """Return the counts of each subject and way, and of all together."""
     effects = trials.effects(found)
-    rows = sorted([*name, *_counts(own, effects)] for name, own in trials.by_subject(found).items())
-    rows.append(["all", "", *_counts(found, effects)])
-    columns = [
-        "subject",
-        "sides",
-        "false positives",
-        "would find",
-        *(["truth held"] if effects else []),
-        *(f"found {q.format_share(effect)}" for effect in effects),
-    ]
-    note = (
+    own: list[Subject] = [(*name, each) for name, each in trials.by_subject(found).items()]
+
+    def slowed(effect: float) -> q.Column[Subject]:
+        return q.text(f"found {q.format_share(effect)}", lambda row: _count(trials.found(row[2], effect)))
+
+    held: q.Column[Subject] = q.text("truth held", lambda row: _count(trials.coverage(row[2])))
+    return q.TableOf[Subject](
+        "Errors by subject",
+        (
+            q.text("subject", lambda row: row[0]),
+            q.text("sides", lambda row: row[1]),
+            q.text("false positives", lambda row: _count(trials.false_alarms(row[2]))),
+            q.text("would find", lambda row: _seen(trials.detectable(row[2]))),
+            *([held] if effects else []),
+            *map(slowed, effects),
+        ),
         "Would find: the smallest difference found with 80 % power, the median of the pairs. Truth held: the "
-        "95 % interval holds the known difference. Sides in sequence allow for a common drift."
-    )
-    return q.Table("Errors by subject", columns, rows, note=note)
-
-
-def _counts(own: Sequence[Trial], effects: Sequence[float]) -> list[str]:
-    seen = trials.detectable(own)
-    return [
-        _count(trials.false_alarms(own)),
-        _seen(seen),
-        *([_count(trials.coverage(own))] if effects else []),
-        *(_count(trials.found(own, effect)) for effect in effects),
-    ]
+        "95 % interval holds the known difference. Sides in sequence allow for a common drift.",
+    ).of([*sorted(own, key=lambda row: row[:2]), ("all", "", found)])
 
 
 def _seen(share: float) -> str:
@@ -151,35 +149,33 @@ def by_method_and_way(found: Sequence[Trial]) -> list[q.Table]:
 
 def _by_method(found: Sequence[Trial], title: str, note: str) -> q.Table:
     effects = trials.effects(found)
-    columns = [
-        "method",
-        "false positives",
-        *(
-            heading
-            for effect in effects
-            for heading in (f"found {q.format_share(effect)}", f"s per {q.format_share(effect)}")
-        ),
-        *(["truth held"] if effects else []),
-    ]
-    pairs = ", ".join(
-        [f"{trials.false_alarms(found).of} pairs without a difference"]
-        + [f"{trials.found(found, effect).of} of {q.format_share(effect)}" for effect in effects]
+
+    def power(effect: float) -> list[q.Column[MethodRates]]:
+        def found(rates: MethodRates) -> str | None:
+            rate = rates.power[effect]
+            return f"{100 * rate.share:.0f} %" if rate.of else None
+
+        def seconds(rates: MethodRates) -> float | None:
+            return rates.seconds_per_find(effect)
+
+        share = q.format_share(effect)
+        return [q.text(f"found {share}", found), q.written(f"s per {share}", seconds, "{:.3g}".format)]
+
+    held: q.Column[MethodRates] = q.text(
+        "truth held", lambda rates: None if rates.coverage is None else rates.coverage.percent
     )
-    rows = [_method_row(rates, effects) for rates in method_rates(found)]
-    return q.Table(title, columns, rows, note=f"{pairs}. {note}".rstrip())
-
-
-def _method_row(rates: MethodRates, effects: Sequence[float]) -> list[str]:
-    row = [rates.method, rates.false_positives.percent]
-    for effect in effects:
-        rate, seconds = rates.power[effect], rates.seconds_per_find(effect)
-        row += [
-            f"{100 * rate.share:.0f} %" if rate.of else q.MISSING,
-            q.MISSING if seconds is None else f"{seconds:.3g}",
-        ]
-    if effects:
-        row.append(q.MISSING if rates.coverage is None else rates.coverage.percent)
-    return row
+    pairs = [f"{trials.false_alarms(found).of} pairs without a difference"]
+    pairs += [f"{trials.found(found, effect).of} of {q.format_share(effect)}" for effect in effects]
+    return q.TableOf[MethodRates](
+        title,
+        (
+            q.text("method", lambda rates: rates.method),
+            q.text("false positives", lambda rates: rates.false_positives.percent),
+            *(column for effect in effects for column in power(effect)),
+            *([held] if effects else []),
+        ),
+        f"{', '.join(pairs)}. {note}".rstrip(),
+    ).of(method_rates(found))
 
 
 def _figure(found: Sequence[Trial]) -> q.Figure:
