@@ -58,17 +58,24 @@ def _zeros(_: q.Run, found: Sequence[q.Point]) -> list[str]:
     return [ZEROS] if any(each > 1 + NEAR for each in faults) else []
 
 
-def _pattern_tables(run: q.Run, found: Sequence[q.Point]) -> Iterable[q.Table | None]:
-    for footprint in run.levels("footprint", FOOTPRINTS):
-        own = footprint == "first64th"
-        here = walked(point for point in found if point.level("footprint") == footprint)
-        yield PATTERN.table(
-            f"Sequential and random access over {FOOTPRINT_WORDS[footprint]}",
-            run,
-            f"{here} {TICKS}{f' {reference.WHERE}' if own else ''}",
-            partial(cite, reference.PATTERN) if own else None,
-            footprint=footprint,
-        )
+Figures = Mapping[str, Mapping[str, reference.Known]]
+Place = tuple[str, Mapping[str, q.Level], Figures | None]
+"""Of a table: title, levels of the other factors, and the original report's figures there, if it has some."""
+
+
+def _tables(sides: q.Sides, run: q.Run, places: Iterable[Place]) -> Iterator[q.Table | None]:
+    """Yield the table of both sides at each place."""
+    for title, levels, theirs in places:
+        ends = (q.first(run.experiment, **{**levels, sides.factor: end}) for end in sides.ends)
+        here = walked(point for point in ends if point is not None)
+        note = " ".join([here, TICKS, *([reference.WHERE] if theirs else [])])
+        yield sides.table(title, run, note, partial(cite, theirs) if theirs else None, **levels)
+
+
+def _footprints(run: q.Run) -> Iterator[Place]:
+    for each in run.levels("footprint", FOOTPRINTS):
+        title = f"Sequential and random access over {FOOTPRINT_WORDS[each]}"
+        yield title, {"footprint": each}, reference.PATTERN if each == "first64th" else None
 
 
 PATTERNS = q.Question(
@@ -80,7 +87,7 @@ PATTERNS = q.Question(
         "A set is 512 lines of 64 B, walked 16 times, every 8th written. First touches count in its time.",
         _zeros,
     ),
-    tables=_pattern_tables,
+    tables=lambda run, _: _tables(PATTERN, run, _footprints(run)),
     figures=lambda _, found: q.strips(
         "Time of a working set",
         "time",
@@ -158,9 +165,10 @@ FOOTPRINT_PAGES = q.Question(
             "By arithmetic: what so many sets touch; at random, the expected number. Within reach: up to the "
             "last address that the loop can form. Pages of 4 KiB.",
         ),
-        lambda run, found: (
-            FOOTPRINT.table(f"Both footprints, {each}", run, f"{walked(found)} {TICKS}", pattern=each)
-            for each in dict.fromkeys(point.level("pattern") for point in found)
+        lambda run, _: _tables(
+            FOOTPRINT,
+            run,
+            ((f"Both footprints, {each}", {"pattern": each}, None) for each in run.levels("pattern")),
         ),
     ),
 )
@@ -224,20 +232,14 @@ def _conditions(_: q.Run, found: Sequence[q.Point]) -> Iterator[str]:
     yield from dict.fromkeys(q.cause(note) for point in found for note in point.samples.notes)
 
 
-def _pressure_tables(run: q.Run, found: Sequence[q.Point]) -> Iterable[q.Table | None]:
+def _places(run: q.Run, found: Sequence[q.Point]) -> Iterator[Place]:
     for where in _wheres(run, found):
         factors = {"mapping": "anonymous", **run.experiment.points[0].factors, **where}
         own = all(factors.get(name) == level for name, level in THEIRS.items())
-        sides = (q.first(run.experiment, **where, pressure=end) for end in COMPETITOR.ends)
-        here = walked(point for point in sides if point is not None)
-        name = q.label(run.experiment, where, where)
-        yield COMPETITOR.table(
-            ", ".join(filter(None, ["With and without a competitor", name])),
-            run,
-            f"{here} {TICKS}{f' {reference.WHERE}' if own else ''}",
-            partial(cite, reference.PRESSURE) if own else None,
-            **where,
+        title = ", ".join(
+            filter(None, ["With and without a competitor", q.label(run.experiment, where, where)])
         )
+        yield title, where, reference.PRESSURE if own else None
 
 
 PRESSURE = q.Question(
@@ -246,5 +248,5 @@ PRESSURE = q.Question(
     rows=q.points("set_ns"),
     headline=_pressure_said,
     text=_conditions,
-    tables=_pressure_tables,
+    tables=lambda run, found: _tables(COMPETITOR, run, _places(run, found)),
 )
