@@ -89,13 +89,15 @@ def row_of(rows: Sequence[ComparedMetric], asked: Asked, **levels: Level) -> Com
 
 def beside(point: Point, factor: str, base: Level) -> ComparedMetric | None:
     """Return how a point compares with the one that has the level `base` of a factor, all else the same."""
-    level = point.samples.factors.get(factor, base)
+    level = point.factors.get(factor, base)
     if level == base:
         return None
-    rest = {name: each for name, each in point.samples.factors.items() if name not in (factor, "tracer")}
-    return row_of(
-        compared(point.run.experiment, (point.metric,), factor, (base, level)), point.metric, **rest
+    rows = point.run.once(
+        (point.metric, factor, base, level),
+        lambda: compared(point.run.experiment, (point.metric,), factor, (base, level)),
     )
+    rest = {name: each for name, each in point.factors.items() if name not in (factor, "tracer")}
+    return row_of(rows, point.metric, **rest)
 
 
 @dataclass(frozen=True)

@@ -47,26 +47,6 @@ def known(experiment: ExperimentResults, metric: str, **wanted: Level) -> list[P
     return [point for point in untraced(experiment, **wanted) if len(measured(point, metric)[0])]
 
 
-def only(experiment: ExperimentResults, **wanted: Level) -> ExperimentResults:
-    """Return the experiment with the points that have these levels, or no such factor."""
-    points = tuple(
-        point
-        for point in experiment.points
-        if all(point.factors.get(name, level) == level for name, level in wanted.items())
-    )
-    return replace(experiment, points=points)
-
-
-def narrowed(experiment: ExperimentResults, *named: str) -> ExperimentResults:
-    """Return the points at the first measured level of every factor that varies and is not among `named`."""
-    others = [name for name in experiment.varied() if name not in named]
-    if not others:
-        return experiment
-    levels_of = experiment.points[0].factors
-    wanted = {name: levels_of[name] for name in others if name in levels_of}
-    return replace(experiment, points=tuple(each for each in experiment.points if has(each, wanted)))
-
-
 def narrowing(experiment: ExperimentResults, named: Iterable[str]) -> list[str]:
     """Say which of several levels is shown of the factors that are not among those `named`."""
     others = [name for name in experiment.varied() if name not in {*named, "tracer"}]
@@ -151,7 +131,19 @@ class Run:
 
     def only(self, **wanted: Level) -> Run:
         """Return the run with the points that have these levels, or no such factor."""
-        return self.once(tuple(wanted.items()), lambda: Run(self.results, only(self.experiment, **wanted)))
+        return self._of(
+            tuple(wanted.items()),
+            lambda point: all(point.factors.get(name, level) == level for name, level in wanted.items()),
+        )
+
+    def _of(self, key: Hashable, kept: Callable[[PointSamples], bool]) -> Run:
+        """Return the run with the points that are kept."""
+
+        def make() -> Run:
+            points = tuple(filter(kept, self.experiment.points))
+            return Run(self.results, replace(self.experiment, points=points))
+
+        return self.once(key, make)
 
     def beside(self, name: str) -> Run | None:
         """Return another experiment of the same results."""
@@ -163,7 +155,10 @@ class Run:
 
     def narrowed(self, *named: str) -> Run:
         """Return the run at the first measured level of every factor that is not among `named`."""
-        return self.once(named, lambda: Run(self.results, narrowed(self.experiment, *named)))
+        others = [name for name in self.experiment.varied() if name not in named]
+        levels_of = self.experiment.points[0].factors if others else {}
+        wanted = {name: levels_of[name] for name in others if name in levels_of}
+        return self._of(named, lambda point: has(point, wanted)) if others else self
 
     def points(self, metric: str, **wanted: Level) -> list[Point]:
         """Return the points with these levels, without a tracer, that have values of `metric`."""
@@ -190,8 +185,3 @@ class Run:
         found = dict.fromkeys(str(p.factors[factor]) for p in self.experiment.points if factor in p.factors)
         place = {level: index for index, level in enumerate(order)}
         return sorted(found, key=lambda level: place.get(level, len(place)))
-
-
-def summary_of(asked: str | Quantity) -> Callable[[Point], Summary | None]:
-    """Return what a column shows of a point: a metric or another quantity."""
-    return lambda point: point.of(asked)

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar, cast
 from oscope.figures.tables import row_scale, shared_scale
 from oscope.figures.words import median
 from oscope.labs.engine.quantity import Quantity
-from oscope.labs.engine.run import summary_of
+from oscope.labs.engine.run import Point
 from oscope.labs.engine.words import Verdict, ratio_text
 from oscope.model.document import Table
 from oscope.model.formatting import MISSING, Scale, format_count, format_share
@@ -57,7 +57,7 @@ class Column(Generic[_Row]):
 
 def text(heading: str, of: Callable[[_Row], str | None], *, numeric: bool = False) -> Column[_Row]:
     """Return a column of texts; None is missing."""
-    return Column((heading,), lambda row, _: [_or_missing(of(row))], numeric)
+    return Column((heading,), lambda row, _: [MISSING if (found := of(row)) is None else found], numeric)
 
 
 def level(name: str, heading: str = "") -> Column[Any]:
@@ -70,22 +70,13 @@ def levels(*names: str) -> list[Column[Any]]:
     return [level(name) for name in names]
 
 
-def _or_missing(found: str | None) -> str:
-    return MISSING if found is None else found
-
-
-def _summary(of: Of[_Row]) -> Callable[[_Row], Summary | None]:
-    return cast("Callable[[_Row], Summary | None]", summary_of(of)) if isinstance(of, str | Quantity) else of
+def _read(of: Number[_Row]) -> Callable[[_Row], Any]:
+    return of if callable(of) else lambda row: cast("Point", row).of(of)
 
 
 def _figure(of: Number[_Row]) -> Callable[[_Row], float | None]:
-    read = cast("Callable[[_Row], Summary | None]", summary_of(of)) if isinstance(of, str | Quantity) else of
-
-    def figure(row: _Row) -> float | None:
-        found = read(row)
-        return found.median if isinstance(found, Summary) else found
-
-    return figure
+    read = _read(of)
+    return lambda row: found.median if isinstance(found := read(row), Summary) else found
 
 
 def count(heading: str, of: Number[_Row]) -> Column[_Row]:
@@ -114,7 +105,7 @@ def share(heading: str, of: Number[_Row], spread: float | None = 0.01) -> Column
 
 def value(heading: str, of: Of[_Row], unit: str) -> Column[_Row]:
     """Return a column of medians with interval and unit in one cell."""
-    read = _summary(of)
+    read: Callable[[_Row], Summary | None] = _read(of)
     return text(heading, lambda row: None if (found := read(row)) is None else median(found, unit))
 
 
@@ -133,7 +124,7 @@ def stat(
     have their own name.
     """
     chosen = parts or ("median", INTERVAL)
-    named, read = "{}" in heading, _summary(of)
+    named, read = "{}" in heading, _read(of)
     headings = tuple(
         heading.format(part) if named else (part if index else heading) for index, part in enumerate(chosen)
     )

@@ -69,7 +69,7 @@ def _slowdowns(run: q.Run, name: str) -> list[Slowdown]:
     experiment, found = own.experiment, []
     others = [each for each in experiment.varied() if each != "tracer"]
     for tracer in tracers(own):
-        for point in q.only(experiment, tracer=tracer).points:
+        for point in own.only(tracer=tracer).experiment.points:
             plain = experiment.point(**{**point.factors, "tracer": UNTRACED})
             row = probe_effect(experiment, plain, point, metric)
             if plain is not None and row is not None:
