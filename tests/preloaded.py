@@ -1,13 +1,16 @@
 """Starts `python -m oscope` without loading its libraries anew: by a fork of a process that has loaded them.
 
 A command loads numpy, SQLAlchemy, SciPy and others for 0.3 to 1.5 s of CPU, and the tests carry out many.
-Only libraries are loaded here. Oscope's own modules, and all that they do as they are imported, are each
-command's own; it also ends as a process of its own does. Tests of signals, of terminals, of other users and
-of the start itself use real processes, and so do all tests of `make test-full`.
+Loaded here are libraries, and those packages of Oscope (`OWN`) that may not look at a command's environment
+as they are imported: the process that forks does not start if one does. The command line itself is each
+command's own. A command that ends with an exit code ends as the interpreter has it, but that its objects are
+not destroyed one by one, which costs 0.1 s of CPU. Tests of signals, of terminals, of other users and of the
+start itself use real processes, and so do all tests of `make test-full`.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import functools
 import gc
@@ -15,14 +18,17 @@ import importlib
 import io
 import json
 import os
+import pkgutil
 import runpy
 import selectors
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Mapping, Sequence
+import unittest.mock
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,8 +53,26 @@ LIBRARIES = (
     "typer.core",
     "typer.main",
 )
+OWN = (
+    "oscope.model",
+    "oscope.probe",
+    "oscope.trace",
+    "oscope.planning",
+    "oscope.storage",
+    "oscope.programs",
+    "oscope.targets",
+    "oscope.runner",
+    "oscope.statistics",
+    "oscope.analysis",
+    "oscope.figures",
+    "oscope.labs",
+    "oscope.report",
+)
+"""Packages of Oscope."""
 DECISIVE = ("PYTHON", "LD_", "LC_", "LANG", "TZ", "OMP_", "OPENBLAS_", "TERMINAL_WIDTH", "COVERAGE_")
 """Variables that begin so are read as an interpreter starts, or as a library is loaded."""
+STANDARD = (os.__file__, "<frozen os>", "<frozen _collections_abc>")
+"""Whose functions read the environment for others."""
 MESSAGE_BYTES = 1 << 20
 ROOT = Path(__file__).parent.parent
 BYTECODE = ROOT / "target" / "tests" / "bytecode"
@@ -203,7 +227,49 @@ def _become(wish: dict[str, Any]) -> None:
     os.sched_setaffinity(0, wish["cpus"])
     signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.argv = ["oscope", *wish["words"]]
-    runpy.run_module("oscope", run_name="__main__", alter_sys=True)
+    try:
+        runpy.run_module("oscope", run_name="__main__", alter_sys=True)
+    except SystemExit as ended:
+        if isinstance(ended.code, int):
+            end(ended.code)
+        raise
+
+
+def end(code: int) -> None:
+    """End the process as Py_FinalizeEx does up to what was written; return where it cannot be written."""
+    threading._shutdown()  # type: ignore[attr-defined]  # Waits for the other threads.
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            if stream is not None:
+                stream.flush()
+        except (OSError, ValueError):
+            return  # The interpreter reports it.
+    os._exit(code & 0xFF)
+
+
+def load(packages: Iterable[str], source: str) -> None:
+    """Import packages with all their modules.
+
+    Raises RuntimeError where a module below the folder `source` reads the environment as it is imported: what
+    it finds would be kept for all commands.
+    """
+    read = type(os.environ).__getitem__
+
+    def guarded(variables: Any, name: str) -> str:
+        frame = sys._getframe(1)
+        while frame.f_back and frame.f_code.co_filename in STANDARD:
+            frame = frame.f_back
+        asking = frame.f_code.co_filename
+        if asking.startswith(source):
+            raise RuntimeError(f"{asking} reads {name} of the environment as it is imported")
+        return read(variables, name)
+
+    with unittest.mock.patch.object(type(os.environ), "__getitem__", guarded):
+        for name in packages:
+            package = importlib.import_module(name)
+            for module in pkgutil.walk_packages(package.__path__, f"{name}."):
+                importlib.import_module(module.name)
 
 
 if __name__ == "__main__":
@@ -213,5 +279,7 @@ if __name__ == "__main__":
         importlib.import_module(library)
     # Oscope's own modules are compiled once, also where no bytecode is to be written beside them.
     sys.pycache_prefix, sys.dont_write_bytecode = sys.argv[2], False
+    load(OWN, importlib.import_module("oscope").__path__[0])
+    gc.collect()
     gc.freeze()
     _become(_serve(socket.socket(fileno=int(sys.argv[1]))))

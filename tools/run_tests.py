@@ -33,6 +33,9 @@ FULL = "OSCOPE_TEST_FULL"
 BYTECODE = {"PYTHONDONTWRITEBYTECODE": ""}
 """Kept whatever the user has set: without it each process of pytest rewrites all tests for 7 s of CPU."""
 
+ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1"}
+"""For NumPy's linear algebra: its other threads wait in a loop for small products, 5 % of the CPU time."""
+
 
 @dataclass(frozen=True)
 class Stage:
@@ -107,7 +110,7 @@ def python(name: str, marks: str, workers: int, full: bool) -> tuple[str, ...]:
 
 def stages(full: bool) -> tuple[tuple[Stage, ...], ...]:
     """Return all stages in the order in which they run; those of a group run beside each other."""
-    environment = BYTECODE | ({FULL: "1"} if full else {})
+    environment = BYTECODE | ONE_THREAD | ({FULL: "1"} if full else {})
     # One more than CPUs: many tests wait, for a server or a time limit.
     workers = len(os.sched_getaffinity(0)) + 1
     parallel = Stage("parallel", (python("parallel", "not alone", workers, full),), environment)
