@@ -3,14 +3,12 @@
 A command loads numpy, SQLAlchemy, SciPy and others for 0.3 to 1.5 s of CPU, and the tests carry out many.
 Loaded here are libraries, and those packages of Oscope (`OWN`) that may not look at a command's environment
 as they are imported: the process that forks does not start if one does. The command line itself is each
-command's own. A command that ends with an exit code ends as the interpreter has it, but that its objects are
-not destroyed one by one, which costs 0.1 s of CPU. Tests of signals, of terminals, of other users and of the
-start itself use real processes, and so do all tests of `make test-full`.
+command's own; it also ends as a process of its own does. Tests of signals, of terminals, of other users and
+of the start itself use real processes, and so do all tests of `make test-full`.
 """
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import functools
 import gc
@@ -25,7 +23,6 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 import unittest.mock
 from collections.abc import Iterable, Mapping, Sequence
@@ -227,25 +224,7 @@ def _become(wish: dict[str, Any]) -> None:
     os.sched_setaffinity(0, wish["cpus"])
     signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.argv = ["oscope", *wish["words"]]
-    try:
-        runpy.run_module("oscope", run_name="__main__", alter_sys=True)
-    except SystemExit as ended:
-        if isinstance(ended.code, int):
-            end(ended.code)
-        raise
-
-
-def end(code: int) -> None:
-    """End the process as Py_FinalizeEx does up to what was written; return where it cannot be written."""
-    threading._shutdown()  # type: ignore[attr-defined]  # Waits for the other threads.
-    atexit._run_exitfuncs()
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            if stream is not None:
-                stream.flush()
-        except (OSError, ValueError):
-            return  # The interpreter reports it.
-    os._exit(code & 0xFF)
+    runpy.run_module("oscope", run_name="__main__", alter_sys=True)
 
 
 def load(packages: Iterable[str], source: str) -> None:

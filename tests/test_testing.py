@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -52,40 +51,6 @@ def test_a_module_that_reads_the_environment_as_it_is_imported_is_not_shared(
     with pytest.raises(RuntimeError, match=r"reading_early/__init__.py reads HOME of the environment"):
         preloaded.load(["reading_early"], str(folder))
     assert os.environ["PATH"]
-
-
-ENDING = """
-import atexit, sys, threading, time, preloaded
-print("written")
-atexit.register(print, "at the end")
-threading.Thread(target=lambda: (time.sleep(0.1), print("by a thread"))).start()
-try:
-    sys.exit(3)
-except SystemExit as ended:
-    preloaded.{end}
-"""
-
-
-@pytest.mark.parametrize(("output", "code"), [("pipe", 3), ("full", 120)])
-def test_a_forked_command_ends_as_the_interpreter_has_it(output: str, code: int) -> None:
-    answers = []
-    for end in ("end(ended.code)", "signal and sys.exit(ended.code)"):
-        with Path("/dev/full").open("w") as full:
-            answers.append(
-                subprocess.run(
-                    [sys.executable, "-c", ENDING.format(end=end)],
-                    env=os.environ
-                    | {"PYTHONPATH": str(Path(preloaded.__file__).parent), "PYTHONUNBUFFERED": ""},
-                    stdout=full if output == "full" else subprocess.PIPE,
-                    stderr=subprocess.PIPE,
-                    text=True,
-                    check=False,
-                )
-            )
-    forked, interpreter = ((done.returncode, done.stdout, done.stderr) for done in answers)
-    assert forked == interpreter
-    assert forked[0] == code
-    assert output == "full" or forked[1] == "written\nby a thread\nat the end\n"
 
 
 def test_waiting_gives_the_value_or_says_what_did_not_come() -> None:

@@ -10,6 +10,6 @@ if __name__ == "__main__":
     from oscope.probe import startup_signals
 
     startup_signals.hold()
-    from oscope.cli import main
+    from oscope.cli import command
 
-    main()
+    command()

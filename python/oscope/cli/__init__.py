@@ -10,13 +10,13 @@ import importlib
 import os
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 import typer.core
 
 from oscope import __version__
-from oscope.cli import completing
+from oscope.cli import completing, process
 from oscope.cli.errors import DONE, FAILED, flush_standard_output, note, tell
 from oscope.cli.options import EVERYWHERE, Settings, class_of, part
 from oscope.model import address_space, streams
@@ -187,7 +187,18 @@ def _begin(
     recovery.restore(note)
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def command() -> NoReturn:
+    """Be the command `oscope`: carry out this process's command line and end the process."""
+    process.begin()
+    try:
+        main()
+    except SystemExit as ended:
+        if isinstance(ended.code, int):
+            process.end(ended.code)
+        raise
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Carry out a command line (default: this process's) and end the process with its exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     streams.secure()
