@@ -25,7 +25,7 @@ pub struct Calibrated {
 /// only, never at samples, so it selects none.
 ///
 /// # Errors
-/// What `time` fails with.
+/// That of the first trial that fails.
 pub fn calibrate(
     target_ns: f64,
     mut time: impl FnMut(u64) -> Result<f64, Failure>,

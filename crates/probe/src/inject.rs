@@ -85,7 +85,7 @@ pub trait Disturbance {
     /// Make ready in the child, before the first phase.
     ///
     /// # Errors
-    /// What forbids it.
+    /// What it needs is missing: memory, a file, a permission. The child then reports it and ends.
     fn ready(&mut self) -> Result<(), Failure> {
         Ok(())
     }

@@ -90,7 +90,7 @@ impl<W: Write> Terminal<W> {
     }
 
     /// # Errors
-    /// Text could not be written.
+    /// What the writer failed with, the first time.
     pub fn check(&self) -> Result<(), Failure> {
         self.watched.check()
     }
@@ -98,7 +98,7 @@ impl<W: Write> Terminal<W> {
     /// Write what is shown.
     ///
     /// # Errors
-    /// Text could not be written.
+    /// What the writer failed with.
     pub fn finish(mut self) -> Result<(), Failure> {
         self.parser.stop_sync(&mut self.watched);
         self.watched.finish()

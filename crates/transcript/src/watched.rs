@@ -74,7 +74,7 @@ impl<W: Write> Watched<W> {
     }
 
     /// # Errors
-    /// Text could not be written.
+    /// What the writer failed with, the first time.
     pub fn check(&self) -> Result<(), Failure> {
         self.text.check()
     }
@@ -82,7 +82,7 @@ impl<W: Write> Watched<W> {
     /// Write what is shown.
     ///
     /// # Errors
-    /// Text could not be written.
+    /// What the writer failed with.
     pub fn finish(mut self) -> Result<(), Failure> {
         self.end();
         self.text.flush()

@@ -148,7 +148,7 @@ impl StreamingDigest {
     /// The bytes before `mark` are in the file now.
     ///
     /// # Errors
-    /// They are not.
+    /// What read(2) fails with, or an early end of the file.
     pub fn reach(&mut self, mark: u64) -> io::Result<()> {
         match self {
             Self::Here(reader) => reader.read_to(mark),

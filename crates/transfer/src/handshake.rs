@@ -48,7 +48,7 @@ fn broken(error: snow::Error) -> Failure {
 /// Answer what a sender said first: what to send it, and the keys of the connection. `None` if its key is another.
 ///
 /// # Errors
-/// No keys are to be had here.
+/// The cipher or the random numbers cannot be had here.
 pub fn answer(
     key: &Key,
     opening: &[u8],

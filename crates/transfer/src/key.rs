@@ -37,7 +37,7 @@ impl Key {
     /// A new key from the kernel's random numbers.
     ///
     /// # Errors
-    /// The kernel gives none.
+    /// `Failure::Failed` where getrandom(2) gives none.
     pub fn new() -> Result<Self, Failure> {
         let mut bytes = [0; LENGTH];
         SystemRandom::new()

@@ -207,7 +207,7 @@ impl Partial {
     /// Remove it: what is in it is wrong.
     ///
     /// # Errors
-    /// In one line, why it stays.
+    /// The reason of unlinkat(2), why it stays.
     pub fn remove(&self, parent: BorrowedFd) -> Result<(), String> {
         unlinkat(parent, self.name.as_c_str(), UnlinkatFlags::NoRemoveDir)
             .map_err(|error| format!("removing its partial file: {}", error.desc()))
@@ -328,7 +328,7 @@ fn modified(seconds: i64, nanoseconds: i64) -> i64 {
 /// What has the file's own name now.
 ///
 /// # Errors
-/// In one line: a folder has it.
+/// A folder has the name.
 pub fn at_place(parent: BorrowedFd, entry: &Entry) -> Result<There, String> {
     let (_, base) = names::split(entry.name);
     let Ok(stat) = fstatat(parent, base, AtFlags::AT_SYMLINK_NOFOLLOW) else {

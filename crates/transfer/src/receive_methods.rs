@@ -29,7 +29,7 @@ pub trait ReceiveStep {
 /// Make ready to receive by a method.
 ///
 /// # Errors
-/// This machine cannot.
+/// No pipe or no `io_uring` is to be had: what pipe(2) or io_uring_setup(2) fails with.
 pub fn receiver(method: ReceiveMethod, chunk: usize) -> io::Result<Box<dyn ReceiveStep>> {
     Ok(match method {
         ReceiveMethod::Auto | ReceiveMethod::ReadWrite => Box::new(ReadWrite {

@@ -47,7 +47,7 @@ pub trait SendStep {
 /// Make ready to send by a method.
 ///
 /// # Errors
-/// This machine cannot.
+/// What pipe(2), io_uring_setup(2) or, for `SO_ZEROCOPY`, setsockopt(2) fails with.
 pub fn sender(method: SendMethod, chunk: usize, link: &Link) -> io::Result<Box<dyn SendStep>> {
     Ok(match method {
         SendMethod::ReadWrite => Box::new(ReadWrite {

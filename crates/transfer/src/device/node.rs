@@ -58,7 +58,7 @@ impl Device {
     /// Map the whole area.
     ///
     /// # Errors
-    /// The kernel's.
+    /// Those of mmap(2): `ENOMEM` where there is no memory for it.
     pub fn map(&mut self) -> io::Result<()> {
         self.calls += 1;
         // SAFETY: the pages belong to this opener alone and can neither shrink nor vanish while the file is open; the kernel changes
@@ -75,7 +75,7 @@ impl Device {
     /// Sender: listen, and say where.
     ///
     /// # Errors
-    /// The kernel's.
+    /// Those of bind(2), such as `EADDRINUSE`; `EISCONN` where the device listens already.
     pub fn listen(&mut self, address: SocketAddr) -> io::Result<SocketAddr> {
         let mut command = Listen {
             size: size_of::<Listen>() as u64,
@@ -90,7 +90,7 @@ impl Device {
     /// Sender: wait for the receiver, and say who came.
     ///
     /// # Errors
-    /// The kernel's; nobody came in time.
+    /// `ETIMEDOUT` where nobody came within `limit`; `ENOTCONN` before `listen`; `EISCONN` after a first receiver.
     pub fn accept(&mut self, limit: Duration, stall: Duration) -> io::Result<SocketAddr> {
         let mut command = Accept {
             size: size_of::<Accept>() as u64,
@@ -106,7 +106,8 @@ impl Device {
     /// Receiver: connect to the sender.
     ///
     /// # Errors
-    /// The kernel's; nobody answers in time.
+    /// `ETIMEDOUT` where nobody answers within `limit`; `EISCONN` where the device is connected; those of connect(2), such as
+    /// `ECONNREFUSED`.
     pub fn connect(
         &mut self,
         address: SocketAddr,
@@ -142,7 +143,7 @@ impl Device {
     /// Sender: send bytes from memory; how many went.
     ///
     /// # Errors
-    /// The kernel's.
+    /// Those of send(2), such as `ECONNRESET`; `ENOTCONN` without a receiver; `EPIPE` after `finish`.
     pub fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.again(|mut file| file.write(bytes))
     }
@@ -150,7 +151,7 @@ impl Device {
     /// Sender: send a part of the area; how many bytes went.
     ///
     /// # Errors
-    /// The kernel's.
+    /// As for [`Self::write`]; `EINVAL` where the part is not within the area.
     pub fn send_area(&mut self, offset: usize, length: usize) -> io::Result<usize> {
         let mut command = Send {
             size: size_of::<Send>() as u64,
@@ -164,7 +165,7 @@ impl Device {
     /// Receiver: receive any number of bytes into memory; 0 at the end.
     ///
     /// # Errors
-    /// The kernel's.
+    /// Those of recv(2), such as `ECONNRESET`; `ENOTCONN` without a sender.
     pub fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         self.again(|mut file| file.read(bytes))
     }
@@ -172,7 +173,7 @@ impl Device {
     /// Receiver: receive into the area from its beginning, any number of bytes or, if `whole`, all of `length`; 0 at the end.
     ///
     /// # Errors
-    /// The kernel's.
+    /// As for [`Self::read`]; `EINVAL` where `length` is more than the area.
     pub fn receive_area(&mut self, length: usize, whole: Whole) -> io::Result<usize> {
         let mut command = Receive {
             size: size_of::<Receive>() as u64,

@@ -356,7 +356,8 @@ fn finished(
 /// What no peer can fix, before one is waited for: the device at `path` cannot be opened, or its descriptors cannot be had.
 ///
 /// # Errors
-/// In one line.
+/// A usage error where the pages are asked for and nothing is mapped; what `Device::open` fails with; that the pages are for
+/// root alone.
 pub fn check(path: &str, options: &Options) -> Result<(), Failure> {
     if options.descriptors && options.method != Method::Mmap {
         return Err(

@@ -138,7 +138,7 @@ commands! {
 /// Give a command to a device; what it answers.
 ///
 /// # Errors
-/// The kernel's.
+/// What the module's ioctl(2) answers (kernel/modules/connection.c); `ENOTTY` where the device is no such one.
 pub fn give<C: Command>(device: &impl AsRawFd, command: &mut C) -> io::Result<usize> {
     // SAFETY: the kernel touches `size_of::<C>()` bytes at the pointer, which the request's number says and `Command` promises.
     let answer =

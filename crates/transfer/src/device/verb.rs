@@ -32,7 +32,7 @@ impl Verb<'_> {
     /// Send files to the one receiver that comes.
     ///
     /// # Errors
-    /// In one line.
+    /// What `session::check` refuses; nobody came in time; the connection broke; a file could not be read.
     pub fn send(&self, address: SocketAddr, files: &[Source]) -> Result<(), Failure> {
         session::check(node::SENDER, &self.options)?;
         let done = session::send(address, files, &self.options, &mut |event| {

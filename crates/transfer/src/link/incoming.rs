@@ -132,7 +132,7 @@ impl Link {
     /// Look, without waiting, whether the receiver has refused meanwhile; once all is sent, its receipt comes by [`Self::next`].
     ///
     /// # Errors
-    /// It has, or it is gone.
+    /// The receiver refused, with its reason; it closed the connection; what it sent is damaged.
     pub fn aside(&mut self) -> Result<(), Stop> {
         self.calls += 1;
         let answer = match self.seal.is_some() {

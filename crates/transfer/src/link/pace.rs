@@ -116,7 +116,7 @@ impl Link {
     /// A call waited for the bytes of frames, or for such and those behind them, and got so many; whether it had `begun` with them before.
     ///
     /// # Errors
-    /// They come too slowly.
+    /// The peer sends fewer bytes than the limit of a stalled transfer allows.
     pub(super) fn heard(&mut self, since: Instant, got: usize, begun: bool) -> Result<(), Stop> {
         let waited = match begun || self.names.is_some() {
             true => since.elapsed(),

@@ -50,7 +50,7 @@ impl Sender {
     /// Meet the receiver and send the first `count` files; what fails once they are connected is known to the receiver, too, and is the inner result.
     ///
     /// # Errors
-    /// The two did not meet.
+    /// Where the two did not meet: the receiver ended, or did not come in time.
     pub fn send(
         &self,
         place: Place,
