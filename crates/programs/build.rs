@@ -1,4 +1,5 @@
-//! Sets the commit that the probe reports as its build: here, since what is compiled with a commit is compiled again after each.
+//! Sets the commit that the probe reports as its build: here, since what is compiled with a commit is compiled again
+//! after each.
 
 use std::process::Command;
 

@@ -1,4 +1,5 @@
-//! Captures as files: pcap (draft-ietf-opsawg-pcap), in either byte order, with µs or ns; pcapng is in [`super::pcapng`].
+//! Captures as files: pcap (draft-ietf-opsawg-pcap), in either byte order, with µs or ns; pcapng is in
+//! [`super::pcapng`].
 
 use std::io::Read;
 

@@ -1,5 +1,5 @@
-//! What a packet is, as far as DHCP goes: IPv4 (RFC 791) and UDP (RFC 768) below any link layer of [`super::links`], and DHCPv6 and
-//! tunnels, which are counted where they are not read.
+//! What a packet is, as far as DHCP goes: IPv4 (RFC 791) and UDP (RFC 768) below any link layer of [`super::links`],
+//! and DHCPv6 and tunnels, which are counted where they are not read.
 //!
 //! Fragments are not reassembled: each is reported as a fragment.
 
@@ -246,8 +246,8 @@ pub fn read_ipv6<'a>(bytes: &'a [u8], around: Around<'a>) -> Seen<'a> {
     read_vxlan(ports[1], inside, around.tunnels)
 }
 
-/// Look for a frame or a packet in a UDP datagram that goes to `port`: VXLAN (RFC 7348), also with a group policy, and VXLAN-GPE
-/// (draft-ietf-nvo3-vxlan-gpe).
+/// Look for a frame or a packet in a UDP datagram that goes to `port`: VXLAN (RFC 7348), also with a group policy, and
+/// VXLAN-GPE (draft-ietf-nvo3-vxlan-gpe).
 fn read_vxlan(port: u16, datagram: &[u8], mut tunnels: Vec<Tunnel>) -> Seen<'_> {
     if !matches!(port, VXLAN | VXLAN_GPE | VXLAN_LINUX) {
         return Seen::Other;

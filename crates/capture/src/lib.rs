@@ -1,7 +1,8 @@
-//! The verb `dhcp`: the packets of a capture that may be DHCP for IPv4, out of any number of others, one JSON object a line.
+//! The verb `dhcp`: the packets of a capture that may be DHCP for IPv4, out of any number of others, one JSON object a
+//! line.
 //!
-//! A capture of 1 GiB holds millions of packets, of which a handful matter: walking past the others is done here, what the few mean is left to
-//! the laboratory. Memory does not grow with the capture.
+//! A capture of 1 GiB holds millions of packets, of which a handful matter: walking past the others is done here, what
+//! the few mean is left to the laboratory. Memory does not grow with the capture.
 
 mod bytes;
 mod file;
@@ -25,10 +26,12 @@ use oscope_sys::error::Failure;
 /// First fragments that later ones are compared with; more at a time are not expected.
 const FRAGMENTED: usize = 256;
 
-/// Read a capture from `input` and write to `output` an object for each packet from or to port 67 or 68, and `{"end": …}` at last.
+/// Read a capture from `input` and write to `output` an object for each packet from or to port 67 or 68, and `{"end":
+/// …}` at last.
 ///
 /// # Errors
-/// If it is no capture, cannot be read, or has a link layer that is not known; the last object reports what is wrong further on.
+/// If it is no capture, cannot be read, or has a link layer that is not known; the last object reports what is wrong
+/// further on.
 pub fn show_dhcp(input: impl Read, output: impl Write) -> Result<(), Failure> {
     let mut output = BufWriter::new(output);
     let mut capture = Capture::open(input)?;
@@ -50,9 +53,20 @@ pub fn show_dhcp(input: impl Read, output: impl Write) -> Result<(), Failure> {
         "packets": tally.packets,
         "first_ns": tally.first_ns,
         "last_ns": tally.last_ns,
-        "skipped": tally.skipped.iter().map(|(kind, at)| json!({"link_type": kind, "name": links::name(*kind), "packets": at.count, "first": at.first})).collect::<Vec<_>>(),
-        "not_read": tally.not_read.iter().map(|(what, at)| json!({"what": what, "packets": at.count, "first": at.first})).collect::<Vec<_>>(),
-        "malformed": tally.malformed.iter().map(|(why, at)| json!({"why": why, "packets": at.count, "first": at.first})).collect::<Vec<_>>(),
+        "skipped": tally.skipped.iter().map(|(kind, at)| {
+            json!({
+                "link_type": kind,
+                "name": links::name(*kind),
+                "packets": at.count,
+                "first": at.first,
+            })
+        }).collect::<Vec<_>>(),
+        "not_read": tally.not_read.iter().map(|(what, at)| {
+            json!({"what": what, "packets": at.count, "first": at.first})
+        }).collect::<Vec<_>>(),
+        "malformed": tally.malformed.iter().map(|(why, at)| {
+            json!({"why": why, "packets": at.count, "first": at.first})
+        }).collect::<Vec<_>>(),
         "error": error,
     }});
     writeln!(output, "{end}")

@@ -1,4 +1,5 @@
-//! Link layers down to IP: Ethernet (also VLANs, stacked), Linux cooked v1 and v2, BSD loopback, PPP (RFC 1661), PPPoE (RFC 2516), raw IP.
+//! Link layers down to IP: Ethernet (also VLANs, stacked), Linux cooked v1 and v2, BSD loopback, PPP (RFC 1661), PPPoE
+//! (RFC 2516), raw IP.
 
 use super::bytes::Order::{Big, Little};
 use super::layers::{Around, Seen, read_ipv4, read_ipv6};

@@ -1,4 +1,5 @@
-//! The blocks of pcapng (draft-ietf-opsawg-pcapng): sections, each with its byte order and its interfaces, and their packets.
+//! The blocks of pcapng (draft-ietf-opsawg-pcapng): sections, each with its byte order and its interfaces, and their
+//! packets.
 
 use std::io::Read;
 

@@ -1,8 +1,9 @@
 //! `#[derive(Describe)]`: a workload's parameters, declared once, in the struct that takes them.
 //!
 //! Of each field the name (or that of `#[serde(rename)]`), the type and the documentation become the parameter's;
-//! `#[parameter(…)]` has what they do not say: a call of one of the functions in `crate::description::declared`, such as
-//! `bytes(4096, 1..=1 << 30).only_with("file", &[""])`. A field with `#[serde(flatten)]` stands for the parameters of its type.
+//! `#[parameter(…)]` has what they do not say: a call of one of the functions in `crate::description::declared`, such
+//! as `bytes(4096, 1..=1 << 30).only_with("file", &[""])`. A field with `#[serde(flatten)]` stands for the parameters
+//! of its type.
 
 use proc_macro::TokenStream;
 use quote::quote;

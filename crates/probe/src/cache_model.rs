@@ -1,22 +1,24 @@
 //! A model of the data caches and data TLBs of one core, fed with addresses: what they would count.
 //!
-//! Its figures are simulated, not measured, and are marked so wherever they stand. An access is of one byte, and is translated first:
+//! Its figures are simulated, not measured, and are marked so wherever they stand. An access is of one byte, and is
+//! translated first:
 //!
 //! - the dTLB, in which a miss goes to the second-level TLB, whose miss is a walk of the page tables;
 //! - then the L1D, in which a miss goes to the L2.
 //!
-//! Each is a set-associative store with true least-recently-used replacement, empty at first. Both caches allocate on a read and on a write
-//! (write-allocate, write-back). A line leaves the L1D without touching the L2, and the L2 without touching the L1D: neither inclusive nor
-//! exclusive.
+//! Each is a set-associative store with true least-recently-used replacement, empty at first. Both caches allocate on a
+//! read and on a write (write-allocate, write-back). A line leaves the L1D without touching the L2, and the L2 without
+//! touching the L1D: neither inclusive nor exclusive.
 //!
-//! What a real core has and the model has not: the prefetchers; accesses on a mispredicted path; replacement that only comes near to LRU; the
-//! accesses of the page walk itself, which load page tables into the caches; instructions, which share the L2 and mostly the second-level TLB;
-//! TLB entries that stand for several adjoining pages; first-level TLBs of their own for stores; physical addresses: sets are chosen by virtual
-//! ones, which is the same in an L1D whose sets span no more than a page, and in the L2 only with huge pages. Write-backs are not counted.
+//! What a real core has and the model has not: the prefetchers; accesses on a mispredicted path; replacement that only
+//! comes near to LRU; the accesses of the page walk itself, which load page tables into the caches; instructions, which
+//! share the L2 and mostly the second-level TLB; TLB entries that stand for several adjoining pages; first-level TLBs
+//! of their own for stores; physical addresses: sets are chosen by virtual ones, which is the same in an L1D whose sets
+//! span no more than a page, and in the L2 only with huge pages. Write-backs are not counted.
 //!
-//! `valgrind --tool=cachegrind` (its manual, "Simulation details") has the same L1D, hence the same references and misses. Behind it is only a
-//! last-level cache, set to that of the machine, and there is no TLB. An access that straddles two lines is one reference there, and one miss
-//! though both lines are missed.
+//! `valgrind --tool=cachegrind` (its manual, "Simulation details") has the same L1D, hence the same references and
+//! misses. Behind it is only a last-level cache, set to that of the machine, and there is no TLB. An access that
+//! straddles two lines is one reference there, and one miss though both lines are missed.
 
 // Elsewhere no CPUID names the core; what decodes it is tested all the same.
 #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
@@ -66,7 +68,8 @@ impl Model {
     /// An empty model of `geometry` for memory that is all made of pages of `page_bytes`.
     ///
     /// # Errors
-    /// `Failure::Unavailable` where the geometry has no TLB for pages of that size, or has numbers that the model does not take.
+    /// `Failure::Unavailable` where the geometry has no TLB for pages of that size, or has numbers that the model does
+    /// not take.
     pub fn new(geometry: &Geometry, page_bytes: u64) -> Result<Self, Failure> {
         let tlbs = geometry.tlbs(page_bytes)?;
         Ok(Self {

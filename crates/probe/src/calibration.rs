@@ -20,9 +20,9 @@ pub struct Calibrated {
 
 /// Find the iterations with which a repetition lasts `target_ns` at least.
 ///
-/// `time` runs a trial and says how many nanoseconds it took; `give_up` is asked between trials. A count is accepted when two trials running
-/// reach the target, since a single one may have been long only because something interrupted it. Calibration looks at trials
-/// only, never at samples, so it selects none.
+/// `time` runs a trial and says how many nanoseconds it took; `give_up` is asked between trials. A count is accepted
+/// when two trials running reach the target, since a single one may have been long only because something interrupted
+/// it. Calibration looks at trials only, never at samples, so it selects none.
 ///
 /// # Errors
 /// That of the first trial that fails.

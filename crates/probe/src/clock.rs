@@ -1,9 +1,9 @@
 //! The clock: what it reads, how fast it ticks, and what reading it costs.
 //!
-//! The time-stamp counter is read as Intel's white paper "How to Benchmark Code Execution Times on Intel IA-32 and IA-64" (2010)
-//! and the SDM (volume 2, RDTSC and RDTSCP) have it, with `lfence` in the place of `cpuid`: `lfence; rdtsc; lfence` before the work
-//! and `rdtscp; lfence` after it. On arm64 the counter is `cntvct_el0`. Where there is no trustworthy counter, `CLOCK_MONOTONIC_RAW` serves, in
-//! nanoseconds.
+//! The time-stamp counter is read as Intel's white paper "How to Benchmark Code Execution Times on Intel IA-32 and
+//! IA-64" (2010) and the SDM (volume 2, RDTSC and RDTSCP) have it, with `lfence` in the place of `cpuid`: `lfence;
+//! rdtsc; lfence` before the work and `rdtscp; lfence` after it. On arm64 the counter is `cntvct_el0`. Where there is
+//! no trustworthy counter, `CLOCK_MONOTONIC_RAW` serves, in nanoseconds.
 
 pub mod choice;
 pub mod counter;
@@ -18,10 +18,11 @@ use oscope_sys::error::Failure;
 
 /// Empty pairs of readings taken to learn what a pair costs.
 const OVERHEAD_PAIRS: usize = 4001;
-/// Over how long the counter is compared with the kernel's clock. The readings are good to some 20 ns, so 10 ms give 4e-6.
+/// Over how long the counter is compared with the kernel's clock. The readings are good to some 20 ns, so 10 ms give
+/// 4e-6.
 const FREQUENCY_SPAN_NS: u64 = 10_000_000;
-/// By how much the measured frequency may differ from the one that the processor declares: a tick of the slowest counters (1 MHz) at either end
-/// of the span.
+/// By how much the measured frequency may differ from the one that the processor declares: a tick of the slowest
+/// counters (1 MHz) at either end of the span.
 const DECLARED_SHARE: f64 = 2e-4;
 /// Bracketed readings tried at either end of the span; the tightest is kept.
 const BRACKETS: usize = 64;
@@ -34,8 +35,8 @@ pub enum ClockKind {
     Tsc,
     /// The virtual counter of the generic timer of arm64; its ticks are its own, and no cycles.
     Cntvct,
-    /// The time-stamp counter of an emulated processor that advances by one with each instruction (`-icount shift=0` of QEMU). A tick
-    /// is an instruction, and passes for a nanosecond wherever a duration is wanted.
+    /// The time-stamp counter of an emulated processor that advances by one with each instruction (`-icount shift=0` of
+    /// QEMU). A tick is an instruction, and passes for a nanosecond wherever a duration is wanted.
     Instructions,
     /// `clock_gettime(CLOCK_MONOTONIC_RAW)`; a tick is a nanosecond.
     MonotonicRaw,
@@ -62,8 +63,8 @@ pub struct Clock {
     pub overhead: f64,
     /// Median absolute deviation of the same pairs, in ticks.
     pub overhead_mad: f64,
-    /// Ticks in one step of the counter: every reading is a multiple of it away from any other. A CPU may advance its counter
-    /// by many ticks at once, and a single short call is then known to a step at best.
+    /// Ticks in one step of the counter: every reading is a multiple of it away from any other. A CPU may advance its
+    /// counter by many ticks at once, and a single short call is then known to a step at best.
     pub resolution: u64,
     /// Why it is not the clock one would expect, if so.
     pub why: Option<String>,
@@ -82,8 +83,8 @@ impl Clock {
         Ok(Self::calibrated(kind, why))
     }
 
-    /// The clock of an earlier process of this boot, with its frequency. What reading it costs is measured anew: that may differ from process
-    /// to process.
+    /// The clock of an earlier process of this boot, with its frequency. What reading it costs is measured anew: that
+    /// may differ from process to process.
     ///
     /// # Errors
     /// `Failure::Request` if it is not the clock that this process would choose.
@@ -148,8 +149,8 @@ impl Clock {
 
     /// A reading like [`Clock::end`] with the number of the CPU on which it was taken.
     ///
-    /// With the TSC both come from one `rdtscp`, so that they belong together. On arm64 and with the monotonic clock the CPU is asked for
-    /// after the reading; with the latter it does not matter for comparing readings.
+    /// With the TSC both come from one `rdtscp`, so that they belong together. On arm64 and with the monotonic clock
+    /// the CPU is asked for after the reading; with the latter it does not matter for comparing readings.
     #[inline(always)]
     pub fn end_with_cpu(&self) -> (u64, usize) {
         match self.kind {
@@ -168,8 +169,8 @@ impl Clock {
         nanoseconds * self.hz / 1e9
     }
 
-    /// How fast this clock runs beside the kernel's, for so long: 1 if its frequency is what it was found to be. `None` where the clock is the kernel's
-    /// own, or counts no time.
+    /// How fast this clock runs beside the kernel's, for so long: 1 if its frequency is what it was found to be. `None`
+    /// where the clock is the kernel's own, or counts no time.
     pub fn against_kernel(&self, span_ns: u64) -> Option<f64> {
         self.kind
             .differs_between_cpus()
@@ -235,8 +236,8 @@ pub fn median(values: &[f64]) -> f64 {
     }
 }
 
-/// The frequency of the counter: the declared one where the measured one confirms it, since it is exact. Firmware may declare a wrong one, which the
-/// kernel knows from the device tree.
+/// The frequency of the counter: the declared one where the measured one confirms it, since it is exact. Firmware may
+/// declare a wrong one, which the kernel knows from the device tree.
 fn counter_hz(measured: f64, declared: Option<f64>) -> f64 {
     declared
         .filter(|declared| (measured / declared - 1.0).abs() < DECLARED_SHARE)
@@ -259,7 +260,8 @@ struct Moment {
     nanoseconds: u64,
 }
 
-/// A reading of the counter between two readings of the kernel's clock: the closest of several, taken at the middle of its bracket.
+/// A reading of the counter between two readings of the kernel's clock: the closest of several, taken at the middle of
+/// its bracket.
 fn bracketed_reading() -> Moment {
     let bracket = || {
         let before = reading::monotonic_raw();

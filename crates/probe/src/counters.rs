@@ -1,7 +1,8 @@
 //! Hardware counters of the calling thread, by `perf_event_open`, each proved before it is believed.
 //!
-//! A counter that does not open, reads 0, stands still, is absurd or was active for part of the time only is *not measured*, and the
-//! reason and remedy are reported ([`judgement`]). Sources: `perf_event_open(2)`, `Documentation/admin-guide/perf-security.rst` of Linux.
+//! A counter that does not open, reads 0, stands still, is absurd or was active for part of the time only is *not
+//! measured*, and the reason and remedy are reported ([`judgement`]). Sources: `perf_event_open(2)`,
+//! `Documentation/admin-guide/perf-security.rst` of Linux.
 
 mod bank;
 pub mod inherited;
@@ -85,8 +86,8 @@ impl Counters {
         Self::proved(EVENTS.map(|(name, _)| name).to_vec(), bank, unavailable)
     }
 
-    /// Open and prove (some 100 ms where there is a unit) those that count accesses to memory. They count user mode only, as those of
-    /// CS380L lab 2 do, whose count of writes is exact.
+    /// Open and prove (some 100 ms where there is a unit) those that count accesses to memory. They count user mode
+    /// only, as those of CS380L lab 2 do, whose count of writes is exact.
     #[must_use]
     pub fn memory() -> Self {
         let mut unavailable = BTreeMap::new();
@@ -119,7 +120,8 @@ impl Counters {
         }
     }
 
-    /// Of [`Counters::memory`], those that proved themselves, opened for the calling thread: a forked process has none of its parent's.
+    /// Of [`Counters::memory`], those that proved themselves, opened for the calling thread: a forked process has none
+    /// of its parent's.
     ///
     /// # Errors
     /// `Failure::Failed` where one of them does not open any more.
@@ -180,8 +182,9 @@ impl Counters {
         }
     }
 
-    /// Events between the last [`Counters::enable`] and [`Counters::disable`], and `counters_active`, the part of that time for which
-    /// they counted. Where that is below 1 the counts would be estimates, and are left out; nothing is ever scaled up.
+    /// Events between the last [`Counters::enable`] and [`Counters::disable`], and `counters_active`, the part of that
+    /// time for which they counted. Where that is below 1 the counts would be estimates, and are left out; nothing is
+    /// ever scaled up.
     #[must_use]
     pub fn read(&self) -> Vec<(&'static str, f64)> {
         let Some(bank) = &self.bank else {

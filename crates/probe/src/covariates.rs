@@ -1,11 +1,11 @@
 //! What else happened during a repetition: the quantities that may explain why it was slow.
 //!
-//! All are differences over one repetition, of the measuring thread or of its CPU. The files are opened once and read at offset 0, so
-//! that the kernel makes their text afresh. The expensive ones are read first before the repetition and last after it, so that their own
-//! cost falls outside of what the cheap ones count.
+//! All are differences over one repetition, of the measuring thread or of its CPU. The files are opened once and read
+//! at offset 0, so that the kernel makes their text afresh. The expensive ones are read first before the repetition and
+//! last after it, so that their own cost falls outside of what the cheap ones count.
 //!
-//! Migrations come from `/proc/thread-self/sched`, not from perf's software event: an open perf event makes every context switch of the
-//! thread more expensive (a pipe round trip by some 15 %), and would so change what is measured.
+//! Migrations come from `/proc/thread-self/sched`, not from perf's software event: an open perf event makes every
+//! context switch of the thread more expensive (a pipe round trip by some 15 %), and would so change what is measured.
 
 pub mod canary;
 mod descriptions;
@@ -71,8 +71,8 @@ struct Snapshot {
 }
 
 impl<'a> Covariates<'a> {
-    /// Open the sources for the calling thread, pinned to `cpu` or to none, with `counters` that this thread opened, and the canary if one is to
-    /// be walked.
+    /// Open the sources for the calling thread, pinned to `cpu` or to none, with `counters` that this thread opened,
+    /// and the canary if one is to be walked.
     #[must_use]
     pub fn open(cpu: Option<usize>, counters: &'a Counters, canary: Option<&'a Canary>) -> Self {
         let (sources, _) = Sources::open(cpu);
@@ -98,7 +98,8 @@ impl<'a> Covariates<'a> {
         self.counters.enable();
     }
 
-    /// Take the state after the repetition, and give every covariate: its difference, or `null` where it is not to be had.
+    /// Take the state after the repetition, and give every covariate: its difference, or `null` where it is not to be
+    /// had.
     #[must_use]
     pub fn after(&mut self) -> Map<String, Value> {
         self.counters.disable();
@@ -290,7 +291,8 @@ mod tests {
             .as_u64()
             .expect("getrusage is always there");
         assert!(faults >= 1, "{faults}");
-        // A fork by another test makes this thread's pages shared, and the next write to one a fault: not each time, though.
+        // A fork by another test makes this thread's pages shared, and the next write to one a fault: not each time,
+        // though.
         let alone = (0..100).any(|_| taken(None, || ())["minor_faults"] == json!(0));
         assert!(alone, "what reads the covariates faults by itself");
     }

@@ -8,8 +8,9 @@ use oscope_sys::error::Failure;
 /// Ticks that a time must last for its split into user and system mode to mean something.
 const FEWEST_TICKS: f64 = 10.0;
 
-/// The least CPU time, in seconds, whose split into user and system mode means something. Most kernels sample the mode at ticks and
-/// scale the samples to the exact sum (`kernel/sched/cputime.c`): a time without a tick in the kernel is all user time.
+/// The least CPU time, in seconds, whose split into user and system mode means something. Most kernels sample the mode
+/// at ticks and scale the samples to the exact sum (`kernel/sched/cputime.c`): a time without a tick in the kernel is
+/// all user time.
 ///
 /// # Errors
 /// `Failure::Failed` if the kernel does not report the length of a tick.

@@ -42,8 +42,8 @@ pub struct Description {
     pub alone: SchedulingIsolation,
 }
 
-/// Whether the measured thread is alone in the workload: nothing of the workload itself takes its CPU or wakes it, so that what it waits for
-/// a CPU is the doing of others.
+/// Whether the measured thread is alone in the workload: nothing of the workload itself takes its CPU or wakes it, so
+/// that what it waits for a CPU is the doing of others.
 #[derive(Debug, Clone)]
 pub enum SchedulingIsolation {
     /// It works with another thread or process, sleeps, or waits for input and output.
@@ -145,7 +145,8 @@ pub enum Kind {
         /// Value when the request has none.
         default: &'static str,
     },
-    /// A list of texts, such as the arguments of a program; empty when the request has none. It is no level of a factor.
+    /// A list of texts, such as the arguments of a program; empty when the request has none. It is no level of a
+    /// factor.
     Arguments,
 }
 

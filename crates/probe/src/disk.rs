@@ -1,4 +1,5 @@
-//! What the disk workloads share: the file that is read, its content, what of it is in the page cache, and what lies below.
+//! What the disk workloads share: the file that is read, its content, what of it is in the page cache, and what lies
+//! below.
 
 pub mod content;
 pub mod direct;

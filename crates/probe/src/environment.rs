@@ -1,7 +1,7 @@
 //! The `environment` record: what a figure depends on besides the workload.
 //!
-//! It is taken at the start of every block, so it is kept to small files of `/proc` and `/sys` (about a millisecond). Every key is always there;
-//! what cannot be had is `null` and is named, with reason and remedy, under `unavailable`.
+//! It is taken at the start of every block, so it is kept to small files of `/proc` and `/sys` (about a millisecond).
+//! Every key is always there; what cannot be had is `null` and is named, with reason and remedy, under `unavailable`.
 
 use std::collections::BTreeMap;
 
@@ -27,8 +27,8 @@ const LIMITS: [(&str, Resource); 6] = [
 
 /// The environment as `docs/architecture.md` has it.
 ///
-/// `self_check` is what the clock's self-check found; `offsets` the offsets between the CPUs' time-stamp counters, if they were to be measured;
-/// `covariates_unavailable` the covariates that cannot be had, with the reasons.
+/// `self_check` is what the clock's self-check found; `offsets` the offsets between the CPUs' time-stamp counters, if
+/// they were to be measured; `covariates_unavailable` the covariates that cannot be had, with the reasons.
 pub fn record(
     clock: &Clock,
     counters: &Counters,
@@ -57,7 +57,12 @@ pub fn record(
         "self_check": self_check,
         "cgroup": cgroup::record(&mut ledger),
         "load": ledger.take("load", text("/proc/loadavg").and_then(|text| parse_numbers(&text, 3))),
-        "uptime_s": ledger.take("uptime_s", text("/proc/uptime").and_then(|text| parse_numbers(&text, 1)).map(|numbers| numbers[0])),
+        "uptime_s": ledger.take(
+            "uptime_s",
+            text("/proc/uptime")
+                .and_then(|text| parse_numbers(&text, 1))
+                .map(|numbers| numbers[0]),
+        ),
         "uid": nix::unistd::getuid().as_raw(),
         "libc": ledger.take("libc", identity::c_library()),
         "limits": limits(&mut ledger),
@@ -89,10 +94,12 @@ fn kernel(ledger: &mut Ledger) -> (Value, Value) {
 fn no_offsets(clock: &Clock) -> &'static str {
     match clock.kind {
         ClockKind::Tsc | ClockKind::Cntvct => {
-            "the offsets between the CPUs' counters are measured only when a workload needs them, or by `oscope-probe environment`"
+            "the offsets between the CPUs' counters are measured only when a workload needs them, or by `oscope-probe \
+             environment`"
         }
         ClockKind::MonotonicRaw => {
-            "the clock is not the time-stamp counter; CLOCK_MONOTONIC_RAW is one clock for all CPUs and needs no offsets"
+            "the clock is not the time-stamp counter; CLOCK_MONOTONIC_RAW is one clock for all CPUs and needs no \
+             offsets"
         }
         ClockKind::Instructions => "the clock counts the instructions of a single CPU",
     }
@@ -198,7 +205,8 @@ mod tests {
         ("unavailable", &[]),
     ];
 
-    /// Every `null` of the record, by its last key; `cgroup.version` keeps its group, since the kernel has a version too.
+    /// Every `null` of the record, by its last key; `cgroup.version` keeps its group, since the kernel has a version
+    /// too.
     fn nulls(value: &Value, path: &str, found: &mut Vec<String>) {
         match value {
             Value::Null => found.push(if path == "cgroup.version" {

@@ -1,7 +1,7 @@
 //! The first process of a guest: makes a small system around the probe, runs it, and switches the guest off.
 //!
-//! Nothing below depends on the host's disk: the root is the initramfs, and files of workloads lie on ext4 on a RAM disk. The wire is three
-//! ports of virtio, which have the names that virtme-ng gives them; the console is for people.
+//! Nothing below depends on the host's disk: the root is the initramfs, and files of workloads lie on ext4 on a RAM
+//! disk. The wire is three ports of virtio, which have the names that virtme-ng gives them; the console is for people.
 
 mod machine;
 mod ports;
@@ -33,10 +33,12 @@ const DATA: &str = "/tmp";
 const SCRATCH: &str = "/var/tmp";
 /// Where the probe notes what it made.
 const STATE: &str = "/run/oscope";
-/// Any will do, as long as it is always the same: from it follow the order of names in a folder and the place of a file's blocks.
+/// Any will do, as long as it is always the same: from it follow the order of names in a folder and the place of a
+/// file's blocks.
 const DISK_ID: &str = "05c09e00-0000-4000-8000-000000000001";
 
-/// Whether this process is to be the first one of a guest, whatever its arguments: the kernel adds those of its own that it does not know.
+/// Whether this process is to be the first one of a guest, whatever its arguments: the kernel adds those of its own
+/// that it does not know.
 pub fn is_wanted() -> bool {
     std::process::id() == 1 && env::args_os().next().as_deref() == Some(OsStr::new(NAME))
 }
@@ -104,8 +106,8 @@ fn clock(options: &str) -> Vec<String> {
         .unwrap_or_default()
 }
 
-/// A file system on the RAM disk: without a journal, whose thread would write by the clock, since nothing outlives the guest; and without what
-/// a kernel thread would initialise later.
+/// A file system on the RAM disk: without a journal, whose thread would write by the clock, since nothing outlives the
+/// guest; and without what a kernel thread would initialise later.
 fn make_disk() -> Result<(), Failure> {
     let seed = format!("hash_seed={DISK_ID},lazy_itable_init=0,nodiscard");
     let words = [

@@ -28,13 +28,15 @@ const CALIBRATION_LIMIT: Duration = Duration::from_secs(30);
 const COUNTED: u64 = 1000;
 const LONG_NS: f64 = 1e6;
 
-/// Part of the time of repetitions that reading the covariates may take. Where it would take more, and the workload allows it, repetitions in a row
-/// share one reading: each gets what was counted for all of them, with the time for which that was (`counted_ns`).
+/// Part of the time of repetitions that reading the covariates may take. Where it would take more, and the workload
+/// allows it, repetitions in a row share one reading: each gets what was counted for all of them, with the time for
+/// which that was (`counted_ns`).
 const READING_SHARE: f64 = 0.02;
 /// Repetitions that share one reading at most.
 const MOST_SHARING: usize = 50;
 
-/// What a sample of a request with `inject` has beside the covariates: the delay of all its iterations together that was in the measured region.
+/// What a sample of a request with `inject` has beside the covariates: the delay of all its iterations together that
+/// was in the measured region.
 pub const INJECTED_NS: &str = "injected_ns";
 
 /// How a request ended.
@@ -51,8 +53,8 @@ pub struct Outcome {
 /// Do one request with workload `W`, handing every sample and note to `emit`.
 ///
 /// # Errors
-/// What prevented it: a wrong request, a machine that cannot, or a preparation or calibration that failed. A repetition that fails is a
-/// failed sample, not an error.
+/// What prevented it: a wrong request, a machine that cannot, or a preparation or calibration that failed. A repetition
+/// that fails is a failed sample, not an error.
 pub fn run<W: Workload>(
     request: &Request,
     instrument: &Instrument,
@@ -156,8 +158,8 @@ impl<W: Workload> Bench<'_, W> {
         }
     }
 
-    /// The same on every kernel, whose figures shall differ by the kernel alone and not by how the loop's own cost is spread; once for what is
-    /// so long that the loop's own cost does not show.
+    /// The same on every kernel, whose figures shall differ by the kernel alone and not by how the loop's own cost is
+    /// spread; once for what is so long that the loop's own cost does not show.
     fn counted(&mut self) -> Result<u64, Failure> {
         let mut region = Region::new(self.clock);
         self.workload.run(1, &mut region)?;

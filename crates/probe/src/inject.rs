@@ -1,9 +1,11 @@
-//! `oscope-probe inject`: interferes with this machine on purpose, in phases, and reports when: known causes, to check what explains variation.
+//! `oscope-probe inject`: interferes with this machine on purpose, in phases, and reports when: known causes, to check
+//! what explains variation.
 //!
-//! Each cause is one file and one line of [`CAUSES`]. Those that act on the machine live in a child process each, which ends with this one, also
-//! after a kill (PR_SET_PDEATHSIG). They report JSON lines on standard output: `begun` once; for each phase `on` when it begins and
-//! `off` with both ends; `failed`; `ended`. All times are of `CLOCK_REALTIME`, as `started_ns` of a sample. Phases are of random length,
-//! from the seed. Those in the measured region (`delay`, `drift`) are done by the probe that measures: field `inject` of a request.
+//! Each cause is one file and one line of [`CAUSES`]. Those that act on the machine live in a child process each, which
+//! ends with this one, also after a kill (PR_SET_PDEATHSIG). They report JSON lines on standard output: `begun` once;
+//! for each phase `on` when it begins and `off` with both ends; `failed`; `ended`. All times are of `CLOCK_REALTIME`,
+//! as `started_ns` of a sample. Phases are of random length, from the seed. Those in the measured region (`delay`,
+//! `drift`) are done by the probe that measures: field `inject` of a request.
 
 pub mod delay;
 mod drift;
@@ -74,7 +76,8 @@ pub const CAUSES: [Cause; 8] = [
     drift::CAUSE,
 ];
 
-/// Something that disturbs. It is made by the process that asks, which finds out whether it can be done, and lives in a child.
+/// Something that disturbs. It is made by the process that asks, which finds out whether it can be done, and lives in a
+/// child.
 pub trait Disturbance {
     /// The CPU that it runs on.
     fn cpu(&self) -> usize;
@@ -90,8 +93,8 @@ pub trait Disturbance {
         Ok(())
     }
 
-    /// Disturb for some milliseconds at most, or as long as `left` is of the phase where that needs no CPU; how much was done, in units that mean
-    /// something for this cause. Waits are waits for the end of the injection.
+    /// Disturb for some milliseconds at most, or as long as `left` is of the phase where that needs no CPU; how much
+    /// was done, in units that mean something for this cause. Waits are waits for the end of the injection.
     ///
     /// # Errors
     /// What went wrong: the injection ends.

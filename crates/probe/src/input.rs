@@ -126,8 +126,8 @@ impl<'a> Lines<'a> {
 
 /// Wait for input; false if a signal came instead.
 ///
-/// The signals are let through only while `ppoll` sleeps: one that came after the flag was looked at, but before the sleep, would
-/// otherwise be waited upon for ever.
+/// The signals are let through only while `ppoll` sleeps: one that came after the flag was looked at, but before the
+/// sleep, would otherwise be waited upon for ever.
 fn wait_readable(source: BorrowedFd, wait: Wait) -> io::Result<bool> {
     let ours: SigSet = cancel::SIGNALS.into_iter().collect();
     let before = ours.thread_swap_mask(SigmaskHow::SIG_BLOCK)?;

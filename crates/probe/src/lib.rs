@@ -1,7 +1,7 @@
 //! The measuring instrument of Oscope, as the program `oscope-probe`.
 //!
-//! It describes itself (`describe`), measures on request over a pipe (`run`), and describes the machine it is on (`environment`).
-//! Standard output is data, standard error is for people. Exit status: 0 done, 1 failed, 2 usage.
+//! It describes itself (`describe`), measures on request over a pipe (`run`), and describes the machine it is on
+//! (`environment`). Standard output is data, standard error is for people. Exit status: 0 done, 1 failed, 2 usage.
 
 mod cache_model;
 mod calibration;
@@ -70,7 +70,8 @@ enum Verb {
     Restore,
     /// Transfer bytes once through a pipe or a pair of sockets, and print how fast: what to trace from outside.
     Ipc(ipc_throughput::verb::Arguments),
-    /// Find what may be DHCP in the packet capture at standard input; prints one JSON object a line, one for each packet.
+    /// Find what may be DHCP in the packet capture at standard input; prints one JSON object a line, one for each
+    /// packet.
     Dhcp,
     /// Send files to a receiver, each verified; progress is one JSON object a line.
     Send(SendVerb),
@@ -98,7 +99,8 @@ enum Verb {
 struct RunArguments {
     #[command(flatten)]
     choice: ClockChoice,
-    /// Take over the environment that this process found before it renewed itself: the descriptor of a file that has it.
+    /// Take over the environment that this process found before it renewed itself: the descriptor of a file that has
+    /// it.
     #[arg(long, hide = true, value_name = "FD")]
     renewed: Option<RawFd>,
 }
@@ -168,7 +170,8 @@ fn serve(wanted: Wanted, renewed: Option<RawFd>) -> Result<(), Box<dyn Error>> {
         Some(descriptor) => {
             let left = renewal::take_over(descriptor)?;
             lines = lines.after(left.unused_input);
-            // What the process before this had is free by now. Taken at once, it would be the same pages again for the length of a run.
+            // What the process before this had is free by now. Taken at once, it would be the same pages again for the
+            // length of a run.
             if !lines.wait()? {
                 return Ok(());
             }

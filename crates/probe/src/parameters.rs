@@ -185,7 +185,8 @@ mod tests {
         let all = complete(&Map::new(), &parameters()).unwrap();
         assert_eq!(
             Value::Object(all),
-            json!({"call": "getpid", "work": 0, "resident": 0, "duration": 10.0, "populate": false, "file": "", "arguments": []})
+            json!({"call": "getpid", "work": 0, "resident": 0, "duration": 10.0, "populate": false,
+                   "file": "", "arguments": []})
         );
     }
 

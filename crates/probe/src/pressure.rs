@@ -1,7 +1,9 @@
-//! Memory pressure made on purpose: a competitor for memory, in a memory control group with swap made for the run, or for the whole machine.
+//! Memory pressure made on purpose: a competitor for memory, in a memory control group with swap made for the run, or
+//! for the whole machine.
 //!
-//! In a group, its limit plays the machine's memory: it holds for the competitor and the process measured together, so that the machine
-//! itself has nothing to fear. Everything made is in the journal of [`oscope_sys::cleanup`], and is undone with the values that hold it.
+//! In a group, its limit plays the machine's memory: it holds for the competitor and the process measured together, so
+//! that the machine itself has nothing to fear. Everything made is in the journal of [`oscope_sys::cleanup`], and is
+//! undone with the values that hold it.
 
 mod competitor;
 mod group;
@@ -48,7 +50,8 @@ pub enum Scope {
 pub struct Plan {
     /// Who runs short of memory.
     pub scope: Scope,
-    /// Bytes that play the machine's memory, and that the competitor maps; 0: 256 MiB for a group, all memory for the machine.
+    /// Bytes that play the machine's memory, and that the competitor maps; 0: 256 MiB for a group, all memory for the
+    /// machine.
     pub limit: u64,
     /// What the swap lies on.
     pub swap: SwapKind,
@@ -114,7 +117,8 @@ impl Pressure {
         })
     }
 
-    /// Start the competitor. Where its steps are counted, wait for the first ones; else wait at least as long as planned and until its resident set moves by less than 1 % in a second.
+    /// Start the competitor. Where its steps are counted, wait for the first ones; else wait at least as long as
+    /// planned and until its resident set moves by less than 1 % in a second.
     ///
     /// # Errors
     /// `Failure::Failed` if it ended before, or a signal came.
@@ -155,7 +159,8 @@ impl Pressure {
         })
     }
 
-    /// Have the calling process enter the group, with what it touches from then on. Of the machine, every process is part already.
+    /// Have the calling process enter the group, with what it touches from then on. Of the machine, every process is
+    /// part already.
     ///
     /// # Errors
     /// `Failure::Failed` with the kernel's reason.
@@ -203,7 +208,8 @@ impl Competition {
         self.turns.clone()
     }
 
-    /// Processes that the kernel killed for want of memory since the competitor started: of the group, or of the machine.
+    /// Processes that the kernel killed for want of memory since the competitor started: of the group, or of the
+    /// machine.
     ///
     /// # Errors
     /// `Failure::Failed` if the kernel does not report it.
@@ -225,8 +231,9 @@ fn seats(measured: Option<usize>, allowed: &[usize]) -> (Vec<usize>, Option<Stri
     }
 }
 
-/// Do not press where the kernel panics instead of killing a process (`vm.panic_on_oom`, Documentation/admin-guide/sysctl/vm.rst): 2 for want
-/// of memory anywhere, 1 only where the whole machine is out of it.
+/// Do not press where the kernel panics instead of killing a process (`vm.panic_on_oom`,
+/// Documentation/admin-guide/sysctl/vm.rst): 2 for want of memory anywhere, 1 only where the whole machine is out of
+/// it.
 fn refuse_panic(scope: Scope) -> Result<(), Failure> {
     let path = "/proc/sys/vm/panic_on_oom";
     let text = fs::read_to_string(path)

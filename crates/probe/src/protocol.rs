@@ -37,8 +37,8 @@ const LONGEST_MIN_TIME_NS: u64 = 600_000_000_000;
 pub enum Asked {
     /// A measurement.
     Request(Box<Request>),
-    /// `{"renew": true}`: a fresh process in the place of this one, which executes the build of the probe at `"program"`, this one where that is left
-    /// out.
+    /// `{"renew": true}`: a fresh process in the place of this one, which executes the build of the probe at
+    /// `"program"`, this one where that is left out.
     Renewal(Option<PathBuf>),
 }
 

@@ -6,7 +6,8 @@ use crate::clock::{Clock, ClockKind, counter, reading};
 use oscope_sys::cancel;
 use oscope_sys::error::Failure;
 
-/// Opens the measured region: a place for tracers to attach to, outside the clock. The token names the request that the region belongs to.
+/// Opens the measured region: a place for tracers to attach to, outside the clock. The token names the request that the
+/// region belongs to.
 // The bodies of the two marks differ, so that the compiler cannot fold them into one symbol.
 #[unsafe(no_mangle)]
 #[inline(never)]
@@ -21,7 +22,8 @@ pub extern "C" fn oscope_region_end(token: u64) {
     black_box(!token);
 }
 
-/// The two marks of a region, for a process that does a share of its work: tracers know a process by the marks that it passed.
+/// The two marks of a region, for a process that does a share of its work: tracers know a process by the marks that it
+/// passed.
 ///
 /// Threads of the probe, and children made within the region, need none of their own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,7 +41,8 @@ impl Mark {
         Self(request)
     }
 
-    /// The same for a process that launches a program in the region: what is executed there is traced, and not this process.
+    /// The same for a process that launches a program in the region: what is executed there is traced, and not this
+    /// process.
     #[must_use]
     pub fn launching(self) -> Self {
         match self {
@@ -67,7 +70,8 @@ pub struct Region<'a> {
     /// The two readings of the last measurement, in ticks.
     readings: Option<(u64, u64)>,
     measurements: u32,
-    /// Ticks to wait on purpose behind the work; `None` where nothing is injected, which is another path than waiting for 0.
+    /// Ticks to wait on purpose behind the work; `None` where nothing is injected, which is another path than waiting
+    /// for 0.
     delay: Option<u64>,
     /// Ticks that were waited for on purpose.
     injected: u64,
@@ -142,8 +146,8 @@ impl<'a> Region<'a> {
         result
     }
 
-    /// As [`Region::measure`], with a wait behind the work. It is a function of its own, so that what is between the two readings elsewhere is the
-    /// same with it and without.
+    /// As [`Region::measure`], with a wait behind the work. It is a function of its own, so that what is between the
+    /// two readings elsewhere is the same with it and without.
     #[cold]
     #[inline(never)]
     fn measure_delayed<T>(&mut self, ticks: u64, work: impl FnOnce() -> T) -> T {

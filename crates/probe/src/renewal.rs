@@ -1,8 +1,9 @@
 //! A fresh process for a few milliseconds: the probe executes itself anew, and takes over what it found of the machine.
 //!
-//! The frequency of the clock, the self-check and the survey of the machine take some 20 ms and are the same for each process of a boot. execve(2)
-//! gives a new address space, which the kernel places anew (address space layout randomisation), and ends all other threads. The process number, the
-//! affinity, the limits and what else belongs to the task remain.
+//! The frequency of the clock, the self-check and the survey of the machine take some 20 ms and are the same for each
+//! process of a boot. execve(2) gives a new address space, which the kernel places anew (address space layout
+//! randomisation), and ends all other threads. The process number, the affinity, the limits and what else belongs to
+//! the task remain.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -44,8 +45,8 @@ pub struct Left {
     pub unused_input: Vec<u8>,
 }
 
-/// Execute this program anew, or the build of the probe at `other`, with the same standard streams, as `oscope-probe run` that takes over
-/// `environment` and `unused_input`. Returns only where that fails.
+/// Execute this program anew, or the build of the probe at `other`, with the same standard streams, as `oscope-probe
+/// run` that takes over `environment` and `unused_input`. Returns only where that fails.
 pub fn replace_process(
     environment: &Value,
     unused_input: &[u8],
@@ -65,7 +66,8 @@ pub fn replace_process(
     }
 }
 
-/// A file in memory with what is left, which alone, beside the standard streams, stays open when another program is executed.
+/// A file in memory with what is left, which alone, beside the standard streams, stays open when another program is
+/// executed.
 fn prepare(environment: &Value, unused_input: &[u8]) -> io::Result<File> {
     // SAFETY: it marks descriptors and closes none.
     let marked = unsafe {

@@ -1,4 +1,5 @@
-//! Does no work take no time, twice the work twice the time, and a second a second? An instrument that fails this is not believed.
+//! Does no work take no time, twice the work twice the time, and a second a second? An instrument that fails this is
+//! not believed.
 
 use serde::Serialize;
 
@@ -22,14 +23,15 @@ const KERNEL_SHARE: f64 = 1e-3;
 pub struct SelfCheck {
     /// Time of twice the work over time of the work; medians of several.
     pub ratio_of_double_work: f64,
-    /// What an empty measured region shows once the clock's own cost is taken off, in ticks: the median of many, which shall be 0.
+    /// What an empty measured region shows once the clock's own cost is taken off, in ticks: the median of many, which
+    /// shall be 0.
     pub empty_ticks: f64,
     /// Median absolute deviation of the same.
     pub empty_mad_ticks: f64,
     /// See [`Clock::against_kernel`].
     pub kernel_clock_ratio: Option<f64>,
-    /// Whether the ratio of work lies in 1.9..2.1, the empty region within half of the clock's own cost (or a step of it) of 0, and the ratio of
-    /// clocks within 0.1 % of 1.
+    /// Whether the ratio of work lies in 1.9..2.1, the empty region within half of the clock's own cost (or a step of
+    /// it) of 0, and the ratio of clocks within 0.1 % of 1.
     pub ok: bool,
 }
 

@@ -22,7 +22,8 @@ use oscope_sys::error::Failure;
 pub enum End {
     /// The input ended, or a signal came.
     Over,
-    /// A fresh process was asked for, which is to resume the input, and to execute this build of the probe; `None` is the same build.
+    /// A fresh process was asked for, which is to resume the input, and to execute this build of the probe; `None` is
+    /// the same build.
     Renewal(Option<PathBuf>),
 }
 

@@ -1,8 +1,10 @@
-//! A folder of a server that a client works in through a file system: served and mounted for a request, and gone with it.
+//! A folder of a server that a client works in through a file system: served and mounted for a request, and gone with
+//! it.
 //!
-//! Server and client are two network namespaces of this machine (`oscope_sys::net`). The calling thread gets mounts of its own, and each program that
-//! serves a namespace of processes: after a kill of the probe the kernel ends them, and with the last the mounts. The scratch folder is in the
-//! journal of `oscope_sys::cleanup`. The thread's children, such as programs that are to work in the folder, see its mounts.
+//! Server and client are two network namespaces of this machine (`oscope_sys::net`). The calling thread gets mounts of
+//! its own, and each program that serves a namespace of processes: after a kill of the probe the kernel ends them, and
+//! with the last the mounts. The scratch folder is in the journal of `oscope_sys::cleanup`. The thread's children, such
+//! as programs that are to work in the folder, see its mounts.
 
 mod fuse;
 mod mounts;
@@ -78,7 +80,8 @@ struct Folders {
     mounted: PathBuf,
 }
 
-/// A served and mounted folder. Dropping it unmounts and ends everything, and takes the thread that made it back to the machine's mounts.
+/// A served and mounted folder. Dropping it unmounts and ends everything, and takes the thread that made it back to the
+/// machine's mounts.
 #[derive(Debug)]
 pub struct SharedFolder {
     // Dropped in this order: what is mounted, the link, the thread's own mounts, the scratch folder.
@@ -91,11 +94,12 @@ pub struct SharedFolder {
 }
 
 impl SharedFolder {
-    /// Make server, link and mount, with a scratch folder in `directory` for all that they keep. The folder that is served is empty.
+    /// Make server, link and mount, with a scratch folder in `directory` for all that they keep. The folder that is
+    /// served is empty.
     ///
     /// # Errors
-    /// `Failure::Unavailable` where this machine cannot, with the remedy; `Failure::Request` for a directory or shape that will not do. What was
-    /// made so far is undone.
+    /// `Failure::Unavailable` where this machine cannot, with the remedy; `Failure::Request` for a directory or shape
+    /// that will not do. What was made so far is undone.
     pub fn make(system: System, directory: &Path, shape: &Shape) -> Result<Self, Failure> {
         if system == System::Local && !shape.is_none() {
             return Err(Failure::request(
@@ -159,8 +163,9 @@ impl SharedFolder {
         &self.folders.mounted
     }
 
-    /// Unmount, forget every byte and attribute that is cached on the client's side, and mount again. With `System::Local` nothing is done: the page
-    /// cache is the only one. Whatever was opened in the folder must be closed.
+    /// Unmount, forget every byte and attribute that is cached on the client's side, and mount again. With
+    /// `System::Local` nothing is done: the page cache is the only one. Whatever was opened in the folder must be
+    /// closed.
     ///
     /// # Errors
     /// `Failure::Failed` if something in it is open, or with the reason of what mounts.
@@ -171,8 +176,8 @@ impl SharedFolder {
         }
     }
 
-    /// Wait until all that was changed in files that are closed is with the server, so that [`SharedFolder::served`] shows it. It need not be on the
-    /// server's disk.
+    /// Wait until all that was changed in files that are closed is with the server, so that [`SharedFolder::served`]
+    /// shows it. It need not be on the server's disk.
     ///
     /// # Errors
     /// `Failure::Failed` if it cannot be brought there.
@@ -219,7 +224,8 @@ impl Folders {
     }
 }
 
-/// The directory's path without links. The settings of ssh and the kernel's tables take no blanks, quotes, escapes and tokens in names.
+/// The directory's path without links. The settings of ssh and the kernel's tables take no blanks, quotes, escapes and
+/// tokens in names.
 fn checked(directory: &Path, system: System) -> Result<PathBuf, Failure> {
     let shown = directory.display();
     let refused = |why: &str| Failure::request("directory", format!("{shown}: {why}"));

@@ -21,7 +21,8 @@ pub fn opaque(value: u64) -> u64 {
 
 /// Do `work` `count` times, or until a signal comes; how often it was done.
 ///
-/// The signal is looked for after every `stride` times, so that a loop of minutes ends in time and the look costs nothing.
+/// The signal is looked for after every `stride` times, so that a loop of minutes ends in time and the look costs
+/// nothing.
 #[inline(always)]
 pub fn repeat(count: u64, stride: u64, mut work: impl FnMut()) -> u64 {
     let mut done = 0;

@@ -1,7 +1,7 @@
 //! Settings of the machine that make measurements steadier, held for as long as somebody asks: a lease.
 //!
-//! What is set is read, written, read again and reported; it is restored as it was when standard input ends or a signal asks for it, and by
-//! `oscope-probe restore` after a kill (see [`oscope_sys::cleanup::setting`]).
+//! What is set is read, written, read again and reported; it is restored as it was when standard input ends or a signal
+//! asks for it, and by `oscope-probe restore` after a kill (see [`oscope_sys::cleanup::setting`]).
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -36,7 +36,8 @@ const GOVERNOR: &str = "governor";
 const INTERRUPTS: &str = "interrupts";
 const TURBO_INVERTED: &str = "no_turbo";
 
-/// Documentation/admin-guide/pm/cpufreq.rst, admin-guide/mm/transhuge.rst, admin-guide/sysctl/kernel.rst, core-api/irq/irq-affinity.rst.
+/// Documentation/admin-guide/pm/cpufreq.rst, admin-guide/mm/transhuge.rst, admin-guide/sysctl/kernel.rst,
+/// core-api/irq/irq-affinity.rst.
 const TUNABLES: [Tunable; 5] = [
     Tunable {
         name: GOVERNOR,
@@ -65,7 +66,8 @@ const TUNABLES: [Tunable; 5] = [
     },
     Tunable {
         name: "aslr",
-        doc: "How far addresses are random in each process: full, without the heap, or not. Off, one layout stands for all.",
+        doc: "How far addresses are random in each process: full, without the heap, or not. Off, one layout stands \
+            for all.",
         places: tunable::RANDOM_ADDRESSES,
         values: &[("full", "2"), ("partial", "1"), ("off", "0")],
         steady: None,

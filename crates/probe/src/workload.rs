@@ -14,14 +14,16 @@ use oscope_sys::error::Failure;
 
 /// A thing the probe can measure.
 ///
-/// The harness calls `prepare` once a request, `run` once a repetition and `verify` right after each `run`; dropping the value cleans up,
-/// also after a failure, a panic or a signal. A workload never reads a clock of its own around the whole repetition: it hands the
-/// work to [`Region::measure`], which brackets it with the marks and the clock.
+/// The harness calls `prepare` once a request, `run` once a repetition and `verify` right after each `run`; dropping
+/// the value cleans up, also after a failure, a panic or a signal. A workload never reads a clock of its own around the
+/// whole repetition: it hands the work to [`Region::measure`], which brackets it with the marks and the clock.
 pub trait Workload: Sized {
-    /// The parameters, as deserialised from the request after its values were checked against the description and defaults filled in.
+    /// The parameters, as deserialised from the request after its values were checked against the description and
+    /// defaults filled in.
     type Parameters: DeserializeOwned;
 
-    /// Whether repetitions in a row may share their covariates, where reading them takes long beside a repetition (see `crate::harness`).
+    /// Whether repetitions in a row may share their covariates, where reading them takes long beside a repetition (see
+    /// `crate::harness`).
     const SHARES_COVARIATES: bool = false;
 
     /// What this workload is, takes and gives.
@@ -31,7 +33,8 @@ pub trait Workload: Sized {
     ///
     /// # Errors
     /// `Failure::Unavailable` where this machine cannot do it, with the remedy; `Failure::Failed` where it went wrong;
-    /// `Failure::Request` for a parameter that its description cannot rule out. What was made so far is undone by dropping it.
+    /// `Failure::Request` for a parameter that its description cannot rule out. What was made so far is undone by
+    /// dropping it.
     fn prepare(parameters: Self::Parameters, context: &Context) -> Result<Self, Failure>;
 
     /// How often the inner loop runs in a repetition.
@@ -46,7 +49,8 @@ pub trait Workload: Sized {
 
     /// One repetition: do `iterations` of the work inside `region.measure`, and say what was done.
     ///
-    /// A repetition that may last longer than a second polls [`oscope_sys::cancel::requested`] and returns early, with any result: it is not reported.
+    /// A repetition that may last longer than a second polls [`oscope_sys::cancel::requested`] and returns early, with
+    /// any result: it is not reported.
     ///
     /// # Errors
     /// A repetition that could not be done is a failed sample.
@@ -111,8 +115,8 @@ impl<'a> Context<'a> {
         &self.shared.files
     }
 
-    /// The offsets between the counters of the allowed CPUs, measured when first asked for; `None` with the other clocks, whose readings
-    /// on different CPUs can be compared as they are, or of which there is but one.
+    /// The offsets between the counters of the allowed CPUs, measured when first asked for; `None` with the other
+    /// clocks, whose readings on different CPUs can be compared as they are, or of which there is but one.
     ///
     /// # Errors
     /// `Failure::Failed` if they cannot be measured.

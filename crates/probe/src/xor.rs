@@ -1,9 +1,10 @@
 //! The XOR of a stream's little-endian 32-bit words.
 //!
-//! XOR can be taken in any order, so the stream may be read in slices of any length, by several threads: the XOR of what [`fold_at`] gives
-//! for each is that of the whole.
+//! XOR can be taken in any order, so the stream may be read in slices of any length, by several threads: the XOR of
+//! what [`fold_at`] gives for each is that of the whole.
 
-/// Words of 64 bits taken side by side: as many as fill 8 registers of 256 bits, so that no step waits for the one before.
+/// Words of 64 bits taken side by side: as many as fill 8 registers of 256 bits, so that no step waits for the one
+/// before.
 const LANES: usize = 32;
 /// Bytes of a word.
 const WORD: usize = size_of::<u64>();
@@ -79,7 +80,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_fold_is_that_of_the_definition(data in prop::collection::vec(any::<u8>(), 0..2000), start in 0_usize..64) {
+        fn the_fold_is_that_of_the_definition(
+            data in prop::collection::vec(any::<u8>(), 0..2000),
+            start in 0_usize..64,
+        ) {
             let data = &data[start.min(data.len())..];
             prop_assert_eq!(fold(data), by_definition(data));
             prop_assert_eq!(fold_words(data), by_definition(data));
@@ -104,7 +108,11 @@ mod tests {
         }
 
         #[test]
-        fn a_changed_byte_changes_the_fold(mut data in prop::collection::vec(any::<u8>(), 1..2000), place: prop::sample::Index, flip in 1_u8..) {
+        fn a_changed_byte_changes_the_fold(
+            mut data in prop::collection::vec(any::<u8>(), 1..2000),
+            place: prop::sample::Index,
+            flip in 1_u8..,
+        ) {
             let before = fold(&data);
             let place = place.index(data.len());
             data[place] ^= flip;

@@ -1,4 +1,5 @@
-//! `oscope-fs`, the networked file system: in this package because a wheel has the programs of one, and one installation gives both.
+//! `oscope-fs`, the networked file system: in this package because a wheel has the programs of one, and one
+//! installation gives both.
 
 use std::process::ExitCode;
 

@@ -32,7 +32,8 @@ pub fn online() -> Result<Vec<usize>, Failure> {
 /// No kernel has more CPUs (NR_CPUS of x86 is 8192 at most).
 const MOST_CPUS: usize = 1 << 16;
 
-/// CPUs as the kernel lists them, such as `0-2,5`, each once, ascending, none in an empty one; `None` if it is no such list.
+/// CPUs as the kernel lists them, such as `0-2,5`, each once, ascending, none in an empty one; `None` if it is no such
+/// list.
 pub fn parse_list(text: &str) -> Option<Vec<usize>> {
     let mut cpus = BTreeSet::new();
     for part in text.trim().split(',').filter(|_| !text.trim().is_empty()) {

@@ -17,17 +17,18 @@ extern "C" fn note(_signal: libc::c_int) {
     request();
 }
 
-/// The kernel sends the parent-death signal when the *thread* that started this process ends (PR_SET_PDEATHSIG(2const)), such as one of a
-/// laboratory's pool. Only the end of the whole process, after which this one has another parent, counts.
+/// The kernel sends the parent-death signal when the *thread* that started this process ends
+/// (PR_SET_PDEATHSIG(2const)), such as one of a laboratory's pool. Only the end of the whole process, after which this
+/// one has another parent, counts.
 extern "C" fn note_if_orphaned(_signal: libc::c_int) {
     if getppid().as_raw() != PARENT.load(Ordering::Relaxed) {
         request();
     }
 }
 
-/// Take SIGTERM and SIGINT from now on, and the end of the parent likewise: a laboratory that is killed must not leave a probe measuring
-/// for nobody. SIGHUP is the sign of it, and means nothing else here. Blocking calls are not restarted, so that a wait for the next request
-/// ends too.
+/// Take SIGTERM and SIGINT from now on, and the end of the parent likewise: a laboratory that is killed must not leave
+/// a probe measuring for nobody. SIGHUP is the sign of it, and means nothing else here. Blocking calls are not
+/// restarted, so that a wait for the next request ends too.
 ///
 /// # Errors
 /// `Failure::Failed` if the kernel refuses a handler.
@@ -47,8 +48,8 @@ pub fn install() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Take SIGTERM, SIGINT and SIGHUP from now on as a command at a terminal does. The first one asks it to stop, a second one ends it at once;
-/// a SIGHUP that is ignored stays so, and the parent's end means nothing.
+/// Take SIGTERM, SIGINT and SIGHUP from now on as a command at a terminal does. The first one asks it to stop, a second
+/// one ends it at once; a SIGHUP that is ignored stays so, and the parent's end means nothing.
 ///
 /// # Errors
 /// `Failure::Failed` if the kernel refuses a handler.
@@ -74,7 +75,8 @@ pub fn install_for_command() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Have `signal` handled so, whatever was inherited: neither ignored nor blocked. Blocking calls are not restarted after it.
+/// Have `signal` handled so, whatever was inherited: neither ignored nor blocked. Blocking calls are not restarted
+/// after it.
 ///
 /// # Errors
 /// `Failure::Failed` if the kernel refuses.
@@ -99,8 +101,8 @@ pub fn request() {
 
 extern "C" fn ignore(_signal: libc::c_int) {}
 
-/// Beyond RLIMIT_FSIZE, write(2) answers EFBIG, but only where SIGXFSZ has not ended the process (setrlimit(2)). A handler, unlike ignoring, is
-/// not inherited by programs that are started.
+/// Beyond RLIMIT_FSIZE, write(2) answers EFBIG, but only where SIGXFSZ has not ended the process (setrlimit(2)). A
+/// handler, unlike ignoring, is not inherited by programs that are started.
 ///
 /// # Errors
 /// `Failure::Failed` if the kernel refuses a handler.

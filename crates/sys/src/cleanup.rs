@@ -1,10 +1,12 @@
-//! What this process makes outside its own life, such as swap and control groups, and the journal by which it is undone after a kill.
+//! What this process makes outside its own life, such as swap and control groups, and the journal by which it is undone
+//! after a kill.
 //!
-//! The order is: an entry in the journal, on the device (fsync); the thing; the undoing; the entry cleared. So the journal names at least what is
-//! there. `oscope-probe restore` undoes what dead processes left. It touches nothing that a journal does not name, nor what a journal names but
-//! does not look as this program makes it.
+//! The order is: an entry in the journal, on the device (fsync); the thing; the undoing; the entry cleared. So the
+//! journal names at least what is there. `oscope-probe restore` undoes what dead processes left. It touches nothing
+//! that a journal does not name, nor what a journal names but does not look as this program makes it.
 //!
-//! Processes are not in it: the kernel ends those of a dead owner (PR_SET_PDEATHSIG), and what lies in a control group goes with the group.
+//! Processes are not in it: the kernel ends those of a dead owner (PR_SET_PDEATHSIG), and what lies in a control group
+//! goes with the group.
 
 pub mod affinity;
 pub mod folder;
@@ -33,7 +35,8 @@ static JOURNAL: Mutex<Option<Journal>> = Mutex::new(None);
 /// No process has this number (fork(2) returns it to the child).
 const NOBODY: u32 = 0;
 
-/// The journal of this process, if it has one. That of the process which forked this one is its own: here it is closed, and stays on the device.
+/// The journal of this process, if it has one. That of the process which forked this one is its own: here it is closed,
+/// and stays on the device.
 fn journal_of_this_process() -> MutexGuard<'static, Option<Journal>> {
     let mut journal = JOURNAL.lock().unwrap_or_else(|broken| broken.into_inner());
     if journal
@@ -45,7 +48,8 @@ fn journal_of_this_process() -> MutexGuard<'static, Option<Journal>> {
     journal
 }
 
-/// A thing in the journal. Dropping it undoes the thing and strikes the entry; what cannot be undone now is reported and stays in the journal.
+/// A thing in the journal. Dropping it undoes the thing and strikes the entry; what cannot be undone now is reported
+/// and stays in the journal.
 #[derive(Debug)]
 pub struct CleanupGuard {
     number: u64,
@@ -120,14 +124,16 @@ impl Drop for CleanupGuard {
         }
         if let Err(failure) = self.undo_and_clear() {
             eprintln!(
-                "oscope-probe: cannot undo {}: {failure}; `oscope-probe restore` tries again once this process has ended",
+                "oscope-probe: cannot undo {}: {failure}; `oscope-probe restore` tries again once this process has \
+                 ended",
                 self.thing
             );
         }
     }
 }
 
-/// Undo what dead processes left, newest first, and hand a JSON object on each thing to `report`. Whether nothing is left.
+/// Undo what dead processes left, newest first, and hand a JSON object on each thing to `report`. Whether nothing is
+/// left.
 ///
 /// # Errors
 /// `Failure::Failed` if the journals cannot be read.

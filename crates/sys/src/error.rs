@@ -38,7 +38,8 @@ pub enum Failure {
     },
 }
 
-/// The text in one line: white space as single spaces, and no control characters, since what a server or another program said may hold any.
+/// The text in one line: white space as single spaces, and no control characters, since what a server or another
+/// program said may hold any.
 pub fn one_line(text: &str) -> String {
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let words = words.replace(|letter: char| letter.is_control(), " ");
@@ -97,7 +98,8 @@ impl Failure {
         Self::request("", message)
     }
 
-    /// The same failure, its message led by what it is about, such as a file's name, where that is not known from the request.
+    /// The same failure, its message led by what it is about, such as a file's name, where that is not known from the
+    /// request.
     pub fn context(mut self, what: &str) -> Self {
         match &mut self {
             Self::Failed { message, .. } => *message = format!("{what}: {message}"),

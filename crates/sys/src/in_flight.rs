@@ -1,4 +1,5 @@
-//! An `io_uring` that does not end before what it was asked for has come back: until then the kernel writes into the caller's memory.
+//! An `io_uring` that does not end before what it was asked for has come back: until then the kernel writes into the
+//! caller's memory.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -40,7 +41,8 @@ impl Ring {
     /// Queue entries, for [`Self::wait`] to submit.
     ///
     /// # Safety
-    /// The files, buffers and times that they name must live, and their buffers not be touched, until they are back or the ring is dropped.
+    /// The files, buffers and times that they name must live, and their buffers not be touched, until they are back or
+    /// the ring is dropped.
     ///
     /// # Panics
     /// There are more than the ring has room for.
@@ -52,7 +54,8 @@ impl Ring {
         self.missing += entries.len();
     }
 
-    /// Submit what is queued, and wait until something is back; a signal, and a kernel that is short of memory, may end the wait early.
+    /// Submit what is queued, and wait until something is back; a signal, and a kernel that is short of memory, may end
+    /// the wait early.
     ///
     /// # Errors
     /// The kernel's, or a signal has asked to stop while the kernel was short of memory.
@@ -87,7 +90,8 @@ impl Ring {
             match waited {
                 Ok(_) => {}
                 Err(error) if is_passing(&error) => self.pause(&error),
-                // The buffers are about to be used for something else, while the kernel may write into them: nothing may go on.
+                // The buffers are about to be used for something else, while the kernel may write into them: nothing
+                // may go on.
                 Err(error) => {
                     eprintln!("io_uring: waiting for what is in flight: {error}");
                     std::process::abort();
@@ -115,7 +119,8 @@ impl Drop for Ring {
     }
 }
 
-/// Whether io_uring_enter(2) may do it the next time: after a signal, without memory, or with results that nobody has taken.
+/// Whether io_uring_enter(2) may do it the next time: after a signal, without memory, or with results that nobody has
+/// taken.
 fn is_passing(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),

@@ -1,4 +1,5 @@
-//! What Oscope's programs ask of the kernel: processes, shared memory, control groups, namespaces, and the log of what is to be cleaned up.
+//! What Oscope's programs ask of the kernel: processes, shared memory, control groups, namespaces, and the log of what
+//! is to be cleaned up.
 //!
 //! Nothing here knows of measuring.
 

@@ -28,7 +28,8 @@ pub enum Pages {
 }
 
 impl Pages {
-    /// What the length of a mapping must be a multiple of, in bytes: 1 for base pages, since the kernel then rounds up itself.
+    /// What the length of a mapping must be a multiple of, in bytes: 1 for base pages, since the kernel then rounds up
+    /// itself.
     ///
     /// # Errors
     /// `Failure::Unavailable` where there are no huge pages.
@@ -149,14 +150,16 @@ impl Mapping {
     /// The memory, to be read.
     #[inline]
     pub fn as_slice(&self) -> &[u8] {
-        // SAFETY: the mapping lives as long as `self`, is readable, and no reference to change it can be there beside this one.
+        // SAFETY: the mapping lives as long as `self`, is readable, and no reference to change it can be there beside
+        // this one.
         unsafe { std::slice::from_raw_parts(self.address.as_ptr(), self.bytes) }
     }
 
     /// The memory.
     #[inline]
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
-        // SAFETY: the mapping is that long, writable and, being all zeros at first, initialised; it is borrowed from its only owner.
+        // SAFETY: the mapping is that long, writable and, being all zeros at first, initialised; it is borrowed from
+        // its only owner.
         unsafe { std::slice::from_raw_parts_mut(self.address.as_ptr(), self.bytes) }
     }
 }
@@ -195,7 +198,8 @@ fn check_room(bytes: u64, room: u64) -> Result<(), Failure> {
     }
     Err(Failure::unavailable(
         format!(
-            "{bytes} B of memory need {needed} B with page tables and margin, and {room} B are available (MemAvailable, cgroup limits)"
+            "{bytes} B of memory need {needed} B with page tables and margin, and {room} B are available \
+             (MemAvailable, cgroup limits)"
         ),
         "ask for less memory, stop other programs, or raise the control group's memory limit",
     ))
@@ -272,9 +276,11 @@ fn judge(mapped: Mapped, bytes: u64, pages: Pages) -> Result<(), Failure> {
     match pages {
         Pages::Huge if huge_bytes < bytes => Err(Failure::unavailable(
             format!(
-                "of {bytes} B touched, {huge_bytes} B are in huge pages: memory is fragmented, or huge pages are held back"
+                "of {bytes} B touched, {huge_bytes} B are in huge pages: memory is fragmented, or huge pages are held \
+                 back"
             ),
-            "echo 1 > /proc/sys/vm/compact_memory, and echo madvise > /sys/kernel/mm/transparent_hugepage/defrag (as root)",
+            "echo 1 > /proc/sys/vm/compact_memory, and echo madvise > /sys/kernel/mm/transparent_hugepage/defrag (as \
+             root)",
         )),
         Pages::Base if huge_bytes > 0 => Err(Failure::failed(format!(
             "of {bytes} B in base pages, {huge_bytes} B are in huge pages all the same"
@@ -287,9 +293,9 @@ fn judge(mapped: Mapped, bytes: u64, pages: Pages) -> Result<(), Failure> {
 mod tests {
     use super::*;
 
-    const SMAPS: &str = "7f0000000000-7f0000200000 rw-p 00000000 00:00 0 \nSize:               2048 kB\nRss:                2048 kB\n\
-        AnonHugePages:      2048 kB\nVmFlags: rd wr\n7f0000400000-7f0000402000 r--p 00000000 fe:00 12 /lib/x-y: z.so\nRss:                   8 kB\n\
-        AnonHugePages:         0 kB\n";
+    const SMAPS: &str = "7f0000000000-7f0000200000 rw-p 00000000 00:00 0 \nSize:               2048 \
+        kB\nRss:                2048 kB\nAnonHugePages:      2048 kB\nVmFlags: rd wr\n7f0000400000-7f0000402000 r--p \
+        00000000 fe:00 12 /lib/x-y: z.so\nRss:                   8 kB\nAnonHugePages:         0 kB\n";
 
     #[test]
     fn only_mappings_in_the_range_count() {

@@ -1,7 +1,8 @@
-//! Networks that exist for a measurement alone: two namespaces joined by a pair of virtual Ethernet devices, slowed down on purpose.
+//! Networks that exist for a measurement alone: two namespaces joined by a pair of virtual Ethernet devices, slowed
+//! down on purpose.
 //!
-//! The namespaces have no name. Open descriptors keep them, so that they vanish with the process, also after a kill, and the devices with them
-//! (network_namespaces(7), veth(4)).
+//! The namespaces have no name. Open descriptors keep them, so that they vanish with the process, also after a kill,
+//! and the devices with them (network_namespaces(7), veth(4)).
 
 mod kinds;
 mod link;

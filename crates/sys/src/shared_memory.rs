@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
 
 use crate::error::Failure;
 
-/// A value in anonymous memory that a forked child shares with its parent. The memory is given back when it is dropped; the value is not.
+/// A value in anonymous memory that a forked child shares with its parent. The memory is given back when it is dropped;
+/// the value is not.
 #[derive(Debug)]
 pub struct Shared<T>(NonNull<T>);
 
@@ -59,7 +60,8 @@ impl<T> Deref for Shared<T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: the mapping lives as long as `self`, is that long and aligned to a page, and held a valid value from the start.
+        // SAFETY: the mapping lives as long as `self`, is that long and aligned to a page, and held a valid value from
+        // the start.
         unsafe { self.0.as_ref() }
     }
 }

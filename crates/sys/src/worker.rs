@@ -12,8 +12,8 @@
 //! What all have in common:
 //!
 //! - A process ends when its parent does, also by SIGKILL; only a [`CleanupProcess`] lives on, until it has cleaned up.
-//! - Dropping the value ends the worker and waits for its end. A [`PeerWorker`] owns the calling side's end of the channel and closes it first, since
-//!   a thread that waits for that side could not be joined otherwise.
+//! - Dropping the value ends the worker and waits for its end. A [`PeerWorker`] owns the calling side's end of the
+//!   channel and closes it first, since a thread that waits for that side could not be joined otherwise.
 //! - The death of a worker is noticed by every wait for it, and the error says how it ended.
 //! - Values go through a [`Slot`] in [shared memory](crate::shared_memory), and must hold no pointer.
 

@@ -1,10 +1,11 @@
 //! What a person saw of a terminal: the verb `screen` has a terminal emulator interpret a stream, and writes the text.
 //!
-//! Standard input is a sequence of frames: a kind (one byte), the length of the rest (four bytes, little-endian), and the rest.
+//! Standard input is a sequence of frames: a kind (one byte), the length of the rest (four bytes, little-endian), and
+//! the rest.
 //!
 //! | kind | rest |
 //! |---|---|
-//! | `n` | columns, rows (two bytes each, little-endian): a new terminal of that size; what the one before shows is written first |
+//! | `n` | columns, rows (two bytes each, little-endian): a new terminal; what the one before shows is written first |
 //! | `o` | what the terminal got, at most [`LONGEST`] bytes; may end in the middle of a character or sequence |
 //! | `r` | columns, rows: the window changes its size |
 //!

@@ -13,7 +13,8 @@ use oscope_sys::error::Failure;
 
 /// Bytes that are written at once.
 const CHUNK: usize = 1 << 16;
-/// Last screens that wait for their place at most. With more, the first comes before lines that are still on the screen.
+/// Last screens that wait for their place at most. With more, the first comes before lines that are still on the
+/// screen.
 const WAITING: usize = 64;
 const BEFORE: &str = "[full-screen program: its last screen]\n";
 const AFTER: &str = "[end]\n";
@@ -27,7 +28,8 @@ pub enum Place {
     Within,
 }
 
-/// Writes lines. What is blank is only counted until something follows it, so that the end of a line, and of all, has none of it.
+/// Writes lines. What is blank is only counted until something follows it, so that the end of a line, and of all, has
+/// none of it.
 pub struct Text<W> {
     out: W,
     marks: Marks,
@@ -243,8 +245,8 @@ pub fn is_blank(row: &Row<Cell>) -> bool {
     shown(row).all(|(character, combining)| character == ' ' && combining.is_empty())
 }
 
-/// The characters that a row shows, each with those that combine with it. A wide one has a second cell, and is blank once one of the two was
-/// written over. A tab is blank.
+/// The characters that a row shows, each with those that combine with it. A wide one has a second cell, and is blank
+/// once one of the two was written over. A tab is blank.
 fn shown(row: &Row<Cell>) -> impl Iterator<Item = (char, &[char])> {
     let cells = &row[..];
     let has = |place: usize, flag| {

@@ -344,7 +344,8 @@ impl<W: Write> Handler for Watched<W> {
         let all = matches!(mode, ClearMode::All);
         self.term.clear_screen(mode);
         if all {
-            // On the ordinary screen the rows are above it now. What comes next is another line, though the last row was wrapped.
+            // On the ordinary screen the rows are above it now. What comes next is another line, though the last row
+            // was wrapped.
             self.write_history();
             self.text.break_line();
         }

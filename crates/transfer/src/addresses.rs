@@ -64,7 +64,8 @@ pub fn resolve_all(text: &str) -> Result<Vec<SocketAddr>, Failure> {
     })
 }
 
-/// Connect to the first of a receiver's addresses that takes it, all within the limit: the first one's error if none does.
+/// Connect to the first of a receiver's addresses that takes it, all within the limit: the first one's error if none
+/// does.
 ///
 /// # Errors
 /// As for [`connect`].

@@ -32,7 +32,8 @@ pub struct SendArguments {
     /// Leave out what has this name, or this path; repeatable.
     #[arg(long, value_name = "NAME")]
     pub skip: Vec<OsString>,
-    /// The receiver's key: a file of mode 600, or - for standard input [default: the environment variable OSCOPE_TRANSFER_KEY].
+    /// The receiver's key: a file of mode 600, or - for standard input [default: the environment variable
+    /// OSCOPE_TRANSFER_KEY].
     #[arg(long, value_name = "FILE")]
     pub key: Option<PathBuf>,
     #[command(flatten)]
@@ -42,8 +43,14 @@ pub struct SendArguments {
 /// What `receive` takes beside the folder.
 #[derive(Args)]
 pub struct ReceiveArguments {
-    /// Where senders connect; port 0 takes a free one and prints it. Other hosts need an address of this host in their network here. With --device: where the sender listens, or will.
-    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:7025", value_parser = |text: &str| address("--listen", text))]
+    /// Where senders connect; port 0 takes a free one and prints it. Other hosts need an address of this host in their
+    /// network here. With --device: where the sender listens, or will.
+    #[arg(
+        long,
+        value_name = "ADDR:PORT",
+        default_value = "127.0.0.1:7025",
+        value_parser = |text: &str| address("--listen", text)
+    )]
     pub listen: String,
     /// End after one transfer [default: go on until Ctrl-C].
     #[arg(long)]
@@ -54,7 +61,8 @@ pub struct ReceiveArguments {
     /// Take files from a sender that sends no digests.
     #[arg(long)]
     pub no_verify: bool,
-    /// Take files from who has the key in this file (mode 600; one that is not there is made) [default: a new key, printed on standard error].
+    /// Take files from who has the key in this file (mode 600; one that is not there is made) [default: a new key,
+    /// printed on standard error].
     #[arg(long, value_name = "FILE")]
     pub key: Option<PathBuf>,
     #[command(flatten)]
@@ -70,7 +78,8 @@ pub struct CommonArguments {
     /// Neither authenticate nor encrypt; both sides need this option.
     #[arg(long)]
     pub trusted_network: bool,
-    /// Go through the kernel modules' device, by calls or by its mapped area. The roles turn: the sender listens, and the receiver connects to it.
+    /// Go through the kernel modules' device, by calls or by its mapped area. The roles turn: the sender listens, and
+    /// the receiver connects to it.
     #[arg(long, value_enum)]
     pub device: Option<Method>,
     /// With --device: print the descriptors of the mapped pages.
@@ -232,7 +241,8 @@ fn check_method(name: &str) -> Result<(), Failure> {
     }
 }
 
-/// What `option` says is an address, in the form that it has to have: whether there is such a host is not looked at here.
+/// What `option` says is an address, in the form that it has to have: whether there is such a host is not looked at
+/// here.
 ///
 /// # Errors
 /// It has no port, or one that is none.

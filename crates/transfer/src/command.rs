@@ -1,5 +1,5 @@
-//! `oscope transfer` at a terminal: its command line, its errors, and its description. Standard output is data, standard error is for
-//! people. Exit status: 0 done, 1 failed, 2 usage.
+//! `oscope transfer` at a terminal: its command line, its errors, and its description. Standard output is data,
+//! standard error is for people. Exit status: 0 done, 1 failed, 2 usage.
 
 mod bar;
 mod figures;
@@ -27,7 +27,8 @@ use screen::{Screen, Side, Streams};
 const NAME: &str = "oscope transfer";
 const FILES: &str = "Files, and folders whole";
 const ADDRESS: &str = "Where the receiver listens; with --device, where to listen for it";
-const FILES_THEN_ADDRESS: &str = "Files, and folders whole; last, where the receiver listens (with --device, where to listen for it)";
+const FILES_THEN_ADDRESS: &str = "Files, and folders whole; last, where the receiver listens (with --device, where to \
+    listen for it)";
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 
 /// Send files to a host where `oscope transfer receive` runs, each verified before it has its name.
@@ -165,7 +166,8 @@ impl SendCommand {
 }
 
 impl SendCommand {
-    /// The files, and where they go. Options may stand anywhere between them, which clap takes for the end of the files.
+    /// The files, and where they go. Options may stand anywhere between them, which clap takes for the end of the
+    /// files.
     fn split(&self) -> Result<(Vec<PathBuf>, String), Failure> {
         match self.words.split_last() {
             Some((last, files)) if !files.is_empty() => {

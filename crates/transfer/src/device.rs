@@ -1,7 +1,7 @@
 //! Files through the kernel: the devices of `kernel/modules`, which hold the TCP connection themselves.
 //!
-//! As in OS Project 2 (docs/sources.md), the sender listens and the receiver connects. What goes over the connection is a header, a file and, if wanted, its
-//! SHA-512, one file after the other ([`header`]).
+//! As in OS Project 2 (docs/sources.md), the sender listens and the receiver connects. What goes over the connection is
+//! a header, a file and, if wanted, its SHA-512, one file after the other ([`header`]).
 
 pub mod header;
 pub mod modules;

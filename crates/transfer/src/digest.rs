@@ -1,8 +1,8 @@
 //! Digests of files, computed behind the moving bytes.
 //!
-//! A [`StreamingDigest`] reads a file again, as far as it has been moved, and digests it: from the page cache, where the bytes just went
-//! through. On the receiver it thus covers what is really in the file, whatever system call wrote it there; no mapping is read, so that a
-//! file truncated meanwhile is an error and not a SIGBUS.
+//! A [`StreamingDigest`] reads a file again, as far as it has been moved, and digests it: from the page cache, where
+//! the bytes just went through. On the receiver it thus covers what is really in the file, whatever system call wrote
+//! it there; no mapping is read, so that a file truncated meanwhile is an error and not a SIGBUS.
 
 use std::fs::File;
 use std::io;
@@ -123,7 +123,8 @@ struct Shared {
 }
 
 impl StreamingDigest {
-    /// Follow a file that will have `size` bytes, from its beginning. Of a `sparse` one the data and their places are digested ([`holes`]).
+    /// Follow a file that will have `size` bytes, from its beginning. Of a `sparse` one the data and their places are
+    /// digested ([`holes`]).
     ///
     /// # Errors
     /// The file cannot be held open twice, or no thread is to be had.
@@ -165,7 +166,8 @@ impl StreamingDigest {
         }
     }
 
-    /// The digest of all `size` bytes, which have been reached; `waiting` is called every now and then until it is there.
+    /// The digest of all `size` bytes, which have been reached; `waiting` is called every now and then until it is
+    /// there.
     ///
     /// # Errors
     /// The bytes are not in the file, as the outer result; or what `waiting` answers.

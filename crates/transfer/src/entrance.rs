@@ -1,5 +1,5 @@
-//! Where senders with a key come in. Those that have not proved yet that they have it wait here beside each other, few and not for long, so
-//! that nobody who only connects, or repeats what another sender said, keeps a sender out.
+//! Where senders with a key come in. Those that have not proved yet that they have it wait here beside each other, few
+//! and not for long, so that nobody who only connects, or repeats what another sender said, keeps a sender out.
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
@@ -16,7 +16,8 @@ use super::wire::{NAME, PREAMBLE};
 use oscope_sys::cancel;
 use oscope_sys::error::Failure;
 
-/// Connections that wait at most. For one more, the oldest is closed of those that have said the least; never one that has proved its key.
+/// Connections that wait at most. For one more, the oldest is closed of those that have said the least; never one that
+/// has proved its key.
 const MOST: usize = 64;
 
 /// How long a sender has for the handshake.
@@ -77,7 +78,8 @@ impl<'a> Entrance<'a> {
         }
     }
 
-    /// Wait for the next sender that has the key; `None` if the probe is asked to stop. `refused` hears a line about each that has not.
+    /// Wait for the next sender that has the key; `None` if the probe is asked to stop. `refused` hears a line about
+    /// each that has not.
     ///
     /// # Errors
     /// Nothing can be accepted, such as without descriptors.
@@ -99,7 +101,8 @@ impl<'a> Entrance<'a> {
                 self.was_away = true;
                 return Some(Ok(arrival));
             }
-            // Only now: those who wait have the descriptors that may be missing, and give them back when their time is over.
+            // Only now: those who wait have the descriptors that may be missing, and give them back when their time is
+            // over.
             if let Err(error) = accepted {
                 // No reason for a busy loop.
                 std::thread::sleep(Duration::from_millis(100));
@@ -127,8 +130,8 @@ impl<'a> Entrance<'a> {
         }
     }
 
-    /// Close one of those that wait. Of what says nothing there may be any number; who has been answered will have proved its key in a
-    /// moment, unless it repeats what another sender said.
+    /// Close one of those that wait. Of what says nothing there may be any number; who has been answered will have
+    /// proved its key in a moment, unless it repeats what another sender said.
     fn make_room(&mut self) {
         let silent = self.waiting.iter().position(|guest| guest.keys.is_none());
         self.waiting.remove(silent.unwrap_or(0));
@@ -136,7 +139,8 @@ impl<'a> Entrance<'a> {
 
     /// Take in who has connected.
     fn accept(&mut self) -> io::Result<()> {
-        // At most so many a time: who is here already is heard between. Who has the key takes a place, too, until it is served.
+        // At most so many a time: who is here already is heard between. Who has the key takes a place, too, until it is
+        // served.
         for _ in self.proved.len()..MOST {
             match self.listener.accept() {
                 Ok((stream, peer)) => {

@@ -1,8 +1,10 @@
-//! The beginning of a keyed connection: the Noise protocol (<https://noiseprotocol.org/noise.html>), by the crate `snow`.
+//! The beginning of a keyed connection: the Noise protocol (<https://noiseprotocol.org/noise.html>), by the crate
+//! `snow`.
 //!
-//! Pattern `NNpsk0`: both sides prove that they have the key, which never goes over the network, and agree on fresh keys, so that who records a
-//! connection and learns the key later reads nothing. What each says: [`SEALED`] and a message of [`MESSAGE`] bytes. The sender's first record
-//! is the confirmation that it is no replay of an earlier connection: only with it does a receiver hear the transfer protocol at all.
+//! Pattern `NNpsk0`: both sides prove that they have the key, which never goes over the network, and agree on fresh
+//! keys, so that who records a connection and learns the key later reads nothing. What each says: [`SEALED`] and a
+//! message of [`MESSAGE`] bytes. The sender's first record is the confirmation that it is no replay of an earlier
+//! connection: only with it does a receiver hear the transfer protocol at all.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;

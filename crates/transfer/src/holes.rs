@@ -1,8 +1,9 @@
 //! Holes of sparse files: where the file system says that there are no data, and what such a file is digested by.
 //!
-//! A hole is neither read, moved nor written. So that a file of terabytes with few data is verified as fast as it is moved, its digest is
-//! that of its data with their places, in one form whatever holes a file system has: the blocks that are not all zeros, those beside each
-//! other within [`WINDOW`] together, each time with the offset and the count of bytes before them; and the file's size at the end.
+//! A hole is neither read, moved nor written. So that a file of terabytes with few data is verified as fast as it is
+//! moved, its digest is that of its data with their places, in one form whatever holes a file system has: the blocks
+//! that are not all zeros, those beside each other within [`WINDOW`] together, each time with the offset and the count
+//! of bytes before them; and the file's size at the end.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -33,7 +34,8 @@ pub fn next_data(file: &File, at: u64, size: u64) -> io::Result<(u64, u64)> {
     Ok((begin, end))
 }
 
-/// An offset from which on something is, `None` if that is nowhere. The descriptor's own offset is used for nothing else.
+/// An offset from which on something is, `None` if that is nowhere. The descriptor's own offset is used for nothing
+/// else.
 fn seek(file: &File, at: u64, whence: Whence) -> io::Result<Option<u64>> {
     let offset = i64::try_from(at).map_err(io::Error::other)?;
     match lseek(file, offset, whence) {
@@ -48,7 +50,8 @@ pub fn has_some(path: &Path, meta: &std::fs::Metadata) -> bool {
     if meta.blocks().saturating_mul(512) >= meta.len() {
         return false;
     }
-    // A FIFO in its place is not waited for. One that cannot be opened or searched is sent as others are, where the reason is reported.
+    // A FIFO in its place is not waited for. One that cannot be opened or searched is sent as others are, where the
+    // reason is reported.
     let hole = OpenOptions::new()
         .read(true)
         .custom_flags(libc::O_NONBLOCK)
@@ -67,7 +70,8 @@ pub fn is_data(at: u64, length: u64, left: u64) -> bool {
     length <= SEGMENT as u64 && is_part(at, length, left)
 }
 
-/// Digest the data among these bytes of a file, which are there from a multiple of [`BLOCK`] on and within one [`WINDOW`].
+/// Digest the data among these bytes of a file, which are there from a multiple of [`BLOCK`] on and within one
+/// [`WINDOW`].
 pub fn digest(hasher: &mut Hasher, bytes: &[u8], at: u64) {
     const ZEROS: [u8; BLOCK as usize] = [0; BLOCK as usize];
     let is_zero = |from: usize| {

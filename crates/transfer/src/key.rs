@@ -21,7 +21,8 @@ pub const VARIABLE: &str = "OSCOPE_TRANSFER_KEY";
 const MOST_READ: u64 = 4096;
 
 /// Where the sender may have the key from.
-const REMEDY: &str = "the receiver prints it; or write the same 64 hexadecimal digits into a file of mode 600 on both sides";
+const REMEDY: &str = "the receiver prints it; or write the same 64 hexadecimal digits into a file of mode 600 on both \
+    sides";
 
 /// A key. It is never shown but by [`Key::text`].
 #[derive(Clone, PartialEq, Eq)]
@@ -119,7 +120,8 @@ impl Key {
         }
     }
 
-    /// Make a file of mode 600 with this key, in place of nothing. It gets its name when it is whole: who reads it meanwhile finds no file.
+    /// Make a file of mode 600 with this key, in place of nothing. It gets its name when it is whole: who reads it
+    /// meanwhile finds no file.
     fn write_new(&self, path: &Path) -> io::Result<()> {
         let folder = match path.parent() {
             Some(folder) if folder != Path::new("") => folder,

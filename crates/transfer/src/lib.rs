@@ -1,8 +1,9 @@
 //! The transfer engine: files over one TCP connection, each verified before it gets its name.
 //!
-//! One implementation for the verbs `send` and `receive` and for the workload `transfer.copy`. With a key that both sides have, a connection
-//! is authenticated and encrypted ([`send_sealed`], [`receive_sealed`]); without, it is for measurements over loopback, where other users
-//! are refused, and for networks that are trusted. Contents are not forced to the disk.
+//! One implementation for the verbs `send` and `receive` and for the workload `transfer.copy`. With a key that both
+//! sides have, a connection is authenticated and encrypted ([`send_sealed`], [`receive_sealed`]); without, it is for
+//! measurements over loopback, where other users are refused, and for networks that are trusted. Contents are not
+//! forced to the disk.
 
 mod addresses;
 mod admission;

@@ -64,7 +64,8 @@ pub struct Link {
 }
 
 impl Link {
-    /// A link over a connected socket, which gives up after `stall` without progress, and a peer that moves less than `least` bytes a second.
+    /// A link over a connected socket, which gives up after `stall` without progress, and a peer that moves less than
+    /// `least` bytes a second.
     ///
     /// # Errors
     /// The socket takes no time limits.
@@ -97,7 +98,8 @@ impl Link {
         })
     }
 
-    /// As a receiver: from now on everything is encrypted and authenticated. The sender's confirmation has been heard, and what it begins with.
+    /// As a receiver: from now on everything is encrypted and authenticated. The sender's confirmation has been heard,
+    /// and what it begins with.
     pub fn seal_after_confirmation(&mut self, keys: StatelessTransportState) {
         self.seal = Some(Box::new(Seal::new(keys, 1)));
         self.input[..PREAMBLE.len()].copy_from_slice(PREAMBLE);

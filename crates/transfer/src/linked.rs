@@ -105,7 +105,8 @@ pub fn arrived(parent: BorrowedFd, entry: &Entry) -> Result<File, String> {
     }
 }
 
-/// Give a file another name, in place of what has it: whether it is one file then. Where the file system takes no such link, it is a copy.
+/// Give a file another name, in place of what has it: whether it is one file then. Where the file system takes no such
+/// link, it is a copy.
 ///
 /// # Errors
 /// In one line, why there is neither.

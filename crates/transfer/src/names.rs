@@ -92,8 +92,8 @@ pub fn split(name: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-/// What the file is called until it is whole: the same for the same name, size, time and mode, so that a later transfer of this user resumes
-/// it. Others cannot guess it: who may write to the folder cannot put something there beforehand.
+/// What the file is called until it is whole: the same for the same name, size, time and mode, so that a later transfer
+/// of this user resumes it. Others cannot guess it: who may write to the folder cannot put something there beforehand.
 pub fn partial(entry: &Entry) -> String {
     let mut hash = blake3::Hasher::new_keyed(secret());
     hash.update(&entry.size.to_le_bytes());
@@ -114,7 +114,8 @@ fn secret() -> &'static [u8; LENGTH] {
         .bytes()
 }
 
-/// The secret in this user's folder for state: `$OSCOPE_STATE`, or `oscope` in `$XDG_STATE_HOME`, by default `~/.local/state`.
+/// The secret in this user's folder for state: `$OSCOPE_STATE`, or `oscope` in `$XDG_STATE_HOME`, by default
+/// `~/.local/state`.
 fn kept_secret() -> Option<Key> {
     if cfg!(test) {
         return None;
@@ -145,8 +146,8 @@ pub fn partials(entry: &Entry) -> impl Iterator<Item = String> {
     })
 }
 
-/// A name for people, in one line and without a command to the terminal: control characters, bytes that are no UTF-8, and the backslash that
-/// marks them are escaped, so that two names never look the same.
+/// A name for people, in one line and without a command to the terminal: control characters, bytes that are no UTF-8,
+/// and the backslash that marks them are escaped, so that two names never look the same.
 pub fn shown(name: &[u8]) -> String {
     let mut text = String::with_capacity(name.len());
     for chunk in name.utf8_chunks() {

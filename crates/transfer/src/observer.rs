@@ -1,4 +1,5 @@
-//! What a side of a transfer reports while it works, and who hears it: a program that reads JSON lines, or a person at a terminal.
+//! What a side of a transfer reports while it works, and who hears it: a program that reads JSON lines, or a person at
+//! a terminal.
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -95,7 +96,8 @@ fn to_json(event: &Event) -> Value {
             bytes,
             of_bytes,
         }) => json!({
-            "event": "progress", "file": file, "files": files, "of_files": of_files, "bytes": bytes, "of_bytes": of_bytes,
+            "event": "progress", "file": file, "files": files, "of_files": of_files, "bytes": bytes,
+            "of_bytes": of_bytes,
         }),
         Event::Left(name, reason) => json!({"event": "left", "name": name, "reason": reason}),
         Event::Page(fields) => [("event", json!("descriptor"))]

@@ -13,7 +13,8 @@ use oscope_sys::error::Failure;
 #[serde(rename_all = "lowercase")]
 #[value(rename_all = "lower")]
 pub enum SendMethod {
-    /// `readwrite` for small files, `sendfile` for larger ones, and for very large ones that or `splice`, as tried here.
+    /// `readwrite` for small files, `sendfile` for larger ones, and for very large ones that or `splice`, as tried
+    /// here.
     Auto,
     /// `pread` and `send`.
     ReadWrite,
@@ -46,7 +47,8 @@ pub enum ReceiveMethod {
     Uring,
 }
 
-/// What the contents of each file are checked with; of the whole file, as `b3sum`, `sha512sum` and `xxhsum -H2` print it.
+/// What the contents of each file are checked with; of the whole file, as `b3sum`, `sha512sum` and `xxhsum -H2` print
+/// it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 #[value(rename_all = "lower")]
@@ -97,7 +99,8 @@ impl Default for SendOptions {
 pub struct ReceiveOptions {
     /// By which system calls.
     pub method: ReceiveMethod,
-    /// Whether a sender without digests is refused; without, nothing is resumed and a sender's digests are not asked for.
+    /// Whether a sender without digests is refused; without, nothing is resumed and a sender's digests are not asked
+    /// for.
     pub verify: bool,
     /// Bytes moved by one call at most; [`UNBUFFERED`] times as many where it needs no buffer.
     pub chunk: usize,

@@ -15,7 +15,8 @@ pub struct Tally {
     pub total_bytes: u64,
     /// At the sender from its first frame to the receipt; at the receiver from its first frame to the last rename.
     pub time_ns: u64,
-    /// System calls made for the moving: on the socket, on the files and their names; repetitions of one that waited in vain are not counted.
+    /// System calls made for the moving: on the socket, on the files and their names; repetitions of one that waited in
+    /// vain are not counted.
     pub calls: u64,
     /// CPU time of the process, user and system.
     pub cpu_ns: u64,

@@ -37,8 +37,8 @@ const OPEN: OFlag = OFlag::O_RDWR
 /// The mode of a file that is not whole.
 const FIRST_MODE: Mode = Mode::S_IRUSR.union(Mode::S_IWUSR);
 
-/// Bytes at the end of a partial that may be zeros and not the file's: an interrupted mapping leaves its window's rest so, and a sender that
-/// stops fills its segment with them to send the reason.
+/// Bytes at the end of a partial that may be zeros and not the file's: an interrupted mapping leaves its window's rest
+/// so, and a sender that stops fills its segment with them to send the reason.
 const UNFILLED: u64 = SEGMENT as u64;
 const _: () = assert!(super::receive_methods::WINDOW <= SEGMENT);
 
@@ -74,8 +74,8 @@ impl Partial {
         Ok(partial)
     }
 
-    /// The file under its partial name, made or found, which another transfer may have at the same time. What has such a name and is
-    /// not this user's alone is left as it is, and another name taken.
+    /// The file under its partial name, made or found, which another transfer may have at the same time. What has such
+    /// a name and is not this user's alone is left as it is, and another name taken.
     pub(super) fn find(parent: BorrowedFd, entry: &Entry) -> Result<Self, String> {
         let mut calls = 3;
         for name in names::partials(entry) {
@@ -115,7 +115,8 @@ impl Partial {
         fstat(self.file.as_fd()).is_ok_and(|status| is_own(&status))
     }
 
-    /// Have it alone. One that was made just now, too, may have been found, filled and named by another transfer before this one locked it.
+    /// Have it alone. One that was made just now, too, may have been found, filled and named by another transfer before
+    /// this one locked it.
     pub(super) fn own(&self, parent: BorrowedFd) -> Result<(), String> {
         self.lock()?;
         self.check_identity(parent)
@@ -214,10 +215,12 @@ impl Partial {
     }
 }
 
-/// Bits of a mode that a file in this folder has if it is made with them: what the umask and the folder's default ACL leave, as far as known.
+/// Bits of a mode that a file in this folder has if it is made with them: what the umask and the folder's default ACL
+/// leave, as far as known.
 pub type Granted = Cell<u32>;
 
-/// Put a file there whole, which had no name until then, where nothing has its name: whether that could be done. Otherwise nothing was.
+/// Put a file there whole, which had no name until then, where nothing has its name: whether that could be done.
+/// Otherwise nothing was.
 ///
 /// # Errors
 /// The disk is full, or cannot be written.
@@ -272,7 +275,8 @@ fn adopt(parent: BorrowedFd, name: &CStr) -> Result<Option<OwnedFd>, Errno> {
     Ok(own.then_some(handle))
 }
 
-/// Whether it is a plain file of this user that nobody else can write, and that has no other name: what resumes it changes nothing else.
+/// Whether it is a plain file of this user that nobody else can write, and that has no other name: what resumes it
+/// changes nothing else.
 fn is_own(status: &FileStat) -> bool {
     status.st_mode & SFlag::S_IFMT.bits() == SFlag::S_IFREG.bits()
         && status.st_uid == geteuid().as_raw()
@@ -280,8 +284,8 @@ fn is_own(status: &FileStat) -> bool {
         && status.st_mode & WRITABLE_BY_OTHERS == 0
 }
 
-/// Let its owner read and write a partial file: a transfer that was killed just before it gave the file its name may have left it the
-/// file's own mode. It is not made anew, as another transfer may be about to name it.
+/// Let its owner read and write a partial file: a transfer that was killed just before it gave the file its name may
+/// have left it the file's own mode. It is not made anew, as another transfer may be about to name it.
 fn make_accessible(parent: BorrowedFd, name: &CStr) -> Result<(), Errno> {
     let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     let handle = openat(parent, name, flags, Mode::empty())?;
@@ -294,7 +298,8 @@ fn make_accessible(parent: BorrowedFd, name: &CStr) -> Result<(), Errno> {
     fchmodat(AT_FDCWD, path.as_str(), FIRST_MODE, follow)
 }
 
-/// Give a file its mode and its time. The mode cannot be given when the file is made: the folder's default ACL or the umask may take bits.
+/// Give a file its mode and its time. The mode cannot be given when the file is made: the folder's default ACL or the
+/// umask may take bits.
 fn dress(file: &File, entry: &Entry) -> Result<(), String> {
     set_mode(file, entry)?;
     set_time(file, entry)

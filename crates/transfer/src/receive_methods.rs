@@ -1,4 +1,5 @@
-//! How the receiver moves bytes from the connection into a file: one type a method, one step a call of [`ReceiveStep::step`].
+//! How the receiver moves bytes from the connection into a file: one type a method, one step a call of
+//! [`ReceiveStep::step`].
 
 use std::fs::File;
 use std::io;
@@ -123,8 +124,8 @@ impl ReceiveStep for Mapped {
                 break Ok(length);
             }
             let most = (length - filled).min(self.chunk);
-            // SAFETY: `filled + most` is within the mapping, which outlives the call; the kernel alone writes there, where a page that
-            // cannot be had is `EFAULT` and not a signal, and no reference to its bytes is ever made.
+            // SAFETY: `filled + most` is within the mapping, which outlives the call; the kernel alone writes there,
+            // where a page that cannot be had is `EFAULT` and not a signal, and no reference to its bytes is ever made.
             match unsafe { link.receive_at(map.as_mut_ptr().add(filled), most) } {
                 Ok(Some(got)) => filled += got,
                 Ok(None) => break Err(no_page(piece, filled)),

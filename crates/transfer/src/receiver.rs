@@ -64,8 +64,8 @@ impl<'a, 'w> Receiver<'a, 'w> {
     /// The whole transfer.
     ///
     /// # Errors
-    /// The sender broke it off, with its reason; the connection broke or stalled; what came is damaged; a file could not be written;
-    /// a signal.
+    /// The sender broke it off, with its reason; the connection broke or stalled; what came is damaged; a file could
+    /// not be written; a signal.
     pub fn run(mut self) -> Result<Received, Stop> {
         self.link.greet();
         self.link.flush()?;

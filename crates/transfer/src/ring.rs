@@ -1,7 +1,7 @@
 //! Sending and receiving by `io_uring`: while one buffer is on the connection, the other is at the file.
 //!
-//! Each call on the socket is linked to a time limit, and a step waits for all that it queued: nothing is in flight when it returns. Where
-//! it fails before, its ring waits, which is dropped before the buffers are.
+//! Each call on the socket is linked to a time limit, and a step waits for all that it queued: nothing is in flight
+//! when it returns. Where it fails before, its ring waits, which is dropped before the buffers are.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -46,7 +46,8 @@ impl Ring {
     /// Queue a call on the socket, with its limit, and one on the file, and wait for all.
     ///
     /// # Safety
-    /// The buffers that the entries name must live, and not be touched, until this returns, and after an error until the ring is dropped.
+    /// The buffers that the entries name must live, and not be touched, until this returns, and after an error until
+    /// the ring is dropped.
     unsafe fn round(
         &mut self,
         link: &mut Link,
@@ -135,7 +136,8 @@ impl SendStep for RingSender {
                     .build()
             });
             let since = Instant::now();
-            // SAFETY: the buffers belong to `self` and are not touched before the round is over; the counts are within them.
+            // SAFETY: the buffers belong to `self` and are not touched before the round is over; the counts are within
+            // them.
             let answers = unsafe { self.ring.round(link, socket, file) }
                 .map_err(|error| Stop::system(piece.name, "reading", &error))?;
             if let Some(answer) = answers.socket {
@@ -204,7 +206,8 @@ impl ReceiveStep for RingReceiver {
                     .build()
             });
             let since = Instant::now();
-            // SAFETY: the buffers belong to `self` and are not touched before the round is over; the counts are within them.
+            // SAFETY: the buffers belong to `self` and are not touched before the round is over; the counts are within
+            // them.
             let answers = unsafe { self.ring.round(link, socket, file) }
                 .map_err(|error| Stop::system(piece.name, "receiving", &error))?;
             if let Some(answer) = answers.file {

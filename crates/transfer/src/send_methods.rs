@@ -105,8 +105,8 @@ impl Window {
             return Ok(window);
         }
         link.calls += 2;
-        // SAFETY: the pages are read by the kernel alone, in `send`, where a file truncated meanwhile is `EFAULT` and not a signal; no
-        // reference to their bytes is made here.
+        // SAFETY: the pages are read by the kernel alone, in `send`, where a file truncated meanwhile is `EFAULT` and
+        // not a signal; no reference to their bytes is made here.
         let map = unsafe {
             MmapOptions::new()
                 .offset(piece.at)
@@ -122,7 +122,8 @@ impl Window {
     }
 }
 
-/// `send` bytes of a mapping, which are never touched here: 0 where the file has none any more, `None` where the kernel has no buffers for it.
+/// `send` bytes of a mapping, which are never touched here: 0 where the file has none any more, `None` where the kernel
+/// has no buffers for it.
 ///
 /// # Errors
 /// The connection fails.
@@ -141,7 +142,8 @@ pub fn send_mapped(
     loop {
         link.calls += 1;
         let since = Instant::now();
-        // SAFETY: `skip + length` is within the mapping, which outlives the call; the kernel answers `EFAULT` for pages past the file's end.
+        // SAFETY: `skip + length` is within the mapping, which outlives the call; the kernel answers `EFAULT` for pages
+        // past the file's end.
         let sent = unsafe {
             libc::send(
                 link.socket(),

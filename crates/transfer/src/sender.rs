@@ -58,7 +58,8 @@ impl<'a, 'w> Sender<'a, 'w> {
     /// The whole transfer.
     ///
     /// # Errors
-    /// The receiver refused, with its reason; the connection broke or stalled; a file changed or could not be read; a signal.
+    /// The receiver refused, with its reason; the connection broke or stalled; a file changed or could not be read; a
+    /// signal.
     pub fn run(mut self, files: &[Source]) -> Result<Sent, Stop> {
         let bytes = files.iter().map(|file| file.size).sum();
         self.meter.expect(files.len() as u64, bytes);
@@ -243,7 +244,8 @@ impl<'a, 'w> Sender<'a, 'w> {
         Ok(digest)
     }
 
-    /// Move one segment; if the file fails in the middle of it, fill it with zeros, so that the reason can be sent after it.
+    /// Move one segment; if the file fails in the middle of it, fill it with zeros, so that the reason can be sent
+    /// after it.
     fn segment(
         &mut self,
         source: &Source,

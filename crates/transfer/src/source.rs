@@ -64,8 +64,8 @@ pub struct Gathered {
 }
 
 impl Source {
-    /// All that is at or below `paths`; what is in a folder is named relative to the folder's parent. `skip`: names, or paths from there,
-    /// of what is left out.
+    /// All that is at or below `paths`; what is in a folder is named relative to the folder's parent. `skip`: names, or
+    /// paths from there, of what is left out.
     ///
     /// # Errors
     /// A path that is not there, cannot be read, or is neither a regular file nor a folder.

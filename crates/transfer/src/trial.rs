@@ -1,7 +1,8 @@
-//! By which of several methods a side moves contents: segments of the methods are interleaved, and the one that costs least here does the rest.
+//! By which of several methods a side moves contents: segments of the methods are interleaved, and the one that costs
+//! least here does the rest.
 //!
-//! What counts is the CPU time of the moving thread. Both sides try at once, and the wall time of one is mostly the other's: a sender that
-//! waits for the receiver would judge the receiver's method of the moment.
+//! What counts is the CPU time of the moving thread. Both sides try at once, and the wall time of one is mostly the
+//! other's: a sender that waits for the receiver would judge the receiver's method of the moment.
 
 use std::io;
 use std::time::Duration;
@@ -60,7 +61,8 @@ pub struct Methods<M, S: ?Sized> {
 }
 
 impl<M: Copy, S: ?Sized> Methods<M, S> {
-    /// What may move contents: several are tried where there is much to move, and else the first is taken. None is ready yet.
+    /// What may move contents: several are tried where there is much to move, and else the first is taken. None is
+    /// ready yet.
     pub fn among(candidates: Vec<M>) -> Self {
         Self {
             candidates,

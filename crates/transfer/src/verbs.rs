@@ -241,7 +241,8 @@ impl Receiving<'_> {
         }
     }
 
-    /// Receive from those who have the key. With `--once` a transfer that fails is not the one: its sender may try again.
+    /// Receive from those who have the key. With `--once` a transfer that fails is not the one: its sender may try
+    /// again.
     fn sealed(&self, listener: &TcpListener, key: &Key, folder: &Folder) -> Result<(), Failure> {
         let options = self.options();
         let mut entrance = Entrance::new(listener, key);

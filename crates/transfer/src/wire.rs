@@ -1,11 +1,12 @@
 //! The wire format `oscope.transfer/2`.
 //!
-//! Each side first sends [`PREAMBLE`]. Then frames: a length (16 bits) and its complement, both little-endian, so that a damaged length is
-//! seen at once; the message in postcard's encoding; and a check of [`CHECK`] bytes over it, the start of its BLAKE3. The bytes that a
-//! [`Frame::Data`] announces follow it raw.
+//! Each side first sends [`PREAMBLE`]. Then frames: a length (16 bits) and its complement, both little-endian, so that
+//! a damaged length is seen at once; the message in postcard's encoding; and a check of [`CHECK`] bytes over it, the
+//! start of its BLAKE3. The bytes that a [`Frame::Data`] announces follow it raw.
 //!
-//! Sender: `Hello`, `Entries`…, `EntriesEnd`; then for each file `Data`… and `End`, or `Same`. Receiver: `Plan`… and, at the end, `Receipt`.
-//! Of a sparse file's contents some are `Hole` in place of `Data`. `Working` may come at any time from either side, and so may `Refusal`, which ends the transfer.
+//! Sender: `Hello`, `Entries`…, `EntriesEnd`; then for each file `Data`… and `End`, or `Same`. Receiver: `Plan`… and,
+//! at the end, `Receipt`. Of a sparse file's contents some are `Hole` in place of `Data`. `Working` may come at any
+//! time from either side, and so may `Refusal`, which ends the transfer.
 
 use serde::{Deserialize, Serialize};
 
@@ -33,7 +34,8 @@ pub const PART: usize = 48 << 10;
 /// Bytes of one raw segment at most.
 pub const SEGMENT: usize = 4 << 20;
 
-/// Bytes of the next raw segment of a file of which so many are left. It has no other length, so that nobody sends a byte a segment.
+/// Bytes of the next raw segment of a file of which so many are left. It has no other length, so that nobody sends a
+/// byte a segment.
 pub fn segment(left: u64) -> usize {
     usize::try_from(left).map_or(SEGMENT, |left| left.min(SEGMENT))
 }

@@ -1,4 +1,5 @@
-//! `MSG_ZEROCOPY`: the network reads the file's pages themselves, and reports on the socket's error queue when it no longer needs them.
+//! `MSG_ZEROCOPY`: the network reads the file's pages themselves, and reports on the socket's error queue when it no
+//! longer needs them.
 
 use std::collections::VecDeque;
 use std::io;
@@ -142,7 +143,8 @@ impl ZeroCopy {
         if first.is_null() {
             return Ok(true);
         }
-        // SAFETY: the first control message of the error queue carries a `sock_extended_err`, and the length is checked before it is read.
+        // SAFETY: the first control message of the error queue carries a `sock_extended_err`, and the length is checked
+        // before it is read.
         let notice = unsafe {
             let whole = libc::CMSG_LEN(size_of::<libc::sock_extended_err>() as u32) as usize;
             if ((*first).cmsg_len as usize) < whole {
@@ -206,8 +208,8 @@ impl SendStep for ZeroCopy {
     }
 
     fn settle(&mut self, link: &mut Link) {
-        // The receiver may have hung up, so that nothing is asked of the connection but what the kernel reports its pages. Should it not
-        // report it, the pages are its own to keep: unmapping leaves them as they are.
+        // The receiver may have hung up, so that nothing is asked of the connection but what the kernel reports its
+        // pages. Should it not report it, the pages are its own to keep: unmapping leaves them as they are.
         let since = Instant::now();
         while !self.waiting.is_empty() && since.elapsed() < LAST_WAIT {
             match self.collect(link) {

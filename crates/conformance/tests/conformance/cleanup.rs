@@ -79,7 +79,8 @@ fn a_long_repetition_is_given_up() {
         request["id"] = json!(1);
         request["warmup"] = json!(0);
         probe.say(&request.to_string());
-        // There is no event to wait for. Should the signal come first, the request is not begun, and the end of output says so.
+        // There is no event to wait for. Should the signal come first, the request is not begun, and the end of output
+        // says so.
         std::thread::sleep(Duration::from_millis(300));
         probe.signal(libc::SIGTERM);
         if let Some(end) = probe.event() {

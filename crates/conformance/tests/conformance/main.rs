@@ -1,4 +1,5 @@
-//! What every workload must keep to. A workload is tested by being in the registry; nothing here names one, save where it says so.
+//! What every workload must keep to. A workload is tested by being in the registry; nothing here names one, save where
+//! it says so.
 
 mod cleanup;
 mod peers;

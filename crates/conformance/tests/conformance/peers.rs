@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 
 use crate::support::Probe;
 
-/// A probe whose child is reading: by small blocks, so that hardly anything else is ever under way. `None` where the tool is missing.
+/// A probe whose child is reading: by small blocks, so that hardly anything else is ever under way. `None` where the
+/// tool is missing.
 fn reading(mut probe: Probe, tool: &str) -> Option<Probe> {
     let params = json!({"tool": tool, "size": 64 << 20, "block_size": 128, "cache": "warm", "count": 200_000});
     let request =

@@ -244,7 +244,8 @@ pub fn fits_the_wire(value: &Value) {
     }
 }
 
-/// Living processes of a process group, as `/proc/PID/stat` has them (proc_pid_stat(5): state is field 3, pgrp field 5).
+/// Living processes of a process group, as `/proc/PID/stat` has them (proc_pid_stat(5): state is field 3, pgrp field
+/// 5).
 fn members_of_group(group: u32) -> Vec<String> {
     std::fs::read_dir("/proc")
         .expect("/proc")

@@ -91,8 +91,9 @@ fn refused(name: &str, shape: &dyn Display, why: &str) -> Failure {
 
 /// An empty store of `blocks` blocks, `ways` of them in a set.
 ///
-/// The number of sets must be a power of two, as it is in every L1D, L2 and data TLB of x86 that we know of: 48 KiB of 12 ways are 64 sets,
-/// 1536 entries of 6 ways are 256. It is not in last-level caches made of slices, which are not modelled.
+/// The number of sets must be a power of two, as it is in every L1D, L2 and data TLB of x86 that we know of: 48 KiB of
+/// 12 ways are 64 sets, 1536 entries of 6 ways are 256. It is not in last-level caches made of slices, which are not
+/// modelled.
 ///
 /// # Errors
 /// What is wrong with the numbers.
@@ -216,9 +217,10 @@ const INTEL: TlbShape = tlb(64, 4);
 /// First level of Intel for pages of 2 MiB: descriptors 5AH and 63H.
 const INTEL_HUGE: TlbShape = tlb(32, 4);
 
-/// Sources: caches of Intel: Optimization Reference Manual (248966), tables "Cache Parameters" of each core; TLBs: the descriptors of CPUID leaf 2
-/// that these CPUs report (SDM, volume 2A, table "Encoding of CPUID Leaf 2 Descriptors"), named at each. AMD: Software Optimization Guide for
-/// Family 19h (56665), sections "L1/L2 Translation Lookaside Buffers" and "Cache", and CPUID 8000_0005H and 8000_0006H of such a CPU.
+/// Sources: caches of Intel: Optimization Reference Manual (248966), tables "Cache Parameters" of each core; TLBs: the
+/// descriptors of CPUID leaf 2 that these CPUs report (SDM, volume 2A, table "Encoding of CPUID Leaf 2 Descriptors"),
+/// named at each. AMD: Software Optimization Guide for Family 19h (56665), sections "L1/L2 Translation Lookaside
+/// Buffers" and "Cache", and CPUID 8000_0005H and 8000_0006H of such a CPU.
 const TABLE: &[Core] = &[
     Core {
         name: "nehalem",

@@ -11,7 +11,8 @@ impl Geometry {
     /// In a virtual machine both are what the hypervisor lets the guest see.
     ///
     /// # Errors
-    /// `Failure::Unavailable` where this machine does not report its caches or TLBs; the remedy names the geometries that can be taken instead.
+    /// `Failure::Unavailable` where this machine does not report its caches or TLBs; the remedy names the geometries
+    /// that can be taken instead.
     pub fn of_this_cpu() -> Result<(Self, Vec<String>), Failure> {
         let found = caches().map_err(unknown)?;
         let l1d = pick(&found, 1)?;

@@ -5,13 +5,15 @@ const NONE: u64 = u64::MAX;
 
 /// The store. Only the numbers of the blocks are held, not what is in them.
 ///
-/// The ways of a set are a ring, in the order of their last touches. So the longest untouched becomes the last touched, be it found or replaced,
-/// by moving the ring's start back by one: nothing else moves. That is what each access of a walk does that comes round, or that misses.
+/// The ways of a set are a ring, in the order of their last touches. So the longest untouched becomes the last touched,
+/// be it found or replaced, by moving the ring's start back by one: nothing else moves. That is what each access of a
+/// walk does that comes round, or that misses.
 #[derive(Debug, Clone)]
 pub struct Lru {
     /// The ways of the first set, then those of the second, and so on; [`NONE`] where a way is empty.
     blocks: Vec<u64>,
-    /// The way of each set where its ring starts: the last touched. The others follow, the longest untouched at the end.
+    /// The way of each set where its ring starts: the last touched. The others follow, the longest untouched at the
+    /// end.
     starts: Vec<u16>,
     /// Ways of a set.
     ways: usize,
@@ -38,7 +40,8 @@ impl Lru {
         }
     }
 
-    /// Whether the block of `address` is held. Afterwards it is, as the last touched; if it was not, the longest untouched of its set is gone.
+    /// Whether the block of `address` is held. Afterwards it is, as the last touched; if it was not, the longest
+    /// untouched of its set is gone.
     #[inline]
     pub fn touch(&mut self, address: u64) -> bool {
         let block = address >> self.block_bits;
@@ -64,7 +67,8 @@ impl Lru {
     }
 }
 
-/// Looks for the block in the ring that starts at `first`. If it is there, it becomes the first, and those before it come after it.
+/// Looks for the block in the ring that starts at `first`. If it is there, it becomes the first, and those before it
+/// come after it.
 #[inline(never)]
 fn brought_forward(set: &mut [u64], first: usize, block: u64) -> bool {
     let (behind, ahead) = set.split_at_mut(first);

@@ -105,7 +105,8 @@ prop_compose! {
     }
 }
 
-/// Streams that hit, miss and come back at every level: walks with a stride from some start, over and over, and addresses at random in a range.
+/// Streams that hit, miss and come back at every level: walks with a stride from some start, over and over, and
+/// addresses at random in a range.
 fn accesses() -> impl Strategy<Value = Vec<(u64, bool)>> {
     let walk = (any::<u64>(), 0..16_u32, 1..200_u64, 1..5_u64).prop_map(
         |(start, stride_bits, length, times)| {

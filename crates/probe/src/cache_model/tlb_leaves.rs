@@ -100,7 +100,8 @@ fn amd_first(register: u32) -> Option<TlbShape> {
     (entries > 0 && ways > 0).then_some(TlbShape { entries, ways })
 }
 
-/// The code stands for a range of ways below twice its least. Just one number in it can make the number of sets a power of two.
+/// The code stands for a range of ways below twice its least. Just one number in it can make the number of sets a power
+/// of two.
 fn amd_second(entries: u64, code: u32) -> Option<TlbShape> {
     let range = match code {
         1 => 1..=1,
@@ -185,7 +186,8 @@ fn descriptors(registers: Registers) -> Option<Leaves> {
     gathered(&described)
 }
 
-/// The TLBs that hold data for each size of page. All these cores have a second level for pages of 4 KiB: if it is missing, it is hidden.
+/// The TLBs that hold data for each size of page. All these cores have a second level for pages of 4 KiB: if it is
+/// missing, it is hidden.
 fn gathered(described: &[Described]) -> Option<Leaves> {
     let largest = |level: u32, page: u32, kinds: &[u32]| {
         described

@@ -11,7 +11,8 @@ use oscope_sys::error::Failure;
 /// The clock asked for on the command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Wanted {
-    /// The TSC where the processor promises that it runs at a constant rate and the kernel trusts it, else the monotonic clock.
+    /// The TSC where the processor promises that it runs at a constant rate and the kernel trusts it, else the
+    /// monotonic clock.
     Auto,
     /// The TSC, also without that promise.
     Tsc,
@@ -31,9 +32,10 @@ const CLOCK_SOURCES: &str = "/sys/devices/system/clocksource/clocksource0/availa
 #[cfg_attr(not(target_arch = "aarch64"), allow(dead_code))]
 const CLOCK_SOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
 
-/// What the kernel says of the counter. It compares the TSC with other clocks while it runs and between CPUs when they start, and
-/// takes it off its list when one of them disagrees (arch/x86/kernel/tsc.c, tsc_sync.c, kernel/time/clocksource.c). The counter of arm64 is its
-/// clock source unless the device tree or the user wants another one (drivers/clocksource/arm_arch_timer.c).
+/// What the kernel says of the counter. It compares the TSC with other clocks while it runs and between CPUs when they
+/// start, and takes it off its list when one of them disagrees (arch/x86/kernel/tsc.c, tsc_sync.c,
+/// kernel/time/clocksource.c). The counter of arm64 is its clock source unless the device tree or the user wants
+/// another one (drivers/clocksource/arm_arch_timer.c).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kernel {
     /// The TSC is on the list; the counter of arm64 is in use.
@@ -136,16 +138,18 @@ fn choose(
     }
 }
 
-/// The clock to use on arm64. Programs can always read its counter, but only the kernel knows whether it keeps time: where the kernel says
-/// nothing, the counter is not trusted.
+/// The clock to use on arm64. Programs can always read its counter, but only the kernel knows whether it keeps time:
+/// where the kernel says nothing, the counter is not trusted.
 fn choose_arm64(wanted: Wanted, kernel: Kernel) -> Result<(ClockKind, Option<String>), Failure> {
     let distrusted = match kernel {
         Kernel::Trusts => None,
         Kernel::Distrusts => Some(
-            "the kernel's clock source is not arch_sys_counter (/sys/devices/system/clocksource/clocksource0/current_clocksource)",
+            "the kernel's clock source is not arch_sys_counter \
+             (/sys/devices/system/clocksource/clocksource0/current_clocksource)",
         ),
         Kernel::Silent => Some(
-            "/sys/devices/system/clocksource/clocksource0/current_clocksource cannot be read: whether the kernel trusts cntvct_el0 is not known",
+            "/sys/devices/system/clocksource/clocksource0/current_clocksource cannot be read: whether the kernel \
+             trusts cntvct_el0 is not known",
         ),
     };
     match (wanted, distrusted) {
@@ -174,7 +178,8 @@ fn why_distrusted(processor: Processor, kernel: Kernel) -> Option<&'static str> 
             ..
         } => Some("CPUID does not promise a constant TSC rate (0x80000007 EDX bit 8)"),
         _ if kernel == Kernel::Distrusts => Some(
-            "the kernel does not trust the TSC: it is not in /sys/devices/system/clocksource/clocksource0/available_clocksource",
+            "the kernel does not trust the TSC: it is not in \
+             /sys/devices/system/clocksource/clocksource0/available_clocksource",
         ),
         _ => None,
     }

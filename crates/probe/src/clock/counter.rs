@@ -1,8 +1,9 @@
 //! The processor's own counter: one module for each architecture, with the same functions.
 //!
-//! - `NAME`: what messages call it; `TRUNCATION`: how far the comparison of two CPUs may be off because readings are whole.
-//! - `begin`: the counter after all earlier instructions and before all later ones; `end`: the counter after all earlier instructions;
-//!   `end_with_cpu`: the same with the CPU on which it was read.
+//! - `NAME`: what messages call it; `TRUNCATION`: how far the comparison of two CPUs may be off because readings are
+//!   whole.
+//! - `begin`: the counter after all earlier instructions and before all later ones; `end`: the counter after all
+//!   earlier instructions; `end_with_cpu`: the same with the CPU on which it was read.
 //! - `declared_hz`: its frequency, where the processor reports it.
 //! - `processor`: what the processor promises of it; `kernel`: whether the kernel trusts it.
 //! - `prove_instructions`: whether it counts instructions in an emulator that is made to.

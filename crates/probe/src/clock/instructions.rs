@@ -1,22 +1,23 @@
 //! The clock that counts instructions: the TSC of a processor emulated by QEMU with `-icount shift=0,sleep=off`.
 //!
-//! Each executed instruction advances the guest's time by a nanosecond, and the emulated TSC by a tick. While no processor has
-//! anything to do, time jumps to the next timer (QEMU's manual, "TCG Instruction Counting").
+//! Each executed instruction advances the guest's time by a nanosecond, and the emulated TSC by a tick. While no
+//! processor has anything to do, time jumps to the next timer (QEMU's manual, "TCG Instruction Counting").
 
 use std::mem::MaybeUninit;
 use std::sync::OnceLock;
 
-/// Before a request's repetitions the guest sleeps until its time is a multiple of this. When a request arrives depends on the host, and
-/// idle time passes in no time: without it the kernel's periodic work (such as the writing of dirty pages, every 5 s) would come at another
-/// distance in each boot, and what the kernel remembers of its devices' speed (shares of write-back, by periods of 3 s, halved in each:
-/// mm/page-writeback.c) would be forgotten to another degree.
+/// Before a request's repetitions the guest sleeps until its time is a multiple of this. When a request arrives depends
+/// on the host, and idle time passes in no time: without it the kernel's periodic work (such as the writing of dirty
+/// pages, every 5 s) would come at another distance in each boot, and what the kernel remembers of its devices' speed
+/// (shares of write-back, by periods of 3 s, halved in each: mm/page-writeback.c) would be forgotten to another degree.
 const LONG_REST_NS: i64 = 120_000_000_000;
 /// The same before each repetition, for what the last one left to be done.
 const REST_NS: i64 = 20_000_000;
 /// Phases of the timer interrupt that are distinguished.
 const PHASE_NS: i64 = 100_000;
 
-/// When the kernel's timer interrupt comes, within its period: rounded, since a busy wait sees it some instructions late.
+/// When the kernel's timer interrupt comes, within its period: rounded, since a busy wait sees it some instructions
+/// late.
 static PHASE: OnceLock<i64> = OnceLock::new();
 
 /// Let the guest forget what was before: for the begin of a request.
@@ -24,8 +25,8 @@ pub fn settle_long() {
     rest(LONG_REST_NS);
 }
 
-/// Let the guest come to rest, then return soon after a timer interrupt, so that the next is far away, and falls into the same place of
-/// every repetition that is longer than that.
+/// Let the guest come to rest, then return soon after a timer interrupt, so that the next is far away, and falls into
+/// the same place of every repetition that is longer than that.
 pub fn settle() {
     rest(REST_NS);
 }
@@ -41,7 +42,8 @@ fn rest(period_ns: i64) {
         tv_sec: until / 1_000_000_000,
         tv_nsec: until % 1_000_000_000,
     };
-    // SAFETY: `until` is valid, and with an absolute time the kernel reports no remaining one. Cut short by a signal, the rest is shorter.
+    // SAFETY: `until` is valid, and with an absolute time the kernel reports no remaining one. Cut short by a signal,
+    // the rest is shorter.
     unsafe {
         libc::clock_nanosleep(
             libc::CLOCK_MONOTONIC,

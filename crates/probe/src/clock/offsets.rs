@@ -1,9 +1,9 @@
 //! How far the time-stamp counters of the CPUs are apart.
 //!
-//! Two pinned threads hand a cache line to and fro. In each round the first reads its counter, hands over, the other reads its own
-//! and hands back, and the first reads again. If the other's reading was taken at the middle of the round trip, the offset is that
-//! reading less the mean of the two; it is wrong by half the round trip at most. The quickest round is kept (as in NTP's clock filter,
-//! RFC 5905 section 10).
+//! Two pinned threads hand a cache line to and fro. In each round the first reads its counter, hands over, the other
+//! reads its own and hands back, and the first reads again. If the other's reading was taken at the middle of the round
+//! trip, the offset is that reading less the mean of the two; it is wrong by half the round trip at most. The quickest
+//! round is kept (as in NTP's clock filter, RFC 5905 section 10).
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::Builder;
@@ -19,7 +19,8 @@ use oscope_sys::error::Failure;
 const ROUNDS: u64 = 2000;
 /// Longest time spent on one CPU: with both CPUs busy, a round waits for the scheduler.
 const TIME_LIMIT: Duration = Duration::from_millis(500);
-/// Longest wait for the first round, without which there is no offset at all: on a busy machine the other thread comes late.
+/// Longest wait for the first round, without which there is no offset at all: on a busy machine the other thread comes
+/// late.
 const FIRST_ROUND: Duration = Duration::from_secs(10);
 
 /// Offsets of the TSC of each allowed CPU from that of the first. Serialises as `environment.tsc_offsets` of the wire.

@@ -17,7 +17,8 @@ fn nanoseconds_of(clock: libc::clockid_t) -> u64 {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: `time` is a valid timespec. The call cannot fail: both clocks exist since Linux 2.6.28, and the pointer is good.
+    // SAFETY: `time` is a valid timespec. The call cannot fail: both clocks exist since Linux 2.6.28, and the pointer
+    // is good.
     unsafe { libc::clock_gettime(clock, &raw mut time) };
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }

@@ -42,10 +42,11 @@ pub enum Scope {
 }
 
 impl Bank {
-    /// Opens what can be opened. Refused permission is an error, so that the caller can ask for less; all else is a reason.
+    /// Opens what can be opened. Refused permission is an error, so that the caller can ask for less; all else is a
+    /// reason.
     ///
-    /// The leader is a hardware counter itself: a dummy leader would be opened in vain where there is no unit, and the first perf event
-    /// of a system takes some milliseconds to switch the scheduler's hooks on.
+    /// The leader is a hardware counter itself: a dummy leader would be opened in vain where there is no unit, and the
+    /// first perf event of a system takes some milliseconds to switch the scheduler's hooks on.
     pub fn open<E: Event + Clone>(
         events: &[(&'static str, E)],
         scope: Scope,
@@ -198,14 +199,17 @@ impl Bank {
 /// Why the kernel refused to open a counter, and what may fix it.
 pub fn refusal(error: &io::Error) -> String {
     match error.raw_os_error() {
-        Some(libc::ENOENT | libc::ENODEV | libc::EOPNOTSUPP | libc::ENXIO) => "this machine shows no performance-monitoring unit for it \
-            (as most virtual machines); switch on a virtual PMU (QEMU: -cpu host,pmu=on) or use a bare machine"
+        Some(libc::ENOENT | libc::ENODEV | libc::EOPNOTSUPP | libc::ENXIO) => "this machine shows no \
+            performance-monitoring unit for it (as most virtual machines); switch on a virtual PMU (QEMU: -cpu \
+            host,pmu=on) or use a bare machine"
             .to_owned(),
         Some(libc::ENOSYS) => "this kernel has no perf_event_open; build it with CONFIG_PERF_EVENTS".to_owned(),
         Some(libc::EACCES | libc::EPERM) => permission_reason(),
-        Some(libc::EBUSY) => "another user holds the counter; stop it (perf, or sysctl kernel.nmi_watchdog=0)".to_owned(),
+        Some(libc::EBUSY) => "another user holds the counter; stop it (perf, or sysctl \
+            kernel.nmi_watchdog=0)".to_owned(),
         Some(libc::EMFILE) => "this process has no file descriptor left; raise ulimit -n".to_owned(),
-        Some(libc::EINVAL) => "the unit does not know it, or has no room for it beside the others; sysctl kernel.nmi_watchdog=0 frees a counter".to_owned(),
+        Some(libc::EINVAL) => "the unit does not know it, or has no room for it beside the others; sysctl \
+            kernel.nmi_watchdog=0 frees a counter".to_owned(),
         _ => format!("perf_event_open: {error}; see perf_event_open(2)"),
     }
 }
@@ -215,8 +219,8 @@ pub fn permission_reason() -> String {
     let paranoid = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid");
     let paranoid = paranoid.map_or_else(|_| "unknown".to_owned(), |text| text.trim().to_owned());
     format!(
-        "permission is refused (kernel.perf_event_paranoid is {paranoid}); run sysctl kernel.perf_event_paranoid=1 as root, or give CAP_PERFMON; \
-         in a container allow perf_event_open"
+        "permission is refused (kernel.perf_event_paranoid is {paranoid}); run sysctl kernel.perf_event_paranoid=1 as \
+         root, or give CAP_PERFMON; in a container allow perf_event_open"
     )
 }
 

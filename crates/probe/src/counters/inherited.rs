@@ -1,5 +1,6 @@
-//! Counters of a program that the calling thread starts: `perf_event_open` with `inherit`, whose counts the kernel adds to the parent's at the
-//! child's end. They count user mode only, so that what starting the program costs the kernel is not in them.
+//! Counters of a program that the calling thread starts: `perf_event_open` with `inherit`, whose counts the kernel adds
+//! to the parent's at the child's end. They count user mode only, so that what starting the program costs the kernel is
+//! not in them.
 
 use std::io;
 

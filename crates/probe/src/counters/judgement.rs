@@ -1,7 +1,8 @@
 //! Whether a hardware counter is believed: it has counted work of known size, twice, and has to have got it right.
 //!
-//! Counters of virtual machines have been seen to open and read 0, to stand still, or to be absurd; a counter that shares the unit with
-//! others is active for part of the time only, and what it gives then is an estimate. None of these is a measurement.
+//! Counters of virtual machines have been seen to open and read 0, to stand still, or to be absurd; a counter that
+//! shares the unit with others is active for part of the time only, and what it gives then is an estimate. None of
+//! these is a measurement.
 
 /// What a counter showed over one piece of known work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,7 +24,8 @@ pub struct Trial {
     pub reading: Reading,
 }
 
-/// Part of the time for which a counter must have been active. It is 1 exactly unless the kernel had to multiplex counters.
+/// Part of the time for which a counter must have been active. It is 1 exactly unless the kernel had to multiplex
+/// counters.
 pub const LEAST_ACTIVE: f64 = 0.99;
 
 /// The part of the enabled time for which the counter counted; 0 if it was never enabled.
@@ -47,19 +49,22 @@ pub fn judge(small: Trial, large: Trial, tolerance: f64) -> Result<(), String> {
     let counts = trials.map(|trial| trial.reading.count);
     if least < LEAST_ACTIVE && least > 0.0 {
         return Err(format!(
-            "it was active for {:.0} % of the time, so its counts would be estimates; stop other users of the counters (perf, nmi_watchdog)",
+            "it was active for {:.0} % of the time, so its counts would be estimates; stop other users of the \
+             counters (perf, nmi_watchdog)",
             least * 100.0
         ));
     }
     if counts == [0, 0] {
         return Err(format!(
-            "it reads 0 for work of {} events; the hypervisor shows a counter that does not count: use a bare machine or a virtual PMU",
+            "it reads 0 for work of {} events; the hypervisor shows a counter that does not count: use a bare machine \
+             or a virtual PMU",
             large.expected
         ));
     }
     if counts[1] <= counts[0] {
         return Err(format!(
-            "it does not follow the work: it reads {} for {} events and {} for {}; use a bare machine or another virtual PMU",
+            "it does not follow the work: it reads {} for {} events and {} for {}; use a bare machine or another \
+             virtual PMU",
             counts[0], small.expected, counts[1], large.expected
         ));
     }

@@ -34,8 +34,8 @@ use memory::{MANY_PAGES, read_cold_lines, read_many_pages, write_many_pages};
 /// The kinds of work of x86-64 and arm64.
 ///
 /// A multiplication takes 3 cycles on processors since 2008, 5 on some small cores (Agner Fog, Instruction tables), and
-/// 2 to 5 on cores of arm64 (their software optimization guides).
-/// Of random branches half are mispredicted. Cold reads may come two lines at a time (spatial prefetch), hence the wider factor.
+/// 2 to 5 on cores of arm64 (their software optimization guides). Of random branches half are mispredicted. Cold reads
+/// may come two lines at a time (spatial prefetch), hence the wider factor.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub const KNOWN: [Known; 7] = [
     Known {

@@ -1,5 +1,5 @@
-//! Loads that are timed right before a repetition: how long they wait for the caches and the memory that all CPUs share, and how long those
-//! take that find what they want in the core's own first cache.
+//! Loads that are timed right before a repetition: how long they wait for the caches and the memory that all CPUs
+//! share, and how long those take that find what they want in the core's own first cache.
 
 use std::cell::Cell;
 
@@ -11,7 +11,8 @@ use oscope_sys::mapping::{Mapping, Pages};
 
 /// Loads of a walk, each of which needs the one before.
 pub const LOADS: usize = 64;
-/// Loads from the first cache, each of which needs the one before: some 6 µs, of which the clock's step is a five-hundredth part.
+/// Loads from the first cache, each of which needs the one before: some 6 µs, of which the clock's step is a
+/// five-hundredth part.
 pub const CORE_LOADS: usize = 4096;
 /// How many times the cache of one core the memory is.
 const TIMES_L2: u64 = 2;
@@ -19,13 +20,14 @@ const TIMES_L2: u64 = 2;
 const DEFAULT_BYTES: u64 = 2 << 20;
 /// Bytes at most: one of each session's costs.
 const MOST_BYTES: u64 = 8 << 20;
-/// Bytes between the places of the walk: they are in every sixteenth set of a cache, more of them than it has room for there. So all places are
-/// walked within a few repetitions, and the figure is of now: where more were walked, a load that is over had its share in the walks of the
-/// next half second.
+/// Bytes between the places of the walk: they are in every sixteenth set of a cache, more of them than it has room for
+/// there. So all places are walked within a few repetitions, and the figure is of now: where more were walked, a load
+/// that is over had its share in the walks of the next half second.
 const STRIDE: usize = 1024;
 
-/// Memory of twice the size of a core's second-level cache, in which every place names the next of a random order. It is made and touched once
-/// for all requests: each walk goes on where the last one ended, so that its loads are not in the core's own caches, unless a run is short.
+/// Memory of twice the size of a core's second-level cache, in which every place names the next of a random order. It
+/// is made and touched once for all requests: each walk goes on where the last one ended, so that its loads are not in
+/// the core's own caches, unless a run is short.
 ///
 /// No child has a copy (MADV_DONTFORK of madvise(2)): a copy would make forks more expensive, and forks are measured.
 #[derive(Debug)]
@@ -56,8 +58,8 @@ impl Canary {
                 std::io::Error::last_os_error(),
             ));
         }
-        // At once it takes half as long as a fault for each page; where this kernel (before 5.14) cannot, the faults come.
-        // SAFETY: the range is this mapping.
+        // At once it takes half as long as a fault for each page; where this kernel (before 5.14) cannot, the faults
+        // come. SAFETY: the range is this mapping.
         unsafe {
             libc::madvise(
                 memory.as_mut_ptr().cast(),
@@ -90,8 +92,9 @@ impl Canary {
 
 /// Load what one word holds, again and again, and give the time that it took in ns, reading the clock included.
 ///
-/// A load from the first cache takes a fixed number of the core's cycles (4 or 5). So this is the duration of a cycle, where no counter shows
-/// it: it follows the core's frequency, and what another thread of the same core takes away. Between runs, other work slows down by as much.
+/// A load from the first cache takes a fixed number of the core's cycles (4 or 5). So this is the duration of a cycle,
+/// where no counter shows it: it follows the core's frequency, and what another thread of the same core takes away.
+/// Between runs, other work slows down by as much.
 pub fn core_loads() -> u64 {
     // A compiler that knew the words, or that only one index is allowed, would make no chain of it.
     let words = [0_usize; 8];
@@ -115,7 +118,8 @@ fn bytes() -> u64 {
     })
 }
 
-/// Have every place name the next of one circle through all of them (S. Sattolo, "An algorithm to generate a random cyclic permutation", 1986).
+/// Have every place name the next of one circle through all of them (S. Sattolo, "An algorithm to generate a random
+/// cyclic permutation", 1986).
 fn link(memory: &mut [u8]) {
     let count = memory.len() / STRIDE;
     let mut order: Vec<usize> = (0..count).collect();
@@ -163,7 +167,8 @@ mod tests {
 
     #[test]
     fn each_load_from_the_first_cache_waits_for_the_one_before() {
-        // A chain takes a cycle a load at least, 4096 of them a microsecond at 4 GHz; loads side by side, or none, would not.
+        // A chain takes a cycle a load at least, 4096 of them a microsecond at 4 GHz; loads side by side, or none,
+        // would not.
         let least = (0..100).map(|_| core_loads()).min().expect("some ran");
         assert!(least > 1000, "{least} ns for {CORE_LOADS} loads");
     }

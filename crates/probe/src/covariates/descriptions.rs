@@ -5,12 +5,14 @@ pub const DESCRIPTIONS: [(&str, &str, &str); 29] = [
     (
         "core_loads_ns",
         "ns",
-        "Time of 4096 dependent loads from the core's first cache, right before the repetition: it shows the duration of the core's cycle, where no counter does; null where instructions are counted.",
+        "Time of 4096 dependent loads from the core's first cache, right before the repetition: it shows the duration \
+         of the core's cycle, where no counter does; null where instructions are counted.",
     ),
     (
         "counted_ns",
         "ns",
-        "Time for which interrupts, and all that a CPU or the machine counts, were counted: the repetition and what surrounds it.",
+        "Time for which interrupts, and all that a CPU or the machine counts, were counted: the repetition and what \
+         surrounds it.",
     ),
     (
         "run_delay_ns",
@@ -40,7 +42,8 @@ pub const DESCRIPTIONS: [(&str, &str, &str); 29] = [
     (
         "user_us",
         "us",
-        "Time in user mode (getrusage); kernels without full accounting split it from system time by sampling at ticks.",
+        "Time in user mode (getrusage); kernels without full accounting split it from system time by sampling at \
+         ticks.",
     ),
     (
         "system_us",
@@ -71,7 +74,8 @@ pub const DESCRIPTIONS: [(&str, &str, &str); 29] = [
     (
         "reschedule_interrupts",
         "count",
-        "Interrupts from other CPUs: to reschedule, to call a function, to flush the TLB (RES, CAL, TLB; on ARM IPI), counted like interrupts.",
+        "Interrupts from other CPUs: to reschedule, to call a function, to flush the TLB (RES, CAL, TLB; on ARM IPI), \
+         counted like interrupts.",
     ),
     (
         "device_interrupts",
@@ -91,12 +95,14 @@ pub const DESCRIPTIONS: [(&str, &str, &str); 29] = [
     (
         "runnable_others",
         "count",
-        "Other threads of the machine running or ready to run, counted right before and after the repetition and added, not a difference (/proc/loadavg).",
+        "Other threads of the machine running or ready to run, counted right before and after the repetition and \
+         added, not a difference (/proc/loadavg).",
     ),
     (
         "memory_wait_ns",
         "ns",
-        "Time of 64 dependent loads from memory twice as large as the core's second-level cache, right before the repetition; null where instructions are counted.",
+        "Time of 64 dependent loads from memory twice as large as the core's second-level cache, right before the \
+         repetition; null where instructions are counted.",
     ),
     (
         "block_inputs",
@@ -116,7 +122,8 @@ pub const DESCRIPTIONS: [(&str, &str, &str); 29] = [
     (
         "frequency_khz",
         "kHz",
-        "Frequency of the pinned CPU right after the repetition, not a difference (cpufreq); null where none is pinned.",
+        "Frequency of the pinned CPU right after the repetition, not a difference (cpufreq); null where none is \
+         pinned.",
     ),
     (
         "counters_active",

@@ -13,12 +13,14 @@ pub struct Interrupts {
     pub devices: u64,
 }
 
-/// What names the lines of x86 that other CPUs send (`arch_show_interrupts` in `arch/x86/kernel/irq.c`). Those of ARM begin with `IPI`.
+/// What names the lines of x86 that other CPUs send (`arch_show_interrupts` in `arch/x86/kernel/irq.c`). Those of ARM
+/// begin with `IPI`.
 const FROM_OTHER_CPUS: [&str; 3] = ["RES", "CAL", "TLB"];
 
 /// Reads `/proc/interrupts`: the column of `cpu`, or all columns.
 ///
-/// `None` where the table has no heading, or no such CPU. Lines that are not kept for each CPU (`ERR`, `MIS`) are left out.
+/// `None` where the table has no heading, or no such CPU. Lines that are not kept for each CPU (`ERR`, `MIS`) are left
+/// out.
 #[must_use]
 pub fn interrupts(table: &str, cpu: Option<usize>) -> Option<Interrupts> {
     let mut lines = table.lines();
@@ -78,9 +80,11 @@ pub fn steal(stat: &str, cpu: Option<usize>) -> Option<u64> {
     line.split_whitespace().nth(8)?.parse().ok()
 }
 
-/// Ticks of 10 ms in which the CPUs other than `cpu` were busy, from `/proc/stat`: all their time but that idle, waiting for input or stolen.
+/// Ticks of 10 ms in which the CPUs other than `cpu` were busy, from `/proc/stat`: all their time but that idle,
+/// waiting for input or stolen.
 ///
-/// The columns `guest` and `guest_nice` are in `user` and `nice` already (proc_stat(5)). `None` where there is no other CPU.
+/// The columns `guest` and `guest_nice` are in `user` and `nice` already (proc_stat(5)). `None` where there is no other
+/// CPU.
 #[must_use]
 pub fn busy_elsewhere(stat: &str, cpu: usize) -> Option<u64> {
     let mut total = None;
@@ -107,7 +111,8 @@ pub fn busy_elsewhere(stat: &str, cpu: usize) -> Option<u64> {
     total
 }
 
-/// Threads that run or are ready to, on the whole machine and without the one that reads, from `/proc/loadavg` (proc_loadavg(5)).
+/// Threads that run or are ready to, on the whole machine and without the one that reads, from `/proc/loadavg`
+/// (proc_loadavg(5)).
 #[must_use]
 pub fn runnable_others(loadavg: &str) -> Option<u64> {
     let (running, _) = loadavg.split_whitespace().nth(3)?.split_once('/')?;
@@ -128,8 +133,9 @@ pub fn stalled_us(pressure: &str) -> Option<u64> {
 
 /// Time spent waiting for a CPU while ready to run, in ns, from a `schedstat` file of `/proc`.
 ///
-/// The three numbers are time on a CPU, time waited, and times scheduled (`Documentation/scheduler/sched-stats.rst`). A running thread
-/// has been scheduled once at least: three zeros mean that the kernel does not keep them (`fs/proc/base.c`, `proc_pid_schedstat`).
+/// The three numbers are time on a CPU, time waited, and times scheduled (`Documentation/scheduler/sched-stats.rst`). A
+/// running thread has been scheduled once at least: three zeros mean that the kernel does not keep them
+/// (`fs/proc/base.c`, `proc_pid_schedstat`).
 #[must_use]
 pub fn run_delay(schedstat: &str) -> Option<u64> {
     let numbers: Vec<u64> = schedstat
@@ -174,7 +180,8 @@ pub fn steal_unreported(
         Some("kvm") if kvm_features & (1 << 5) != 0 => None,
         Some("xen") => None,
         other => Some(format!(
-            "the hypervisor ({}) does not report stolen time, so 0 means nothing; use KVM with the steal clock (QEMU: -cpu host,kvm-steal-time=on)",
+            "the hypervisor ({}) does not report stolen time, so 0 means nothing; use KVM with the steal clock (QEMU: \
+             -cpu host,kvm-steal-time=on)",
             other.unwrap_or("unknown")
         )),
     }
@@ -184,11 +191,12 @@ pub fn steal_unreported(
 mod tests {
     use super::*;
 
-    const X86: &str = "           CPU0       CPU1       \n 24:          1          0  IO-APIC   5-edge      ACPI:Ged\n\
-        NMI:          0          0   Non-maskable interrupts\nLOC:      16557      17577   Local timer interrupts\n\
-        RES:         10       1000   Rescheduling interrupts\nCAL:         20       1000   Function call interrupts\nERR:          5\nMIS:          7\n";
-    const ARM: &str = "           CPU0       CPU1       CPU2\n 11:        100        200        300     GICv3  27 Level     arch_timer\n\
-        IPI0:         4         5         6       Rescheduling interrupts\nErr:          7\n";
+    const X86: &str = "           CPU0       CPU1       \n 24:          1          0  IO-APIC   5-edge      \
+        ACPI:Ged\nNMI:          0          0   Non-maskable interrupts\nLOC:      16557      17577   Local timer \
+        interrupts\nRES:         10       1000   Rescheduling interrupts\nCAL:         20       1000   Function call \
+        interrupts\nERR:          5\nMIS:          7\n";
+    const ARM: &str = "           CPU0       CPU1       CPU2\n 11:        100        200        300     GICv3  27 \
+        Level     arch_timer\nIPI0:         4         5         6       Rescheduling interrupts\nErr:          7\n";
 
     #[test]
     fn interrupts_of_one_cpu_and_of_all() {
@@ -264,7 +272,8 @@ mod tests {
         assert_eq!(interrupts("LOC: 1 2\n", None), None);
     }
 
-    const STAT: &str = "cpu  3209 0 2420 127887 358 0 77 22 0 0\ncpu0 866 0 866 65214 20 0 17 7 0 0\ncpu10 1 2 3 4 5 6 7 99 0 0\nintr 5 0\n";
+    const STAT: &str = "cpu  3209 0 2420 127887 358 0 77 22 0 0\ncpu0 866 0 866 65214 20 0 17 7 0 0\ncpu10 1 2 3 4 5 \
+        6 7 99 0 0\nintr 5 0\n";
 
     #[test]
     fn stolen_time_of_one_cpu_and_of_all() {
@@ -295,7 +304,8 @@ mod tests {
 
     #[test]
     fn a_stall_is_that_of_some_task() {
-        let reported = "some avg10=0.00 avg60=0.00 avg300=0.00 total=29592301\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=27891394\n";
+        let reported = "some avg10=0.00 avg60=0.00 avg300=0.00 total=29592301\nfull avg10=0.00 avg60=0.00 avg300=0.00 \
+            total=27891394\n";
         assert_eq!(stalled_us(reported), Some(29_592_301));
         assert_eq!(stalled_us("full avg10=0.00 total=3\n"), None);
         assert_eq!(stalled_us(""), None);
@@ -312,8 +322,9 @@ mod tests {
 
     #[test]
     fn migrations_are_found_by_their_name() {
-        let sched = "cat (1, #threads: 1)\n---\nse.sum_exec_runtime                          :             0.000000\n\
-            se.nr_migrations                             :                   12\nnr_switches                                  :     3\n";
+        let sched = "cat (1, #threads: 1)\n---\nse.sum_exec_runtime                          :             \
+            0.000000\nse.nr_migrations                             :                   \
+            12\nnr_switches                                  :     3\n";
         assert_eq!(migrations(sched), Some(12));
         assert_eq!(migrations("nr_switches : 3\n"), None);
     }

@@ -90,11 +90,18 @@ impl Sources {
     fn doubt(&mut self, cpu: Option<usize>, missing: &mut BTreeMap<String, String>) {
         if self.schedstat.is_some() && self.run_delay().is_none() {
             self.schedstat = None;
-            let reason = "the kernel keeps no run delay; run one with CONFIG_SCHEDSTATS, or sysctl kernel.task_delayacct=1";
+            let reason = "the kernel keeps no run delay; run one with CONFIG_SCHEDSTATS, or sysctl \
+                kernel.task_delayacct=1";
             missing.insert("run_delay_ns".to_owned(), reason.to_owned());
         }
         if self.sched.is_some() && self.migrations().is_none() {
-            missing.insert("migrations".to_owned(), format!("{SCHED} has no line se.nr_migrations; use a kernel for several CPUs (CONFIG_SMP)"));
+            missing.insert(
+                "migrations".to_owned(),
+                format!(
+                    "{SCHED} has no line se.nr_migrations; use a kernel for \
+                several CPUs (CONFIG_SMP)"
+                ),
+            );
         }
         match self.steal(None).map(steal_unreported) {
             Some(None) => {}

@@ -1,4 +1,5 @@
-//! What a struct of parameters says of each in `#[parameter(…)]`: its kind, default and bounds, and where it has a meaning.
+//! What a struct of parameters says of each in `#[parameter(…)]`: its kind, default and bounds, and where it has a
+//! meaning.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -203,7 +204,8 @@ impl<'de> Deserializer<'de> for Asked<'_> {
     }
 
     forward_to_deserialize_any! {
-        bool i8 i16 i32 i64 u8 u16 u32 u64 f32 f64 char str string bytes byte_buf option unit unit_struct newtype_struct seq tuple
+        bool i8 i16 i32 i64 u8 u16 u32 u64 f32 f64 char str string bytes byte_buf option unit unit_struct
+        newtype_struct seq tuple
         tuple_struct map struct identifier ignored_any
     }
 }

@@ -5,7 +5,8 @@ use serde::{Serialize, Serializer};
 
 /// One figure that each repetition gives.
 ///
-/// The fields say what it is; [`Metric::doc`] composes the text of them. Who reads the figures of another clock composes a text of its own.
+/// The fields say what it is; [`Metric::doc`] composes the text of them. Who reads the figures of another clock
+/// composes a text of its own.
 #[derive(Debug, Clone)]
 pub struct Metric {
     /// Name in the sample's `metrics` object.
@@ -175,7 +176,8 @@ impl Metric {
     /// The same in ticks of the time-stamp counter.
     pub const CYCLES: Self = Self::time("cycles", "cycles", Quantity::Cycles)
         .per("iteration")
-        .note("Ticks of the time-stamp counter, whose rate is constant whatever the core's frequency. Null without one.");
+        .note("Ticks of the time-stamp counter, whose rate is constant whatever the core's frequency. Null without \
+            one.");
 
     /// The text: quantity, what it is of, what one value is for; then the note.
     pub fn doc(&self) -> String {

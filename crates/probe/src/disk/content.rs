@@ -4,10 +4,12 @@
 
 /// Bytes in a word of the content.
 const WORD: u64 = 8;
-/// 2^64 divided by the golden ratio: the step of SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", 2014).
+/// 2^64 divided by the golden ratio: the step of SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number
+/// generators", 2014).
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// The 64-bit word at `index` (byte offset divided by 8), as SplitMix64 mixes it: number `index` of a fixed series that passes for random.
+/// The 64-bit word at `index` (byte offset divided by 8), as SplitMix64 mixes it: number `index` of a fixed series that
+/// passes for random.
 #[inline(always)]
 pub fn word(index: u64) -> u64 {
     let mut mixed = index.wrapping_add(1).wrapping_mul(STEP);

@@ -59,7 +59,8 @@ pub fn alignment(file: &File) -> io::Result<Option<Alignment>> {
     }))
 }
 
-/// Whether the file system has no device: tmpfs takes O_DIRECT since Linux 6.6, and copies from its pages all the same (`mm/shmem.c`).
+/// Whether the file system has no device: tmpfs takes O_DIRECT since Linux 6.6, and copies from its pages all the same
+/// (`mm/shmem.c`).
 fn is_in_memory(file: &File) -> io::Result<bool> {
     let mut found = MaybeUninit::<libc::statfs>::zeroed();
     // SAFETY: the file is open, and `found` has room for the answer.
@@ -74,7 +75,8 @@ fn is_in_memory(file: &File) -> io::Result<bool> {
 /// The alignment of direct I/O on `file`, with which `block_size` is to agree.
 ///
 /// # Errors
-/// `Failure::Unavailable` where there is no direct I/O, `Failure::Request` for a block size that is not a multiple of the alignment.
+/// `Failure::Unavailable` where there is no direct I/O, `Failure::Request` for a block size that is not a multiple of
+/// the alignment.
 pub fn aligned(file: &File, name: &str, block_size: u64) -> Result<Alignment, Failure> {
     let found = alignment(file).map_err(|error| Failure::system(name, error))?;
     let alignment = found.ok_or_else(|| {

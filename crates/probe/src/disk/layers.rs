@@ -1,4 +1,5 @@
-//! What lies below the page cache: file system, device, hypervisor. Whatever may cache there is named, since no flag of ours reaches it.
+//! What lies below the page cache: file system, device, hypervisor. Whatever may cache there is named, since no flag of
+//! ours reaches it.
 
 use std::fs::File;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -61,7 +62,8 @@ fn parse(line: &str) -> Option<Mount<'_>> {
     })
 }
 
-/// The disk under a device number: its driver or model, and what it does by itself. `None` where the file system has no device of its own.
+/// The disk under a device number: its driver or model, and what it does by itself. `None` where the file system has no
+/// device of its own.
 fn device_words(device: &str) -> Option<String> {
     let place = std::fs::canonicalize(Path::new("/sys/dev/block").join(device)).ok()?;
     // A partition's queue is that of its disk, one folder up.

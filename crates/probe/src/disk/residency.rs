@@ -1,4 +1,5 @@
-//! What of a file is in the page cache: looked at, emptied, filled. Nothing is assumed; every state is proved before it is used.
+//! What of a file is in the page cache: looked at, emptied, filled. Nothing is assumed; every state is proved before it
+//! is used.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -15,7 +16,8 @@ use oscope_sys::cancel;
 use oscope_sys::error::Failure;
 use oscope_sys::machine::memory::meminfo_field;
 
-/// Writing to it drops what the page cache and the slabs of dentries and inodes can do without (`Documentation/admin-guide/sysctl/vm.rst`).
+/// Writing to it drops what the page cache and the slabs of dentries and inodes can do without
+/// (`Documentation/admin-guide/sysctl/vm.rst`).
 pub const DROP_CACHES: &str = "/proc/sys/vm/drop_caches";
 /// Bytes of a file looked at in one go with mincore(2), which needs a byte of answer for each page.
 const WINDOW: u64 = 1 << 30;
@@ -25,7 +27,8 @@ const TRIALS: u32 = 3;
 const LONGEST_TURN: Duration = Duration::from_secs(60);
 /// Time between two looks at whether it has ended.
 const PAUSE: Duration = Duration::from_millis(1);
-/// Number of cachestat(2), the same on every architecture but alpha (`scripts/syscall.tbl`); the C library's crate lacks it for some.
+/// Number of cachestat(2), the same on every architecture but alpha (`scripts/syscall.tbl`); the C library's crate
+/// lacks it for some.
 const CACHESTAT: libc::c_long = 451;
 /// Bytes read at once to fill the page cache.
 const PIECE: usize = 1 << 20;
@@ -45,7 +48,8 @@ impl Residency {
     /// Look at the pages of the first `length` bytes of `file`.
     ///
     /// # Errors
-    /// `Failure::Unavailable` where the kernel does not report it, `Failure::Failed` if neither cachestat(2) nor mincore(2) answers.
+    /// `Failure::Unavailable` where the kernel does not report it, `Failure::Failed` if neither cachestat(2) nor
+    /// mincore(2) answers.
     pub fn of(file: &File, length: u64) -> Result<Self, Failure> {
         Self::if_reported(file, length)?.ok_or_else(|| {
             Failure::unavailable(
@@ -196,8 +200,9 @@ fn fill(file: &File, length: u64) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Take [`DROP_CACHES`] for this process alone, until the lock is dropped. Two that drop the caches at once hold each other's pages and
-/// dentries for a moment, and what is held is not dropped; or one drops what the other has just filled.
+/// Take [`DROP_CACHES`] for this process alone, until the lock is dropped. Two that drop the caches at once hold each
+/// other's pages and dentries for a moment, and what is held is not dropped; or one drops what the other has just
+/// filled.
 ///
 /// # Errors
 /// `Failure::Failed` if another process keeps it for a minute.
@@ -264,7 +269,8 @@ fn cachestat(file: &File, length: u64) -> Result<u64, Errno> {
 
 /// Pages of the first `length` bytes that are in the page cache, by mincore(2); `None` where it does not report them.
 fn mincore(file: &File, length: u64) -> Result<Option<u64>, Failure> {
-    // To who may not know, the kernel reports that all pages are there (`can_do_mincore` in `mm/mincore.c`), even one beyond the end, which never is.
+    // To who may not know, the kernel reports that all pages are there (`can_do_mincore` in `mm/mincore.c`), even one
+    // beyond the end, which never is.
     if window_in_core(file, length.next_multiple_of(WINDOW), 1)? > 0 {
         return Ok(None);
     }
@@ -340,7 +346,8 @@ mod tests {
     #[test]
     fn of_a_file_of_somebody_else_nothing_is_reported_rather_than_all() {
         let asked = std::thread::spawn(|| {
-            // SAFETY: it changes the calling thread alone, which ends with it; refused to others than root, who own the file no more.
+            // SAFETY: it changes the calling thread alone, which ends with it; refused to others than root, who own the
+            // file no more.
             unsafe { libc::setfsuid(65534) };
             let file = File::open("/etc/passwd").unwrap();
             let length = file.metadata().unwrap().len();

@@ -129,7 +129,8 @@ pub struct Files {
 }
 
 impl Files {
-    /// The scratch file of this size in this directory, made when first asked for. Others are given up: one at a time is enough.
+    /// The scratch file of this size in this directory, made when first asked for. Others are given up: one at a time
+    /// is enough.
     ///
     /// # Errors
     /// `Failure::Unavailable` if there is no room or the directory takes no file.

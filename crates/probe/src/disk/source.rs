@@ -12,7 +12,8 @@ use super::scratch::{Files, History, Scratch, link};
 use crate::description::Describe;
 use oscope_sys::error::{Failure, errno_message};
 
-/// Where the file is: the parameters that all disk workloads share. A workload's parameters take them in with `#[serde(flatten)]`.
+/// Where the file is: the parameters that all disk workloads share. A workload's parameters take them in with
+/// `#[serde(flatten)]`.
 #[derive(Debug, Clone, Deserialize, Describe)]
 pub struct Place {
     /// The file; without one, a scratch file of random content, which is gone with the probe.
@@ -52,8 +53,8 @@ impl Source {
     /// Open the file that `place` means.
     ///
     /// # Errors
-    /// `Failure::Request` for a named file that cannot be read as a whole: missing, empty, no file at all; `Failure::Unavailable` if a
-    /// scratch file cannot be made.
+    /// `Failure::Request` for a named file that cannot be read as a whole: missing, empty, no file at all;
+    /// `Failure::Unavailable` if a scratch file cannot be made.
     pub fn open(place: &Place, files: &Rc<Files>) -> Result<Self, Failure> {
         if place.file.as_os_str().is_empty() {
             let scratch = files.scratch(&place.directory, place.size)?;
@@ -102,15 +103,16 @@ impl Source {
     /// # Errors
     /// What open(2) answers.
     pub fn reopen(&self, flags: i32) -> std::io::Result<File> {
-        // By its descriptor, not its name, which may be another file's by now; it is no FIFO, and so needs no O_NONBLOCK, with which
-        // io_uring answers EAGAIN for ever on some file systems.
+        // By its descriptor, not its name, which may be another file's by now; it is no FIFO, and so needs no
+        // O_NONBLOCK, with which io_uring answers EAGAIN for ever on some file systems.
         OpenOptions::new()
             .read(true)
             .custom_flags(flags)
             .open(self.path())
     }
 
-    /// The XOR of the whole file, where it is known: of a scratch file from its making, of another from an earlier reading of the same state.
+    /// The XOR of the whole file, where it is known: of a scratch file from its making, of another from an earlier
+    /// reading of the same state.
     pub fn known_xor(&self) -> Option<u32> {
         match &self.scratch {
             Some(scratch) => Some(scratch.xor),

@@ -35,7 +35,8 @@ const fn of(kind: &'static str, target: &'static str, options: &'static str) -> 
     }
 }
 
-/// In the order in which they are mounted. Nothing at /run: the root file system is memory, and has the kernel modules there. Version 2 of the control groups, since a memory limit of version 1 needs a keeper against the OOM killer.
+/// In the order in which they are mounted. Nothing at /run: the root file system is memory, and has the kernel modules
+/// there. Version 2 of the control groups, since a memory limit of version 1 needs a keeper against the OOM killer.
 pub const MOUNTS: &[Mount] = &[
     of("proc", "/proc", ""),
     of("sysfs", "/sys", ""),

@@ -26,7 +26,8 @@ impl Instrument {
     /// Prove the counters; take the rest as given.
     ///
     /// # Errors
-    /// `Failure::Failed` if the allowed CPUs cannot be read; `Failure::Unavailable` where there is no memory for the canary.
+    /// `Failure::Failed` if the allowed CPUs cannot be read; `Failure::Unavailable` where there is no memory for the
+    /// canary.
     pub fn new(clock: Clock) -> Result<Self, Failure> {
         let canary = match clock.kind {
             ClockKind::Instructions => None,

@@ -1,7 +1,9 @@
-//! `delay` and `drift` in the measured region: a busy wait after the workload's work and before the clock is read for the second time.
+//! `delay` and `drift` in the measured region: a busy wait after the workload's work and before the clock is read for
+//! the second time.
 //!
-//! The wait of a repetition is the delay times the loop count, so that the time of one iteration grows by the delay, whatever the loop count is. Only
-//! a repetition of a request that asks for it goes that way: others run the very code that they would run without.
+//! The wait of a repetition is the delay times the loop count, so that the time of one iteration grows by the delay,
+//! whatever the loop count is. Only a repetition of a request that asks for it goes that way: others run the very code
+//! that they would run without.
 
 use serde::Deserialize;
 

@@ -16,7 +16,8 @@ use oscope_sys::worker::Listener;
 /// The line of the registry.
 pub const CAUSE: Cause = Cause {
     name: "evict",
-    purpose: "Drops the files named with --path from the page cache, again and again; without one, as root, those of the whole machine",
+    purpose: "Drops the files named with --path from the page cache, again and again; without one, as root, those of \
+        the whole machine",
     raises: &["block_inputs", "major_faults", "io_pressure_us"],
     kind: Kind::Machine(make),
 };

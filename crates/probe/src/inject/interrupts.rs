@@ -21,16 +21,16 @@ pub const CAUSE: Cause = Cause {
 
 /// Between two interrupts.
 const SPACING: Duration = Duration::from_micros(40);
-/// Timers at most: 0.3 s of interrupts. They are armed together, so that this process runs on the CPU for some ms at the begin of a phase, and not
-/// again before they have all expired.
+/// Timers at most: 0.3 s of interrupts. They are armed together, so that this process runs on the CPU for some ms at
+/// the begin of a phase, and not again before they have all expired.
 const MOST: u64 = 8192;
 /// Descriptors left for everything else.
 const SPARE: u64 = 64;
 /// Timers that make a storm.
 const FEWEST: u64 = 16;
 
-/// One-shot timers. The kernel arms a timer on the CPU that asks for it (`hrtimer_start_range_ns` in `kernel/time/hrtimer.c`), unless that is isolated
-/// (`nohz_full`).
+/// One-shot timers. The kernel arms a timer on the CPU that asks for it (`hrtimer_start_range_ns` in
+/// `kernel/time/hrtimer.c`), unless that is isolated (`nohz_full`).
 struct Storm {
     cpu: usize,
     timers: Vec<TimerFd>,

@@ -1,4 +1,5 @@
-//! `memory`: a stream through more memory than the caches hold, on another CPU: it takes bandwidth, and room in the last cache.
+//! `memory`: a stream through more memory than the caches hold, on another CPU: it takes bandwidth, and room in the
+//! last cache.
 
 use std::time::Duration;
 

@@ -28,8 +28,8 @@ const PAUSE: Duration = Duration::from_micros(200);
 /// Between two looks for new threads while there are any. Looking takes long, and nothing is moved meanwhile.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Threads that are moved by narrowing the CPUs that they may run on for a moment. What they may is in the journal meanwhile: after a kill in that
-/// moment the next command puts it back.
+/// Threads that are moved by narrowing the CPUs that they may run on for a moment. What they may is in the journal
+/// meanwhile: after a kill in that moment the next command puts it back.
 struct Mover {
     /// The CPU that is measured on, and the one that threads are moved to.
     cpus: [usize; 2],
@@ -71,8 +71,8 @@ impl Disturbance for Mover {
         self.cpus[1]
     }
 
-    /// What is moved arrives on the very CPU on which this waits for the move. It would keep that for its whole slice of some milliseconds, and be moved
-    /// some 300 times a second: so this goes first.
+    /// What is moved arrives on the very CPU on which this waits for the move. It would keep that for its whole slice
+    /// of some milliseconds, and be moved some 300 times a second: so this goes first.
     fn ready(&mut self) -> Result<(), Failure> {
         let parameters = libc::sched_param { sched_priority: 1 };
         // SAFETY: the parameters live until the call has returned; it changes nothing but this process's scheduling.
@@ -135,8 +135,8 @@ impl Mover {
         Ok(())
     }
 
-    /// A probe is moved only while it is pinned to the CPU that is measured on. Before and after a request it looks at the CPUs that it may run on,
-    /// and would take the narrowed ones for them.
+    /// A probe is moved only while it is pinned to the CPU that is measured on. Before and after a request it looks at
+    /// the CPUs that it may run on, and would take the narrowed ones for them.
     fn may_move(&self, mask: &CpuSet) -> bool {
         let [measured, _] = self.cpus;
         let mut pinned = CpuSet::new();

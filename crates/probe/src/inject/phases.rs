@@ -9,7 +9,8 @@ const SHORTEST: Duration = Duration::from_millis(5);
 /// A phase that never ends.
 const FOREVER: Duration = Duration::from_secs(1 << 31);
 
-/// Random numbers: SplitMix64 (G. L. Steele, D. Lea and C. H. Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014).
+/// Random numbers: SplitMix64 (G. L. Steele, D. Lea and C. H. Flood, "Fast splittable pseudorandom number generators",
+/// OOPSLA 2014).
 #[derive(Debug, Clone)]
 pub struct Random(u64);
 
@@ -47,8 +48,8 @@ pub struct Phases {
 }
 
 impl Phases {
-    /// Phases with and without the disturbance of these mean lengths, exponentially distributed, the shortest lengthened to 5 ms; `None`: it never
-    /// pauses. The first is one without.
+    /// Phases with and without the disturbance of these mean lengths, exponentially distributed, the shortest
+    /// lengthened to 5 ms; `None`: it never pauses. The first is one without.
     pub fn new(seed: u64, cause: &str, means: Option<(Duration, Duration)>) -> Self {
         Self {
             random: Random::new(seed, cause),

@@ -1,4 +1,5 @@
-//! `sibling`: a busy loop beside the CPU that is measured on: on its SMT sibling, with which it shares a core, else on the nearest other.
+//! `sibling`: a busy loop beside the CPU that is measured on: on its SMT sibling, with which it shares a core, else on
+//! the nearest other.
 
 use super::hog::Hog;
 use super::place::neighbour;

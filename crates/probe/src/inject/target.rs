@@ -21,7 +21,8 @@ impl Target {
         thread.or(probes_of.map(|number| Self::ProbesOf(Pid::from_raw(number))))
     }
 
-    /// The threads that there are now. Looking for a process's children takes some milliseconds: not every kernel has a list of them.
+    /// The threads that there are now. Looking for a process's children takes some milliseconds: not every kernel has a
+    /// list of them.
     pub fn threads(self) -> Vec<Pid> {
         match self {
             Self::Thread(thread) => vec![thread],

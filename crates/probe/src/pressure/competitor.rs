@@ -1,4 +1,5 @@
-//! The competitor: a process that touches pages of a large mapping at random, as `compete_for_memory` of CS380L lab 2 does (docs/sources.md).
+//! The competitor: a process that touches pages of a large mapping at random, as `compete_for_memory` of CS380L lab 2
+//! does (docs/sources.md).
 
 use std::ptr::{NonNull, null_mut};
 use std::time::{Duration, Instant};
@@ -25,7 +26,8 @@ const LOOK: Duration = Duration::from_secs(1);
 const NAP: Duration = Duration::from_millis(20);
 /// One step in this many writes, as in the original report's code.
 const WRITES: usize = 8;
-/// Steps for each page before what is measured starts, where its steps are counted: all but one in 50 pages are then written, not only read.
+/// Steps for each page before what is measured starts, where its steps are counted: all but one in 50 pages are then
+/// written, not only read.
 const FIRST_STEPS: u64 = 32;
 
 /// The process. It ends with this one, or when dropped, and is reaped.
@@ -75,8 +77,8 @@ impl Competitor {
             .map_err(|error| Failure::system("starting the competitor", error))
     }
 
-    /// Wait at least `wait`, and then until its resident set moves by less than a hundredth in a second. Its size in KiB, and whether it had come
-    /// to rest within the time there is for it.
+    /// Wait at least `wait`, and then until its resident set moves by less than a hundredth in a second. Its size in
+    /// KiB, and whether it had come to rest within the time there is for it.
     ///
     /// # Errors
     /// `Failure::Failed` if a signal came, or it ended.
@@ -147,7 +149,8 @@ impl Competitor {
             None => Ok(()),
             Some(WaitStatus::Signaled(_, Signal::SIGKILL, _)) if kills.count()? > 0 => {
                 Err(Failure::failed(
-                    "the kernel killed the competitor for want of memory: choose more with --set swap_size=SIZE or --set limit=SIZE",
+                    "the kernel killed the competitor for want of memory: choose more with --set swap_size=SIZE or \
+                     --set limit=SIZE",
                 ))
             }
             Some(status) => Err(Failure::failed(format!(
@@ -241,7 +244,8 @@ fn wait_and_compete(gate: &Listener, memory: &Reserved, turns: Option<&Turns>) {
     }
 }
 
-/// `compete_for_memory` of CS380L lab 2: a page at random is read at each step, and written at every eighth. The sum keeps the reads.
+/// `compete_for_memory` of CS380L lab 2: a page at random is read at each step, and written at every eighth. The sum
+/// keeps the reads.
 struct Steps<'a> {
     memory: &'a Reserved,
     page: usize,

@@ -70,7 +70,8 @@ impl Group {
                 group.set("memory.swappiness", SWAPPINESS)?;
                 group.keeper = Some(OomGuard::fork(&group.path, limit, cpus)?);
             }
-            // Beyond `high` a member is slowed down and made to reclaim, which keeps the OOM killer away while swap has room.
+            // Beyond `high` a member is slowed down and made to reclaim, which keeps the OOM killer away while swap has
+            // room.
             _ => {
                 group.set("memory.high", &limit.to_string())?;
                 group.set("memory.max", &(limit + limit / 4).to_string())?;
@@ -125,7 +126,8 @@ impl Group {
     pub fn notes(&self) -> Vec<String> {
         let how = match self.version {
             1 => {
-                "pressure: a control group of version 1; where the kernel finds nothing to reclaim, the limit is exceeded by 2 MiB for some milliseconds, and the competitor stopped, instead of killing"
+                "pressure: a control group of version 1; where the kernel finds nothing to reclaim, the limit is \
+                 exceeded by 2 MiB for some milliseconds, and the competitor stopped, instead of killing"
             }
             _ => {
                 "pressure: a control group of version 2; its limit is memory.high, and memory.max a quarter more"
@@ -167,8 +169,9 @@ impl Group {
     }
 }
 
-/// Below which group one with a memory limit can be made: in version 1 this process's own; in version 2 the nearest that hands the controller
-/// on, which one with processes of its own cannot do, the topmost excepted ("no internal processes").
+/// Below which group one with a memory limit can be made: in version 1 this process's own; in version 2 the nearest
+/// that hands the controller on, which one with processes of its own cannot do, the topmost excepted ("no internal
+/// processes").
 fn parent(groups: &Groups) -> Result<&Path, Failure> {
     let hands_on = |folder: &&PathBuf| {
         let controllers = fs::read_to_string(folder.join("cgroup.subtree_control"));

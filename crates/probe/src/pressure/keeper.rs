@@ -1,11 +1,14 @@
 //! A process that keeps a group of version 1 from the OOM killer while swap has room.
 //!
-//! A machine has kswapd, which reclaims before memory is full; a group has not. Its members reclaim for themselves, and where all pages are used again
-//! between two looks of the kernel, as the competitor's are, it gives up although there is swap (seen on Linux 6.18 within seconds). So the OOM killer is
-//! switched off in the group: who finds no memory sleeps, and this process raises the limit by [`STEP_BYTES`] for a moment, which wakes it, and takes it back,
-//! which reclaims; the competitor is stopped for that long. Where that does not help, memory and swap are full indeed, and the OOM killer gets its way.
+//! A machine has kswapd, which reclaims before memory is full; a group has not. Its members reclaim for themselves, and
+//! where all pages are used again between two looks of the kernel, as the competitor's are, it gives up although there
+//! is swap (seen on Linux 6.18 within seconds). So the OOM killer is switched off in the group: who finds no memory
+//! sleeps, and this process raises the limit by [`STEP_BYTES`] for a moment, which wakes it, and takes it back, which
+//! reclaims; the competitor is stopped for that long. Where that does not help, memory and swap are full indeed, and
+//! the OOM killer gets its way.
 //!
-//! Source: sections 3 and 10 of `Documentation/admin-guide/cgroup-v1/memory.rst`; `mem_cgroup_resize_max` in mm/memcontrol-v1.c.
+//! Source: sections 3 and 10 of `Documentation/admin-guide/cgroup-v1/memory.rst`; `mem_cgroup_resize_max` in
+//! mm/memcontrol-v1.c.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -28,13 +31,15 @@ use oscope_sys::worker::Child;
 
 /// How much more a group may have for a moment.
 const STEP_BYTES: u64 = 2 << 20;
-/// How long the step may fail to be taken back before memory is held to be full: members that reclaim for themselves can be in its way for a second.
+/// How long the step may fail to be taken back before memory is held to be full: members that reclaim for themselves
+/// can be in its way for a second.
 const LONGEST: Duration = Duration::from_secs(10);
 /// The same, where swap is full.
 const LONGEST_WITHOUT_SWAP: Duration = Duration::from_millis(500);
 /// How long a step lasts.
 const PAUSE: Duration = Duration::from_millis(2);
-/// Milliseconds after which it is looked at unasked whether somebody sleeps: of several that go to sleep at once, the kernel reports one.
+/// Milliseconds after which it is looked at unasked whether somebody sleeps: of several that go to sleep at once, the
+/// kernel reports one.
 const LOOK_MS: u16 = 100;
 
 /// The process. It ends with this one, or when dropped, and is reaped.
@@ -47,7 +52,8 @@ pub struct OomGuard {
 }
 
 impl OomGuard {
-    /// Start a process on `cpus` that keeps the group at `path`, whose limit is `limit` bytes, from need. Until [`OomGuard::arm`] it has nothing to do.
+    /// Start a process on `cpus` that keeps the group at `path`, whose limit is `limit` bytes, from need. Until
+    /// [`OomGuard::arm`] it has nothing to do.
     ///
     /// # Errors
     /// `Failure::Unavailable` where the kernel reports nothing of want of memory, or no child can be made.
@@ -81,7 +87,8 @@ impl OomGuard {
             child,
             limits,
             exposed: exposed.map(|failure| {
-                format!("pressure: the kernel may kill what raises the limit, if the whole machine runs out of memory: {failure}")
+                format!("pressure: the kernel may kill what raises the limit, if the whole machine runs out of \
+                    memory: {failure}")
             }),
         })
     }
@@ -91,7 +98,8 @@ impl OomGuard {
         self.exposed.as_ref()
     }
 
-    /// Switch the OOM killer off, with the limit as it was at first: it is on again, and the limit a step too high, after memory and swap were full.
+    /// Switch the OOM killer off, with the limit as it was at first: it is on again, and the limit a step too high,
+    /// after memory and swap were full.
     ///
     /// # Errors
     /// `Failure::Failed` with the kernel's reason.
@@ -204,7 +212,8 @@ impl Limits {
         }
     }
 
-    /// Set the limit as it was, which reclaims, while the competitor stands still. The inner error: the kernel finds too little to reclaim.
+    /// Set the limit as it was, which reclaims, while the competitor stands still. The inner error: the kernel finds
+    /// too little to reclaim.
     fn take_back(&self) -> io::Result<io::Result<()>> {
         let number = self.competitor.load(Ordering::Relaxed);
         // A member of the group is no stranger that was given the number of one that ended.

@@ -39,8 +39,9 @@ impl Machine {
         })
     }
 
-    /// Refuse a competitor for `bytes` where memory and swap are not enough for it, for what is measured beside it, and for a reserve: a sixteenth of the memory, at least
-    /// 1 GiB. Swap in zram counts as nothing, since it may take as much memory as it holds.
+    /// Refuse a competitor for `bytes` where memory and swap are not enough for it, for what is measured beside it, and
+    /// for a reserve: a sixteenth of the memory, at least 1 GiB. Swap in zram counts as nothing, since it may take as
+    /// much memory as it holds.
     ///
     /// # Errors
     /// `Failure::Unavailable`, with the swap that would do.
@@ -61,7 +62,8 @@ impl Machine {
         }
         Err(Failure::unavailable(
             format!(
-                "the competitor for {bytes} B, {beside} B measured and a reserve need {needed} B, and {there} B of memory and swap are free beside the {swap_bytes} B to be made"
+                "the competitor for {bytes} B, {beside} B measured and a reserve need {needed} B, and {there} B of \
+                 memory and swap are free beside the {swap_bytes} B to be made"
             ),
             format!(
                 "choose --set swap_size={} or more, --set limit=SIZE, or --set scope=group",

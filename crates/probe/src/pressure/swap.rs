@@ -24,7 +24,8 @@ use oscope_sys::cleanup::swap_area;
 use oscope_sys::error::{Failure, errno_message};
 use oscope_sys::machine::memory;
 
-/// The highest priority there is, with the flag that says so (swapon(2)): what is swapped out while this swap exists goes here.
+/// The highest priority there is, with the flag that says so (swapon(2)): what is swapped out while this swap exists
+/// goes here.
 const FIRST: libc::c_int = 0x8000 | 0x7fff;
 /// `FS_NOCOW_FL` of `include/uapi/linux/fs.h`.
 const NO_COPY_ON_WRITE: libc::c_int = 0x0080_0000;
@@ -83,8 +84,9 @@ impl Swap {
     }
 }
 
-/// Wait until no other process of this kind has swap: the kernel alternates between two areas of one priority (swapon(2)), so that each would hold
-/// pages of the other's measurement. A lock on the very list of swap needs no file, and ends with its holder.
+/// Wait until no other process of this kind has swap: the kernel alternates between two areas of one priority
+/// (swapon(2)), so that each would hold pages of the other's measurement. A lock on the very list of swap needs no
+/// file, and ends with its holder.
 fn turn() -> Result<Flock<File>, Failure> {
     let path = "/proc/swaps";
     let mut list = File::open(path).map_err(|error| {
@@ -147,7 +149,8 @@ pub fn swap_for(kind: SwapKind, bytes: u64, directory: &Path) -> Result<Swap, Fa
     }
 }
 
-/// Have the kernel read one page at a time from swap (`vm.page-cluster` = 0), until the value is dropped; `None` where it does so already.
+/// Have the kernel read one page at a time from swap (`vm.page-cluster` = 0), until the value is dropped; `None` where
+/// it does so already.
 ///
 /// # Errors
 /// `Failure::Unavailable` where it cannot be set.

@@ -1,5 +1,5 @@
-//! Turns of the competitor and what is measured: one moves only while the other waits, so that the order of all accesses to memory, and with it
-//! what the kernel counts, does not depend on who was given the processor when.
+//! Turns of the competitor and what is measured: one moves only while the other waits, so that the order of all
+//! accesses to memory, and with it what the kernel counts, does not depend on who was given the processor when.
 
 use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -15,7 +15,8 @@ const COMPETITOR: u32 = 0;
 const MEASURED: u32 = 1;
 /// Time after which a waiting process looks again, unasked.
 const NAP: Duration = Duration::from_millis(100);
-/// Sleep before each turn, in which the kernel's own threads end what reclaim had them begin, such as writing pages of a file.
+/// Sleep before each turn, in which the kernel's own threads end what reclaim had them begin, such as writing pages of
+/// a file.
 const REST: Duration = Duration::from_micros(50);
 
 /// In each of the two processes: its sleeps end when they are to.

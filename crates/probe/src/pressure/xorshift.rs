@@ -1,4 +1,5 @@
-//! The random numbers of CS380L lab 2 (docs/sources.md): xorshift128 of G. Marsaglia, "Xorshift RNGs", Journal of Statistical Software 8 (14), 2003, with his seeds.
+//! The random numbers of CS380L lab 2 (docs/sources.md): xorshift128 of G. Marsaglia, "Xorshift RNGs", Journal of
+//! Statistical Software 8 (14), 2003, with his seeds.
 
 /// The generator.
 #[derive(Debug, Clone)]

@@ -138,7 +138,8 @@ fn sample() -> Sample {
 
 /// Every kind of event, by the name of the fixture that holds it.
 fn events() -> Vec<(&'static str, Vec<Event>)> {
-    let environment = json!({"clock": {"kind": "tsc", "hz": 2.6e9, "overhead": 38.0, "overhead_mad": 1.0, "resolution": 1, "why": null}});
+    let environment = json!({"clock": {"kind": "tsc", "hz": 2.6e9, "overhead": 38.0, "overhead_mad": 1.0,
+        "resolution": 1, "why": null}});
     let hello = Event::Hello {
         schema: SCHEMA,
         probe: Probe {

@@ -214,7 +214,8 @@ impl Client for FuseMount {
             self.server.note.clone(),
         ];
         if self.kind == Kind::Oscope {
-            notes.push("oscope-fs: aes128-gcm comes before ssh's other ciphers where the processor computes AES".to_owned());
+            notes.push("oscope-fs: aes128-gcm comes before ssh's other ciphers where the processor computes \
+                AES".to_owned());
             let status = self.status()?;
             notes.push(match status["passthrough"] == true {
                 true => "oscope-fs: the kernel reads and writes the copies itself (FUSE passthrough)".to_owned(),

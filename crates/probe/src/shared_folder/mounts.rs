@@ -11,7 +11,8 @@ use oscope_sys::error::Failure;
 /// As /proc shows it (proc_pid_mountinfo(5)).
 const TABLE: &str = "/proc/thread-self/mountinfo";
 
-/// What is mounted on exactly this folder, whose name has no blanks: its type and its options in words; `None` if nothing is.
+/// What is mounted on exactly this folder, whose name has no blanks: its type and its options in words; `None` if
+/// nothing is.
 ///
 /// # Errors
 /// `Failure::Failed` if the table cannot be read.

@@ -13,7 +13,8 @@ use oscope_sys::error::Failure;
 
 /// The calling thread's stay in a namespace of its own. Dropping it takes the thread back to where it was.
 ///
-/// Children are made in the namespace, other threads of the process are not in it. Stays within each other end in reverse order.
+/// Children are made in the namespace, other threads of the process are not in it. Stays within each other end in
+/// reverse order.
 #[derive(Debug)]
 pub struct Stay {
     home: File,
@@ -25,8 +26,9 @@ pub struct Stay {
 }
 
 impl Stay {
-    /// Give the thread mounts of its own: what it mounts nobody else sees, and it is gone with the last process in there, also after a kill. What
-    /// others mount and unmount goes on to be seen (MS_SLAVE, mount_namespaces(7)), so that nothing of theirs is kept in use.
+    /// Give the thread mounts of its own: what it mounts nobody else sees, and it is gone with the last process in
+    /// there, also after a kill. What others mount and unmount goes on to be seen (MS_SLAVE, mount_namespaces(7)), so
+    /// that nothing of theirs is kept in use.
     ///
     /// # Errors
     /// `Failure::Unavailable` where this process may not; `Failure::Failed` with the kernel's reason.
@@ -41,8 +43,8 @@ impl Stay {
         Ok(stay)
     }
 
-    /// Have the next child be the first process of a namespace: whatever it starts is killed when it ends (pid_namespaces(7)). There may be one
-    /// such child, and no thread can be made meanwhile.
+    /// Have the next child be the first process of a namespace: whatever it starts is killed when it ends
+    /// (pid_namespaces(7)). There may be one such child, and no thread can be made meanwhile.
     ///
     /// # Errors
     /// As for [`Stay::mounts`].
@@ -65,7 +67,8 @@ impl Stay {
         let Some((root, current)) = &self.folders else {
             return setns(&self.home, self.kind);
         };
-        // Refused while another thread, made meanwhile, has the same root and current folder (`mntns_install`, fs/namespace.c).
+        // Refused while another thread, made meanwhile, has the same root and current folder (`mntns_install`,
+        // fs/namespace.c).
         unshare(CloneFlags::CLONE_FS)?;
         setns(&self.home, self.kind)?;
         fchdir(root)?;

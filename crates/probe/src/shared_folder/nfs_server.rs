@@ -1,4 +1,5 @@
-//! The kernel's NFS server in the server's network, set up by hand as nfs-utils would do it: there is one client and one folder.
+//! The kernel's NFS server in the server's network, set up by hand as nfs-utils would do it: there is one client and
+//! one folder.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -25,8 +26,8 @@ const THREADS: u32 = 8;
 const ANSWERS: &str = "/proc/thread-self/net/rpc";
 /// An answer never ends being true: the last second that the kernel takes.
 const FOR_EVER: &str = "2147483647";
-/// The flags of include/uapi/linux/nfsd/export.h: insecure ports, no subtree check, a file system id of its own. Not there: read-only, squashing of
-/// root or of all, asynchronous.
+/// The flags of include/uapi/linux/nfsd/export.h: insecure ports, no subtree check, a file system id of its own. Not
+/// there: read-only, squashing of root or of all, asynchronous.
 const FLAGS: u32 = 0x0002 | 0x0400 | 0x2000;
 /// Users that a squashing would make of others; there is none.
 const NOBODY: u32 = 65534;
@@ -79,7 +80,8 @@ impl NfsServer {
         Ok(server)
     }
 
-    /// Until the time is over in which clients of an earlier server may come back, nobody may open a file (RFC 8881, 8.4.2.1).
+    /// Until the time is over in which clients of an earlier server may come back, nobody may open a file (RFC 8881,
+    /// 8.4.2.1).
     fn end_grace(&self) -> Result<(), Failure> {
         let path = self.control.join("v4_end_grace");
         let latest = Instant::now() + PATIENCE;
@@ -116,7 +118,8 @@ impl Drop for NfsServer {
     }
 }
 
-/// Who may come, what the folder's export is, and where the root of NFS 4 lies (exports(5); fs/nfsd/export.c, net/sunrpc/svcauth_unix.c).
+/// Who may come, what the folder's export is, and where the root of NFS 4 lies (exports(5); fs/nfsd/export.c,
+/// net/sunrpc/svcauth_unix.c).
 fn answer_questions(link: &Link, served: &Path) -> Result<(), Failure> {
     let (client, served) = (link.sender_address(), served.display());
     let export = format!("client {served} {FOR_EVER} {FLAGS} {NOBODY} {NOBODY} 0\n");

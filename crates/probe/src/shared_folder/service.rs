@@ -10,8 +10,8 @@ use oscope_sys::worker::program::{Run, Running};
 /// Time between two looks at a program that is starting.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// A program that runs as the first process of a namespace. Dropping it kills it, and the kernel then everything that it started: none of them
-/// outlives this, nor the probe if that is killed (pid_namespaces(7)).
+/// A program that runs as the first process of a namespace. Dropping it kills it, and the kernel then everything that
+/// it started: none of them outlives this, nor the probe if that is killed (pid_namespaces(7)).
 #[derive(Debug)]
 pub struct Service {
     running: Running,
@@ -34,7 +34,8 @@ impl Service {
     /// Wait until `ready` says so, at most until `latest`.
     ///
     /// # Errors
-    /// `Failure::Failed` with the program's last words if it ends instead, if it is not ready in time, or after a signal.
+    /// `Failure::Failed` with the program's last words if it ends instead, if it is not ready in time, or after a
+    /// signal.
     pub fn wait_until(
         &mut self,
         latest: Instant,

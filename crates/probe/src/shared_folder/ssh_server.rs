@@ -43,7 +43,8 @@ const SSH: Name = Name {
 pub const ALIAS: &str = "oscope-server";
 /// Nobody else is in the server's network.
 const PORT: u16 = 2222;
-/// Where sshd of Debian wants a folder that is empty and root's, for its part without privileges; others have another, which their package makes.
+/// Where sshd of Debian wants a folder that is empty and root's, for its part without privileges; others have another,
+/// which their package makes.
 const PRIVILEGE_SEPARATION: &str = "/run/sshd";
 /// Longest first line of a server (RFC 4253, 4.2).
 const LONGEST_BANNER: u64 = 255;
@@ -91,7 +92,8 @@ impl SshServer {
             Ok(banner.is_some())
         })?;
         let note = format!(
-            "the server is sshd with internal-sftp ({}), the connection ssh ({}), with the settings that it has by default",
+            "the server is sshd with internal-sftp ({}), the connection ssh ({}), with the settings that it has by \
+             default",
             banner.unwrap_or_default(),
             ssh.version
         );
@@ -119,16 +121,17 @@ fn make_key(keygen: &Program, path: &Path) -> Result<(), Failure> {
     run.said(ended).map(drop)
 }
 
-/// See sshd_config(5). Whoever has the key may come, and gets SFTP alone. With a ChrootDirectory, sshd does not ask whether the user's shell is there
-/// (`allowed_user`, auth.c): in a guest it is not.
+/// See sshd_config(5). Whoever has the key may come, and gets SFTP alone. With a ChrootDirectory, sshd does not ask
+/// whether the user's shell is there (`allowed_user`, auth.c): in a guest it is not.
 fn write_server_settings(folder: &Path, address: SocketAddr) -> Result<(), Failure> {
     let (ip, port, keys) = (address.ip(), address.port(), folder.display());
     write(
         &folder.join("sshd_config"),
         &format!(
-            "Port {port}\nListenAddress {ip}\nHostKey {keys}/host\nAuthorizedKeysFile {keys}/user.pub\nPidFile none\nUsePAM no\nStrictModes no\n\
-            PermitRootLogin prohibit-password\nPasswordAuthentication no\nKbdInteractiveAuthentication no\nLogLevel ERROR\n\
-            Subsystem sftp internal-sftp\nForceCommand internal-sftp\nChrootDirectory /\n"
+            "Port {port}\nListenAddress {ip}\nHostKey {keys}/host\nAuthorizedKeysFile {keys}/user.pub\nPidFile \
+            none\nUsePAM no\nStrictModes no\nPermitRootLogin prohibit-password\nPasswordAuthentication \
+            no\nKbdInteractiveAuthentication no\nLogLevel ERROR\nSubsystem sftp internal-sftp\nForceCommand \
+            internal-sftp\nChrootDirectory /\n"
         ),
     )
 }
@@ -143,8 +146,9 @@ fn write_client_settings(folder: &Path, address: SocketAddr) -> Result<PathBuf, 
     write(
         &config,
         &format!(
-            "Host {ALIAS}\n  HostName {ip}\n  Port {port}\n  IdentityFile {keys}/user\n  IdentitiesOnly yes\n  BatchMode yes\n  \
-            UserKnownHostsFile {keys}/known\n  GlobalKnownHostsFile /dev/null\n  StrictHostKeyChecking yes\n  ControlMaster no\n  ControlPath none\n"
+            "Host {ALIAS}\n  HostName {ip}\n  Port {port}\n  IdentityFile {keys}/user\n  IdentitiesOnly yes\n  \
+            BatchMode yes\n  UserKnownHostsFile {keys}/known\n  GlobalKnownHostsFile /dev/null\n  \
+            StrictHostKeyChecking yes\n  ControlMaster no\n  ControlPath none\n"
         ),
     )?;
     Ok(config)

@@ -1,4 +1,5 @@
-//! Folders of each system that this machine can have: what goes through them, what is forgotten, and that nothing is left.
+//! Folders of each system that this machine can have: what goes through them, what is forgotten, and that nothing is
+//! left.
 
 use std::env;
 use std::fs::OpenOptions;

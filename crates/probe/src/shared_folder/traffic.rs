@@ -83,7 +83,8 @@ mod tests {
 
     #[test]
     fn the_devices_own_line_is_taken() {
-        let line = "oscope0:  1542      13    0    0    0     0          0         0     2966      21    0    0    0     0       0          0";
+        let line = "oscope0:  1542      13    0    0    0     0          0         0     2966      21    0    0    \
+            0     0       0          0";
         let found = Traffic::in_line(line).expect("it is the device's");
         let expected = Traffic {
             received_bytes: 1542,

@@ -1,6 +1,7 @@
 //! Which system call numbers may be called in a loop with zeroes as arguments.
 //!
-//! Numbers and names of x86-64 are those of `arch/x86/entry/syscalls/syscall_64.tbl`; a number from 424 on means the same on every architecture.
+//! Numbers and names of x86-64 are those of `arch/x86/entry/syscalls/syscall_64.tbl`; a number from 424 on means the
+//! same on every architecture.
 
 use table::{HARMLESS, NOTE, UNASSIGNED};
 
@@ -8,8 +9,8 @@ use table::{HARMLESS, NOTE, UNASSIGNED};
 const FIRST_NEW: u32 = 448;
 /// Last number accepted: beyond it the x32 ABI begins (`arch/x86/include/uapi/asm/unistd.h`, `__X32_SYSCALL_BIT`).
 const LAST: u32 = (1 << 30) - 1;
-/// On x86-64 before Linux 5.4 the 64-bit entry reaches x32's own calls here, with `rt_sigreturn` among them. Refused everywhere,
-/// so that a number is open to new calls on all architectures or on none.
+/// On x86-64 before Linux 5.4 the 64-bit entry reaches x32's own calls here, with `rt_sigreturn` among them. Refused
+/// everywhere, so that a number is open to new calls on all architectures or on none.
 const X32: std::ops::RangeInclusive<u32> = 512..=547;
 
 #[cfg(target_arch = "x86_64")]
@@ -27,15 +28,15 @@ mod table {
         186, // gettid
         219, // restart_syscall
     ];
-    /// Never assigned on x86-64 (`syscall_64.tbl`: "don't use numbers 387 through 423"; 335 and 336 are `uretprobe` and `uprobe`,
-    /// which kill a caller that is no trampoline).
+    /// Never assigned on x86-64 (`syscall_64.tbl`: "don't use numbers 387 through 423"; 335 and 336 are `uretprobe` and
+    /// `uprobe`, which kill a caller that is no trampoline).
     pub const UNASSIGNED: std::ops::RangeInclusive<u32> = 337..=423;
     /// What a refusal adds.
     pub const NOTE: &str = "";
 }
 
-/// Numbers of the generic table (`include/uapi/asm-generic/unistd.h`). arm64 has no `getpgrp`, `open`, `fork`, `vfork` or `pipe`: the C library
-/// makes them of `getpgid`, `openat`, `clone` and `pipe2`.
+/// Numbers of the generic table (`include/uapi/asm-generic/unistd.h`). arm64 has no `getpgrp`, `open`, `fork`, `vfork`
+/// or `pipe`: the C library makes them of `getpgid`, `openat`, `clone` and `pipe2`.
 #[cfg(target_arch = "aarch64")]
 mod table {
     /// Take no argument, return at once and change nothing.
@@ -50,10 +51,12 @@ mod table {
         libc::SYS_gettid as u32,
         libc::SYS_restart_syscall as u32,
     ];
-    /// Never assigned where a `long` has 64 bits: "295 through 402 are unassigned", and 403 to 423 are calls with times of 64 bits for 32-bit machines.
+    /// Never assigned where a `long` has 64 bits: "295 through 402 are unassigned", and 403 to 423 are calls with times
+    /// of 64 bits for 32-bit machines.
     pub const UNASSIGNED: std::ops::RangeInclusive<u32> = 295..=423;
     /// What a refusal adds.
-    pub const NOTE: &str = "; arm64 numbers its calls differently from x86-64, and open, pipe, fork, vfork and getpgrp do not exist on it";
+    pub const NOTE: &str = "; arm64 numbers its calls differently from x86-64, and open, pipe, fork, vfork and \
+        getpgrp do not exist on it";
 }
 
 /// Another architecture: only numbers that mean the same everywhere.
@@ -112,7 +115,8 @@ mod tests {
     #[test]
     #[cfg(target_arch = "x86_64")]
     fn calls_that_harm_are_refused() {
-        // read, rt_sigreturn, pause, fork, vfork, exit, reboot, exit_group, uretprobe, uprobe, clone3, x32 rt_sigreturn, x32 fork.
+        // read, rt_sigreturn, pause, fork, vfork, exit, reboot, exit_group, uretprobe, uprobe, clone3, x32
+        // rt_sigreturn, x32 fork.
         for number in [
             0,
             15,

@@ -24,8 +24,9 @@ static BYTE: AtomicU8 = AtomicU8::new(0);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Entry {
-    /// Within a function that is called for it, as programs do it by their C library. After the kernel's mitigations have emptied the
-    /// return predictor, the return from that function is mispredicted; it is part of what a call costs a program.
+    /// Within a function that is called for it, as programs do it by their C library. After the kernel's mitigations
+    /// have emptied the return predictor, the return from that function is mispredicted; it is part of what a call
+    /// costs a program.
     Function,
     /// In the loop itself, with no function around it.
     Instruction,
@@ -37,7 +38,8 @@ pub trait Make {
     fn make(&mut self) -> i64;
 }
 
-/// Something to be done with a call. The code is compiled for each kind of call by itself, so that no dispatch is timed.
+/// Something to be done with a call. The code is compiled for each kind of call by itself, so that no dispatch is
+/// timed.
 pub trait Visitor {
     /// What doing it gives.
     type Output;
@@ -74,9 +76,9 @@ impl Call {
     /// The call of this name; `read` reads from `source`.
     ///
     /// # Errors
-    /// `Failure::Request` for an unknown name, a number that is not admitted, or a C library's function as an instruction;
-    /// `Failure::Failed` if a file cannot be made; `Failure::Unavailable` for a `gethostid` that asks a name server, and for `my_precious` on a
-    /// kernel that does not have it.
+    /// `Failure::Request` for an unknown name, a number that is not admitted, or a C library's function as an
+    /// instruction; `Failure::Failed` if a file cannot be made; `Failure::Unavailable` for a `gethostid` that asks a
+    /// name server, and for `my_precious` on a kernel that does not have it.
     pub fn named(
         name: &str,
         entry: Entry,
@@ -194,7 +196,8 @@ impl Target {
             Self::Unknown(call, Entry::Instruction) => {
                 visitor.visit(ErrorOnly(ByInstruction(call)))
             }
-            // SAFETY: takes no argument. It is not thread-safe (glibc's manual: MT-Unsafe hostid), and this is the only thread.
+            // SAFETY: takes no argument. It is not thread-safe (glibc's manual: MT-Unsafe hostid), and this is the only
+            // thread.
             Self::GetHostId => visitor.visit(|| unsafe { libc::gethostid() }),
             Self::ClockGetTime => {
                 let mut time = libc::timespec {
@@ -268,7 +271,8 @@ impl Visitor for Once {
     }
 }
 
-/// An unnamed regular file of `bytes` zeroes, held in memory: it vanishes with the probe, and no disk's file system is measured.
+/// An unnamed regular file of `bytes` zeroes, held in memory: it vanishes with the probe, and no disk's file system is
+/// measured.
 ///
 /// # Errors
 /// `Failure::Failed` if it cannot be made.
@@ -288,13 +292,15 @@ fn system_call_function(number: i64, first: i64, second: i64, third: i64) -> i64
     system_call(number, first, second, third)
 }
 
-/// A system call by its instruction: no wrapper, no cache and no `errno` of the C library in between. Gives the kernel's own answer.
+/// A system call by its instruction: no wrapper, no cache and no `errno` of the C library in between. Gives the
+/// kernel's own answer.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 fn system_call(number: i64, first: i64, second: i64, third: i64) -> i64 {
     let answer;
-    // SAFETY: the callers pass either valid arguments or zeroes to a call that was admitted; without `nomem` the compiler knows that
-    // memory may be written. The kernel clobbers rcx and r11 and keeps all else. The unused arguments are 0 as well.
+    // SAFETY: the callers pass either valid arguments or zeroes to a call that was admitted; without `nomem` the
+    // compiler knows that memory may be written. The kernel clobbers rcx and r11 and keeps all else. The unused
+    // arguments are 0 as well.
     unsafe {
         std::arch::asm!(
             "syscall",
@@ -313,12 +319,14 @@ fn system_call(number: i64, first: i64, second: i64, third: i64) -> i64 {
     answer
 }
 
-/// A system call by its instruction: no wrapper, no cache and no `errno` of the C library in between. Gives the kernel's own answer.
+/// A system call by its instruction: no wrapper, no cache and no `errno` of the C library in between. Gives the
+/// kernel's own answer.
 #[cfg(target_arch = "aarch64")]
 #[inline(always)]
 fn system_call(number: i64, first: i64, second: i64, third: i64) -> i64 {
     let answer;
-    // SAFETY: as on x86-64. The kernel takes the number from x8 and the arguments from x0 on, answers in x0 and keeps all else.
+    // SAFETY: as on x86-64. The kernel takes the number from x8 and the arguments from x0 on, answers in x0 and keeps
+    // all else.
     unsafe {
         std::arch::asm!(
             "svc #0",
@@ -359,7 +367,8 @@ mod tests {
         })
     }
 
-    /// A harmless call, and one that is refused, by number: `getpid` and `fork` of x86-64, `getpid` and `clone` of arm64.
+    /// A harmless call, and one that is refused, by number: `getpid` and `fork` of x86-64, `getpid` and `clone` of
+    /// arm64.
     const HARMLESS: &str = if cfg!(target_arch = "aarch64") {
         "nr:172"
     } else {

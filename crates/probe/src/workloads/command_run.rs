@@ -1,9 +1,10 @@
 //! `command.run`: any program, started once a repetition and waited for.
 //!
-//! A process of its own, the launcher, which the probe forks once a request, starts the program each time with `vfork` and `execve`. The kernel
-//! takes the largest resident set of whoever calls execve over into the program's own figure (`setmax_mm_hiwater_rss` in `fs/exec.c`), so a
-//! program that is started by a large process is reported as large as that one. The launcher is a fresh fork that gives back what it does
-//! not need (see [`shed`]): 1.5 to 3 MiB are left, which is the least that is reported.
+//! A process of its own, the launcher, which the probe forks once a request, starts the program each time with `vfork`
+//! and `execve`. The kernel takes the largest resident set of whoever calls execve over into the program's own figure
+//! (`setmax_mm_hiwater_rss` in `fs/exec.c`), so a program that is started by a large process is reported as large as
+//! that one. The launcher is a fresh fork that gives back what it does not need (see [`shed`]): 1.5 to 3 MiB are left,
+//! which is the least that is reported.
 
 mod accounts;
 mod child;
@@ -75,8 +76,9 @@ impl Workload for CommandRun {
             name: "command.run",
             version: 1,
             purpose: "Start a program, wait for its end, and report what it used.",
-            timing_model: "time = vfork + execve + the program's run + wait. A launcher process, forked before the first run, starts the program \
-                without a shell and waits for it; the clock stops when the kernel reports the end, before the program is reaped.",
+            timing_model: "time = vfork + execve + the program's run + wait. A launcher process, forked before the \
+                first run, starts the program without a shell and waits for it; the clock stops when the kernel \
+                reports the end, before the program is reaped.",
             parameters: Parameters::parameters(),
             metrics: metrics(),
             needs: vec![],
@@ -281,7 +283,8 @@ fn metrics() -> Vec<Metric> {
             .note("Most kernels sample the mode at ticks: null where the CPU time is less than 10 ticks."),
         time("system_ns", Quantity::SystemTime, "the program").note("Null in the cases of user_ns."),
         Metric::spent("max_rss_bytes", "B", "largest resident set of a single process").note(
-            "The program, or a child that it waited for. Never less than the launcher's own, 1.5 to 3 MiB: a smaller program shows this size.",
+            "The program, or a child that it waited for. Never less than the launcher's own, 1.5 to 3 MiB: a smaller \
+             program shows this size.",
         ),
         Metric::spent("minor_faults", "1", "page faults without input or output"),
         Metric::spent("major_faults", "1", "page faults that waited for a device"),
@@ -301,8 +304,8 @@ fn metrics() -> Vec<Metric> {
             .note("By perf_event_open(2), inherited by children. Null without a counter."),
         Metric::spent("cycles_user", "1", "core cycles in user mode").note("Null without a counter."),
         Metric::spent("energy_j", "J", "energy of the processor packages").note(
-            "By RAPL, from the start of the program to its end. The work of other programs and the idle power are included. Null without a \
-                counter, or for a run below 20 ms.",
+            "By RAPL, from the start of the program to its end. The work of other programs and the idle power are \
+                included. Null without a counter, or for a run below 20 ms.",
         ),
         Metric::found("idle_w", "W", "power of the processor packages when nothing is measured")
             .note("Measured before the repetitions of each block. It is the floor of the energy."),

@@ -24,9 +24,11 @@ use oscope_sys::error::{Failure, errno_message};
 
 /// Bytes written at once while the page cache's file is made; a multiple of 8.
 const PIECE: usize = 1 << 20;
-/// What the kernel keeps, whatever is written (`mapping_try_invalidate` in `mm/truncate.c`, `prune_dcache_sb` and `prune_icache_sb` in `fs/`).
-const KEPT: &str = "drop_caches frees only what is clean and unused: pages that are dirty, under write-back, locked, mapped by a process or in \
-    tmpfs stay, and so do dentries and inodes in use; other programs fill the caches meanwhile";
+/// What the kernel keeps, whatever is written (`mapping_try_invalidate` in `mm/truncate.c`, `prune_dcache_sb` and
+/// `prune_icache_sb` in `fs/`).
+const KEPT: &str = "drop_caches frees only what is clean and unused: pages that are dirty, under write-back, locked, \
+    mapped by a process or in tmpfs stay, and so do dentries and inodes in use; other programs fill the caches \
+    meanwhile";
 
 /// Parameters of `disk.drop-caches`.
 #[derive(Debug, Deserialize, Describe)]
@@ -89,11 +91,12 @@ impl Workload for DropCaches {
             name: "disk.drop-caches",
             version: 1,
             purpose: "What writing 1, 2 or 3 to /proc/sys/vm/drop_caches frees",
-            timing_model: "time_s = (raw - correction) in seconds, with raw = one write(2) of the value to the open file. Outside the clock: reading a \
-                file of size bytes, looking at the small files, syncfs of their file system (drop_caches frees only what is clean), and the figures. \
-                Those after the write are read at once, save slab_after_bytes, which is read when the slabs have stood still for 0.2 s \
-                (2 s at most): their memory comes free after an RCU grace period. All figures are of the whole machine, so that \
-                what other programs do in between is in them.",
+            timing_model: "time_s = (raw - correction) in seconds, with raw = one write(2) of the value to the open \
+                file. Outside the clock: reading a file of size bytes, looking at the small files, syncfs of their \
+                file system (drop_caches frees only what is clean), and the figures. Those after the write are read \
+                at once, save slab_after_bytes, which is read when the slabs have stood still for 0.2 s (2 s at \
+                most): their memory comes free after an RCU grace period. All figures are of the whole machine, so \
+                that what other programs do in between is in them.",
             parameters: Parameters::parameters(),
             metrics: metrics(),
             needs: vec!["root"],
@@ -185,7 +188,8 @@ impl Workload for DropCaches {
 }
 
 impl DropCaches {
-    /// Fill the caches: the page cache with our file, those of dentries and inodes with our small files; all of it clean.
+    /// Fill the caches: the page cache with our file, those of dentries and inodes with our small files; all of it
+    /// clean.
     fn fill(&self) -> Result<(), Failure> {
         // What fails now may succeed in the next repetition: others use the memory too.
         make_warm(&self.filler, self.size)
@@ -221,7 +225,8 @@ fn judge(value: Value, files: u32, seen: &Seen) -> Result<(), Failure> {
     }
     if value.drops_slabs() && files > 0 && after.dentries >= before.dentries {
         return Err(Failure::failed(format!(
-            "there were {} dentries before and {} after, although {files} of our own could go; measure when the machine is quieter",
+            "there were {} dentries before and {} after, although {files} of our own could go; measure when the \
+             machine is quieter",
             before.dentries, after.dentries
         )));
     }
@@ -276,7 +281,8 @@ fn metrics() -> Vec<Metric> {
         Metric::spent("slab_dentries_after", "1", "dentries in use after the write")
             .note("Read once the slabs no longer change."),
         Metric::found("slab_inodes_before", "1", "inodes in use before the write").note(
-            "In all slabs *inode_cache of /proc/slabinfo, except that of the security modules, which keep an object for each inode.",
+            "In all slabs *inode_cache of /proc/slabinfo, except that of the security modules, which keep an object \
+             for each inode.",
         ),
         Metric::spent("slab_inodes_after", "1", "inodes in use after the write")
             .note("Read once the slabs no longer change."),

@@ -25,7 +25,8 @@ use peer::{Account, Peer, Reading};
 
 /// A reading that lasts longer is given up.
 const LONGEST: Duration = Duration::from_secs(3600);
-/// Share of a time by which two clocks may differ: far more than the kernel ever slews one of them (500 ppm, adjtimex(2)).
+/// Share of a time by which two clocks may differ: far more than the kernel ever slews one of them (500 ppm,
+/// adjtimex(2)).
 const CLOCKS_APART: f64 = 0.01;
 
 /// State of the page cache before each repetition.
@@ -82,12 +83,15 @@ impl Workload for DiskPeers {
             name: "disk.peers",
             version: 1,
             purpose: "dd and fio reading the same file as Oscope, by the same blocks, under the same conditions",
-            timing_model: "throughput = bytes / 2^20 / time_s. time_s is the tool's own account: with oscope that of disk.read (engine read, one thread, no \
-                work on the bytes); with dd from its start in main until the file is closed, with a write to /dev/null after each read; with fio its runtime, \
-                from before the file is opened until the last block, less half a millisecond, since fio rounds up to whole ones. dd and fio \
-                touch their buffer for the first time within it, which is seen in blocks of MiB and short readings. whole_s = raw - correction: from starting \
-                the process until it has been waited for. Outside: emptying or filling the page cache and, with cache=cold, bringing the tool's program \
-                file back into it, so that the tool's code does not come from the device while it reads; its libraries may, before that.",
+            timing_model: "throughput = bytes / 2^20 / time_s. time_s is the tool's own account: with oscope that of \
+                disk.read (engine read, one thread, no work on the bytes); with dd from its start in main until the \
+                file is closed, with a write to /dev/null after each read; with fio its runtime, from before the file \
+                is opened until the last block, less half a millisecond, since fio rounds up to whole ones. dd and \
+                fio touch their buffer for the first time within it, which is seen in blocks of MiB and short \
+                readings. whole_s = raw - correction: from starting the process until it has been waited for. \
+                Outside: emptying or filling the page cache and, with cache=cold, bringing the tool's program file \
+                back into it, so that the tool's code does not come from the device while it reads; its libraries \
+                may, before that.",
             parameters: Parameters::parameters(),
             metrics: metrics(),
             needs: vec![],

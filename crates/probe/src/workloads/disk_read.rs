@@ -103,10 +103,11 @@ impl Workload for DiskRead {
             name: "disk.read",
             version: 1,
             purpose: "Reading a file from a cold or a warm page cache, block by block",
-            timing_model: "throughput = bytes / 2^20 / time_s, time_s = raw - correction. Inside the clock: the calls that read, with work=xor the folding of the \
-                bytes, with engine=uring the making of the rings, and with several threads the end of the last. Outside: opening the file, making \
-                buffers, threads and an empty mapping, emptying or filling the page cache, writing back what is dirty before it is read past the cache, \
-                and taking a mapping down.",
+            timing_model: "throughput = bytes / 2^20 / time_s, time_s = raw - correction. Inside the clock: the calls \
+                that read, with work=xor the folding of the bytes, with engine=uring the making of the rings, and \
+                with several threads the end of the last. Outside: opening the file, making buffers, threads and an \
+                empty mapping, emptying or filling the page cache, writing back what is dirty before it is read past \
+                the cache, and taking a mapping down.",
             parameters: Parameters::parameters(),
             metrics: metrics(),
             needs: vec![],
@@ -279,8 +280,8 @@ impl DiskRead {
             .unwrap_or_else(|| Err(Failure::failed("nobody read")))
     }
 
-    /// Have what is dirty of the file written before it is read past the page cache: the kernel would do it within the first read
-    /// (`kiocb_write_and_wait`), behind all else that waits for the device.
+    /// Have what is dirty of the file written before it is read past the page cache: the kernel would do it within the
+    /// first read (`kiocb_write_and_wait`), behind all else that waits for the device.
     fn write_back(&self) -> Result<(), Failure> {
         if self.method.engine.is_direct() {
             nix::unistd::fdatasync(&self.source.file)
@@ -289,7 +290,8 @@ impl DiskRead {
         Ok(())
     }
 
-    /// Where nothing looks at the bytes, look at the last ones: a scratch file's are known. A mapping, which is taken down, has none left.
+    /// Where nothing looks at the bytes, look at the last ones: a scratch file's are known. A mapping, which is taken
+    /// down, has none left.
     fn check_content(&self) -> Result<(), Failure> {
         let last = self.tally.last;
         let is_checked = self.source.is_scratch() && self.method.engine != Engine::Auto;
@@ -347,8 +349,8 @@ fn open(source: &Source, method: Method) -> Result<Vec<File>, Failure> {
 
 /// Memory for the threads' blocks, there before the clock runs.
 ///
-/// Huge pages where they can be had: a device's queue takes so many pieces of memory a request (`queue/max_segments`), and in
-/// single pages a MiB is more than most take, so that each read would be split.
+/// Huge pages where they can be had: a device's queue takes so many pieces of memory a request (`queue/max_segments`),
+/// and in single pages a MiB is more than most take, so that each read would be split.
 fn buffers(method: Method) -> Result<Option<MmapMut>, Failure> {
     let bytes = method.buffers().next_multiple_of(page_bytes()) as usize;
     if bytes == 0 {

@@ -93,11 +93,12 @@ impl Workload for DiskWrite {
             name: "disk.write",
             version: 1,
             purpose: "How fast a new file is written with a given block size",
-            timing_model: "time_s = (raw - correction) in seconds; throughput = bytes / 2^20 / time_s. Inside the clock: for each block a stamp of 8 B in each \
-                4 KiB of the buffer, made beforehand of random bytes, and write(2), called again for what it did not take; with sync=fdatasync one \
-                fdatasync(2) at the end. Outside: opening, and after it reading back up to 64 pieces of 64 KiB, naming, removing. With sync=none what \
-                fits is only copied to the page cache, until the limit of dirty pages slows the writer down. With sync=direct the device \
-                has answered, but may still hold data in a cache of its own.",
+            timing_model: "time_s = (raw - correction) in seconds; throughput = bytes / 2^20 / time_s. Inside the \
+                clock: for each block a stamp of 8 B in each 4 KiB of the buffer, made beforehand of random bytes, \
+                and write(2), called again for what it did not take; with sync=fdatasync one fdatasync(2) at the end. \
+                Outside: opening, and after it reading back up to 64 pieces of 64 KiB, naming, removing. With \
+                sync=none what fits is only copied to the page cache, until the limit of dirty pages slows the writer \
+                down. With sync=direct the device has answered, but may still hold data in a cache of its own.",
             parameters: Parameters::parameters(),
             metrics: metrics(),
             needs: vec![],
@@ -218,7 +219,8 @@ impl DiskWrite {
         Ok(())
     }
 
-    /// The file has its length, and its first, its last and the pieces between them are what was written, as the page cache gives them.
+    /// The file has its length, and its first, its last and the pieces between them are what was written, as the page
+    /// cache gives them.
     fn check(&mut self, file: &File) -> Result<(), Failure> {
         let name = self.destination.name();
         let failed =

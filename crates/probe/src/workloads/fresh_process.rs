@@ -1,7 +1,9 @@
-//! Measuring in a process made for one repetition: its page tables, its caches of memory and its counts begin anew, and end with it.
+//! Measuring in a process made for one repetition: its page tables, its caches of memory and its counts begin anew, and
+//! end with it.
 //!
-//! The child measures with its own copy of the region, so that marks, clock and work are of one process, and hands over what it found
-//! by shared memory. The parent sleeps meanwhile; on the same CPU it is awake ten times a second for some microseconds.
+//! The child measures with its own copy of the region, so that marks, clock and work are of one process, and hands over
+//! what it found by shared memory. The parent sleeps meanwhile; on the same CPU it is awake ten times a second for some
+//! microseconds.
 
 use nix::sys::signal::Signal;
 use nix::sys::wait::WaitStatus;
@@ -11,12 +13,13 @@ use oscope_sys::error::Failure;
 use oscope_sys::serialized_error::SerializedError;
 use oscope_sys::worker::{self, Answer, Child};
 
-/// Do `work` in a forked process that measures with its own copy of `region`, and take over what it measured. What `work` changes in memory
-/// is the child's own. The calling process has one thread. Meanwhile the parent asks `watch` now and then whether going on has a meaning.
+/// Do `work` in a forked process that measures with its own copy of `region`, and take over what it measured. What
+/// `work` changes in memory is the child's own. The calling process has one thread. Meanwhile the parent asks `watch`
+/// now and then whether going on has a meaning.
 ///
 /// # Errors
-/// What `work` or `watch` gave; `Failure::Unavailable` where no process can be made; `Failure::Failed` that says how the child died, or after a
-/// signal, with which the child ends at once.
+/// What `work` or `watch` gave; `Failure::Unavailable` where no process can be made; `Failure::Failed` that says how
+/// the child died, or after a signal, with which the child ends at once.
 pub fn in_fresh_process<T: Copy + Send + 'static>(
     region: &mut Region,
     watch: impl FnMut() -> Result<(), Failure>,
@@ -36,11 +39,13 @@ pub fn in_fresh_process<T: Copy + Send + 'static>(
 pub fn describe_exit(status: WaitStatus) -> String {
     match status {
         WaitStatus::Signaled(_, Signal::SIGKILL, _) => {
-            "the measured process was killed by SIGKILL: by the kernel for want of memory (see dmesg), or by somebody; ask for less memory, or give more"
+            "the measured process was killed by SIGKILL: by the kernel for want of memory (see dmesg), or by \
+             somebody; ask for less memory, or give more"
                 .to_owned()
         }
         WaitStatus::Signaled(_, Signal::SIGBUS, _) => {
-            "the measured process was killed by SIGBUS: a page of the mapped file could not be had; look for room on its file system and for errors in dmesg"
+            "the measured process was killed by SIGBUS: a page of the mapped file could not be had; look for room on \
+             its file system and for errors in dmesg"
                 .to_owned()
         }
         other => format!(

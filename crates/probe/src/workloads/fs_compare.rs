@@ -1,7 +1,7 @@
 //! `fs.compare`: a folder of a server, used by a client through one of several file systems.
 //!
-//! Server and client are on this machine, or in one guest, in two network namespaces (`shared_folder`). What the server has is written and compared
-//! in its own folder, past the file system that is measured.
+//! Server and client are on this machine, or in one guest, in two network namespaces (`shared_folder`). What the server
+//! has is written and compared in its own folder, past the file system that is measured.
 
 mod big_file;
 mod changing;
@@ -29,7 +29,8 @@ use small_files::{Create, Existing, Look};
 
 /// Room that a small file takes on a disk with all that belongs to it, in bytes.
 const SMALL_BYTES: u64 = 16 << 10;
-/// Small files of which there may be room at once: those of the server, those of the client's cache, and an archive or repository of them.
+/// Small files of which there may be room at once: those of the server, those of the client's cache, and an archive or
+/// repository of them.
 const SMALL_COPIES: u64 = 4;
 /// Big files at once with oscope-fs: the server's, the client's copy, and what is copied back under another name.
 const BIG_COPIES: u64 = 3;

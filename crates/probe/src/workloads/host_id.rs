@@ -1,8 +1,9 @@
 //! Whether `gethostid` is answered by this machine.
 //!
-//! Without `/etc/hostid` the C library looks the host's name up (gethostid(3)). Where neither `/etc/hosts` nor the module `myhostname`
-//! knows the name (nsswitch.conf(5), nss-myhostname(8)), that asks a name server: each call then takes the network's time, from
-//! 0.1 ms to many seconds. A trial does not show it, since a name server nearby is quick until it loses a packet.
+//! Without `/etc/hostid` the C library looks the host's name up (gethostid(3)). Where neither `/etc/hosts` nor the
+//! module `myhostname` knows the name (nsswitch.conf(5), nss-myhostname(8)), that asks a name server: each call then
+//! takes the network's time, from 0.1 ms to many seconds. A trial does not show it, since a name server nearby is quick
+//! until it loses a packet.
 
 use std::fs;
 

@@ -78,12 +78,14 @@ impl Workload for IpcLatency {
             name: "ipc.latency",
             version: 1,
             purpose: "How long a message takes to another thread or process and back",
-            timing_model: "An iteration is a round trip: a message of size bytes is sent, the other side receives it whole and sends as many back. \
-                mean_ns = (raw - correction) / round_trips - r; the others are the time between two readings of the clock after successive round trips \
-                less r, from a histogram that keeps three significant digits. r is what one reading and its entry in the histogram cost, measured \
-                before (some 30 ns). Inside the clock: the calls of both sides, stamping a number into each message and comparing it (some 10 ns a side). \
-                Outside: making the channel and the other side, which stands at the gate when the clock starts (running; asleep where both share a CPU). shm looks for \
-                some 20 us before it sleeps, unless both sides have but one CPU.",
+            timing_model: "An iteration is a round trip: a message of size bytes is sent, the other side receives it \
+                whole and sends as many back. mean_ns = (raw - correction) / round_trips - r; the others are the time \
+                between two readings of the clock after successive round trips less r, from a histogram that keeps \
+                three significant digits. r is what one reading and its entry in the histogram cost, measured before \
+                (some 30 ns). Inside the clock: the calls of both sides, stamping a number into each message and \
+                comparing it (some 10 ns a side). Outside: making the channel and the other side, which stands at the \
+                gate when the clock starts (running; asleep where both share a CPU). shm looks for some 20 us before \
+                it sleeps, unless both sides have but one CPU.",
             parameters: Parameters::parameters(),
             metrics: metrics(),
             needs: vec![],

@@ -333,7 +333,8 @@ fn granted(
     }
 }
 
-/// Blocks that must lie in memory: where a pipe refers to them, as many as it may refer to, one that is read and one that is written.
+/// Blocks that must lie in memory: where a pipe refers to them, as many as it may refer to, one that is read and one
+/// that is written.
 fn slots(block: usize, sender: &Sender) -> Result<usize, Failure> {
     let Sender::Spliced(pipe, _) = sender else {
         return Ok(1);

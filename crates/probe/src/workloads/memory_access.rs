@@ -1,4 +1,5 @@
-//! `memory.access`: the walk over memory of CS380L lab 2 (docs/sources.md), by pattern, footprint and mapping, each time in a fresh process.
+//! `memory.access`: the walk over memory of CS380L lab 2 (docs/sources.md), by pattern, footprint and mapping, each
+//! time in a fresh process.
 
 mod area;
 mod expected;
@@ -62,17 +63,22 @@ impl Workload for MemoryAccess {
             name: "memory.access",
             version: 1,
             purpose: "The walk over memory of CS380L lab 2: what pattern, footprint and mapping cost",
-            timing_model: "time_s = (raw - correction) in seconds; set_ns = time_s / sets. Inside the clock: for each set a random number, and 16 walks over \
-                512 lines of 64 B, of which the first of each 8 is written and the others read, a byte each (volatile), with the page faults that \
-                they meet; some 10 instructions a line, as gcc -O2 makes them. Each repetition runs in a forked process of its own: its page tables are new, and pages of \
-                the program that it writes to for the first time fault a few times as well. In it, outside the clock: mapping, populating and initialising the memory, then \
-                writing over 16 MiB (together the init_ figures); getrusage and /proc/vmstat just before and after the walk, beside the marks of the region; reading smaps and \
-                pagemap. A file is made for each repetition, with its room reserved, and nothing of it is in memory at first: a fault on a page \
-                that is not in the page cache counts as major although no device is read. With pressure=compete the walk waits for memory inside the clock: in a group of version 1 asleep, until \
-                a helper process raises the limit for a moment (milliseconds each time), in one of version 2 slowed down by the kernel beyond memory.high (up to 2 s \
-                each time), so that time_s shows this regime as well as swapping. With steps, the competitor's turns, two rests of 50 us and the switches between them are inside the clock too, for each set; \
-                cpu_s has only what the walk's own process spends on passing the turn. Covariates are those of the waiting parent, not of the measured process. \
-                Simulated counts are a model's, made once a request.",
+            timing_model: "time_s = (raw - correction) in seconds; set_ns = time_s / sets. Inside the clock: for each \
+                set a random number, and 16 walks over 512 lines of 64 B, of which the first of each 8 is written and \
+                the others read, a byte each (volatile), with the page faults that they meet; some 10 instructions a \
+                line, as gcc -O2 makes them. Each repetition runs in a forked process of its own: its page tables are \
+                new, and pages of the program that it writes to for the first time fault a few times as well. In it, \
+                outside the clock: mapping, populating and initialising the memory, then writing over 16 MiB \
+                (together the init_ figures); getrusage and /proc/vmstat just before and after the walk, beside the \
+                marks of the region; reading smaps and pagemap. A file is made for each repetition, with its room \
+                reserved, and nothing of it is in memory at first: a fault on a page that is not in the page cache \
+                counts as major although no device is read. With pressure=compete the walk waits for memory inside \
+                the clock: in a group of version 1 asleep, until a helper process raises the limit for a moment \
+                (milliseconds each time), in one of version 2 slowed down by the kernel beyond memory.high (up to 2 s \
+                each time), so that time_s shows this regime as well as swapping. With steps, the competitor's turns, \
+                two rests of 50 us and the switches between them are inside the clock too, for each set; cpu_s has \
+                only what the walk's own process spends on passing the turn. Covariates are those of the waiting \
+                parent, not of the measured process. Simulated counts are a model's, made once a request.",
             parameters: Parameters::parameters(),
             metrics: parameters::metrics(),
             needs: vec![],
@@ -197,7 +203,8 @@ impl MemoryAccess {
             Pages::Huge if self.pressure.is_some() => Ok(()),
             Pages::Huge if huge_kib < resident_kib => Err(Failure::unavailable(
                 format!(
-                    "of {resident_kib} KiB resident, {huge_kib} KiB are in huge pages: memory is fragmented, or huge pages are held back"
+                    "of {resident_kib} KiB resident, {huge_kib} KiB are in huge pages: memory is fragmented, or huge \
+                     pages are held back"
                 ),
                 "as root: sysctl vm.compact_memory=1; or choose pages=4K",
             )),
@@ -333,7 +340,8 @@ fn hardware(source: Source, notes: &mut Vec<String>) -> Result<Option<Counters>,
     ))
 }
 
-/// Why the measured process failed: if the competitor has ended, or the kernel killed somebody for want of memory meanwhile, that is why.
+/// Why the measured process failed: if the competitor has ended, or the kernel killed somebody for want of memory
+/// meanwhile, that is why.
 fn blame(failure: Failure, competition: Option<&mut Competition>) -> Failure {
     let Some(competition) = competition.filter(|_| !cancel::requested()) else {
         return failure;

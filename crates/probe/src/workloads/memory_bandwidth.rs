@@ -73,11 +73,13 @@ impl Workload for MemoryBandwidth {
             name: "memory.bandwidth",
             version: 2,
             purpose: "How fast memory is read, written and copied, by one thread or several",
-            timing_model: "time_s = (raw - correction) in seconds / iterations; throughput = size / time_s. An iteration is one pass of all threads \
-                over their shares. Inside the clock: from the opening of the gate behind which the threads wait, running, until the last one has \
-                ended (about 1 us with several threads). read: the XOR of all words, by loads of 256 bits with AVX2, no prefetch by software. \
-                write: the C library's memset, and copy: its memcpy, of at most 1 GiB at a time; they choose their stores, those past \
-                the caches among them, by the length. Memory traffic may thus exceed the bytes counted: an ordinary store first reads the line.",
+            timing_model: "time_s = (raw - correction) in seconds / iterations; throughput = size / time_s. An \
+                iteration is one pass of all threads over their shares. Inside the clock: from the opening of the \
+                gate behind which the threads wait, running, until the last one has ended (about 1 us with several \
+                threads). read: the XOR of all words, by loads of 256 bits with AVX2, no prefetch by software. write: \
+                the C library's memset, and copy: its memcpy, of at most 1 GiB at a time; they choose their stores, \
+                those past the caches among them, by the length. Memory traffic may thus exceed the bytes counted: an \
+                ordinary store first reads the line.",
             parameters: Parameters::parameters(),
             metrics: vec![
                 Metric::rate("throughput", "MiB/s", "bytes read, written or copied")

@@ -108,12 +108,15 @@ impl Workload for MemoryFault {
             name: "memory.fault",
             version: 2,
             purpose: "What a page fault costs: zero page, new page, file, copy after fork, huge page, swap",
-            timing_model: "time_ns = (raw - correction) x threads / faults; faults_per_s = faults / (raw - correction). Inside the clock: a touch (a load \
-                or a store of one byte) of each page in rising order, two calls of getrusage and the writing of 8 KiB of stack by each thread (some 1 us together, after a fork 4 us), and with several \
-                threads the opening of their gate until the end of the last (about 1 us). A touch costs the exception, its handling, the return and \
-                the access itself; every 512th fault on base pages also makes a page table. Outside: making the memory, writing it, forking, emptying \
-                or filling the page cache. Files are mapped page by page, each in a mapping of its own that the kernel cannot merge with the next, since \
-                it would otherwise map the neighbours along (fault-around); finding one of so many mappings is inside the clock. Swap is read a page at a time, without readahead.",
+            timing_model: "time_ns = (raw - correction) x threads / faults; faults_per_s = faults / (raw - \
+                correction). Inside the clock: a touch (a load or a store of one byte) of each page in rising order, \
+                two calls of getrusage and the writing of 8 KiB of stack by each thread (some 1 us together, after a \
+                fork 4 us), and with several threads the opening of their gate until the end of the last (about 1 \
+                us). A touch costs the exception, its handling, the return and the access itself; every 512th fault \
+                on base pages also makes a page table. Outside: making the memory, writing it, forking, emptying or \
+                filling the page cache. Files are mapped page by page, each in a mapping of its own that the kernel \
+                cannot merge with the next, since it would otherwise map the neighbours along (fault-around); finding \
+                one of so many mappings is inside the clock. Swap is read a page at a time, without readahead.",
             parameters: Parameters::parameters(),
             metrics: metrics(),
             needs: vec![],
@@ -220,7 +223,8 @@ impl Workload for MemoryFault {
             _ => 0,
         };
         let strays = match self.kind {
-            // The thread's own pages are shared with the child as well: the kernel writes to its rseq area when it is scheduled (rseq(2)).
+            // The thread's own pages are shared with the child as well: the kernel writes to its rseq area when it is
+            // scheduled (rseq(2)).
             FaultKind::CopyOnWrite => self.cpus.len() as u64,
             _ => 0,
         };
@@ -264,7 +268,8 @@ fn check_threads(parameters: &Parameters, pages: u64) -> Result<(), Failure> {
 fn metrics() -> Vec<Metric> {
     vec![
         Metric::time("time_ns", "ns", Quantity::Time).per("fault").note(
-            "As the thread that faults sees it, the access included. Where threads share a CPU, it includes their waiting for it.",
+            "As the thread that faults sees it, the access included. Where threads share a CPU, it includes their \
+             waiting for it.",
         ),
         Metric::rate("faults_per_s", "faults/s", "faults of all threads"),
         Metric::found("faults", "1", "page faults")

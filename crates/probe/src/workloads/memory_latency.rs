@@ -11,8 +11,8 @@ use oscope_sys::error::Failure;
 use oscope_sys::mapping::Pages;
 use ring::Ring;
 
-/// Loads before the clock starts, at most: they bring back what little ran between two repetitions pushed out of caches of up to 4 MiB
-/// (in lines of 64 B), and take some 10 ms where every one goes to memory.
+/// Loads before the clock starts, at most: they bring back what little ran between two repetitions pushed out of caches
+/// of up to 4 MiB (in lines of 64 B), and take some 10 ms where every one goes to memory.
 const WARMING_LOADS: u64 = 1 << 16;
 
 /// Parameters of `memory.latency`.
@@ -57,10 +57,12 @@ impl Workload for MemoryLatency {
             name: "memory.latency",
             version: 1,
             purpose: "How long a load takes that depends on the one before: the levels of caches and TLBs",
-            timing_model: "time_ns = (raw - correction) / iterations. An iteration is one load of 8 bytes, whose address is what the load before gave; 64 \
-                stand in a row, and the loop's counter runs beside them. Inside the clock: the loads, and whatever misses of caches and TLBs they meet. \
-                Outside: making, touching and linking the slots, and one pass over them, of at most 65536 loads, before each repetition. The chase goes on \
-                where the last repetition ended, so that each slot is met again only after all the others.",
+            timing_model: "time_ns = (raw - correction) / iterations. An iteration is one load of 8 bytes, whose \
+                address is what the load before gave; 64 stand in a row, and the loop's counter runs beside them. \
+                Inside the clock: the loads, and whatever misses of caches and TLBs they meet. Outside: making, \
+                touching and linking the slots, and one pass over them, of at most 65536 loads, before each \
+                repetition. The chase goes on where the last repetition ended, so that each slot is met again only \
+                after all the others.",
             parameters: Parameters::parameters(),
             metrics: vec![Metric::TIME_NS, Metric::CYCLES],
             needs: vec![],

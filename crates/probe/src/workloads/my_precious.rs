@@ -1,6 +1,7 @@
 //! The system call `my_precious()`, which only kernels with the patch of that name have.
 //!
-//! Its number means another call on newer kernels (`cachestat` from Linux 6.5 on), so that the kernel has to prove to have it, by its setting.
+//! Its number means another call on newer kernels (`cachestat` from Linux 6.5 on), so that the kernel has to prove to
+//! have it, by its setting.
 
 use std::fs;
 use std::path::Path;
@@ -33,7 +34,8 @@ pub fn console() -> Option<String> {
     let logs = fs::read_to_string(MY_PRECIOUS_LOG).ok()?;
     let shown = fs::read_to_string("/proc/sys/kernel/printk").ok()?;
     (logs.trim() == "2" && is_shown(&shown)).then(|| {
-        "each line goes to the console as well, and the figure holds the time of that; as root: sysctl kernel.printk=4".to_owned()
+        "each line goes to the console as well, and the figure holds the time of that; as root: sysctl \
+         kernel.printk=4".to_owned()
     })
 }
 

@@ -51,8 +51,9 @@ impl Workload for Null {
             name: "null",
             version: 1,
             purpose: "Work of known size, or none at all: what the instrument itself adds",
-            timing_model: "time = (raw - correction) / iterations, with raw = iterations * (loop counter + work steps). A step is one \
-                multiplication and one addition, each needing the one before. style=single has no loop counter.",
+            timing_model: "time = (raw - correction) / iterations, with raw = iterations * (loop counter + work \
+                steps). A step is one multiplication and one addition, each needing the one before. style=single has \
+                no loop counter.",
             parameters: Parameters::parameters(),
             metrics: vec![Metric::TIME_NS, Metric::CYCLES],
             needs: vec![],

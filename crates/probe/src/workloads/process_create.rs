@@ -69,15 +69,18 @@ impl Workload for ProcessCreate {
         Description {
             name: "process.create",
             version: 1,
-            purpose: "What it costs to create a process or a thread: until it runs, until its parent continues, until it is reaped",
-            timing_model: "child = began - called - o; parent = returned - called - o; total = reaped - called - 2 o, where o is what a \
-                reading of the clock costs. Inside: the call by the C library (clone3: by its number), the child's reading, three \
-                stores and _exit, and waitpid or pthread_join. vfork asks the kernel for CLONE_VM|CLONE_VFORK on a stack of its \
-                own, since vfork() cannot be called soundly here; its parent returns after the child has ended. posix_spawn starts \
-                this program, whose child_ns thus holds exec and the dynamic loader, up to the program's first constructor. With \
-                the TSC, readings on two CPUs are compared by measured offsets; unknown offsets leave the metric out. fork and clone3 copy \
-                what the parent has mapped: at resident=0 this program's own 30 mappings and 0.3 MiB written, in caches that the \
-                harness's reading of /proc has cooled, make them some 25 % more expensive than in a bare C program that forks again and again.",
+            purpose: "What it costs to create a process or a thread: until it runs, until its parent continues, until \
+                it is reaped",
+            timing_model: "child = began - called - o; parent = returned - called - o; total = reaped - called - 2 o, \
+                where o is what a reading of the clock costs. Inside: the call by the C library (clone3: by its \
+                number), the child's reading, three stores and _exit, and waitpid or pthread_join. vfork asks the \
+                kernel for CLONE_VM|CLONE_VFORK on a stack of its own, since vfork() cannot be called soundly here; \
+                its parent returns after the child has ended. posix_spawn starts this program, whose child_ns thus \
+                holds exec and the dynamic loader, up to the program's first constructor. With the TSC, readings on \
+                two CPUs are compared by measured offsets; unknown offsets leave the metric out. fork and clone3 copy \
+                what the parent has mapped: at resident=0 this program's own 30 mappings and 0.3 MiB written, in \
+                caches that the harness's reading of /proc has cooled, make them some 25 % more expensive than in a \
+                bare C program that forks again and again.",
             parameters: Parameters::parameters(),
             metrics: metrics(),
             needs: vec![],
@@ -206,7 +209,8 @@ fn refused(error: io::Error) -> Failure {
     Failure::unavailable(format!("the kernel makes no child: {error}"), remedy)
 }
 
-/// Greatest error of a span, as a share of it. On a busy machine the offset of two CPUs may be known only within milliseconds.
+/// Greatest error of a span, as a share of it. On a busy machine the offset of two CPUs may be known only within
+/// milliseconds.
 const MOST_ERROR: f64 = 0.1;
 
 /// What lies between the moments of a child's life; `None` where the clocks of two CPUs do not compare.

@@ -24,7 +24,10 @@ pub struct Parameters {
     /// clock_gettime are the C library's functions; my_precious is the call of a kernel built with the patch of that
     /// name, set to log nothing (kernel.my_precious_log = 0), and my_precious_logged the same with a line in the
     /// kernel's log each time (2); nr:N is the call of that number with zeroes as arguments.
-    #[parameter(words("getppid", &["getpid", "getppid", "read", "lseek", "gethostid", "clock_gettime", "my_precious", "my_precious_logged"]).or("nr:N"))]
+    #[parameter(words(
+        "getppid",
+        &["getpid", "getppid", "read", "lseek", "gethostid", "clock_gettime", "my_precious", "my_precious_logged"],
+    ).or("nr:N"))]
     call: String,
     /// Many iterations in a loop, or one timed by itself.
     #[parameter(choice("loop"))]
@@ -51,11 +54,12 @@ impl Workload for SyscallCost {
             name: "syscall.cost",
             version: 1,
             purpose: "What one system call costs",
-            timing_model: "time = (raw - correction) / iterations. Inside the clock: the call, the comparison of its answer, with entry=function \
-                calling a function and returning from it, and with style=loop the loop counter. style=single times one call between \
-                two serialised readings; 16 untimed calls come right before it, since the harness's own bookkeeping has cooled the \
-                caches: the cost of a call to a cold kernel is not measured. Where the kernel evicts or mistrains branch predictions \
-                by address (Safe RET on AMD Zen), the place of the loop in the program alone can move the figure by some 30 ns.",
+            timing_model: "time = (raw - correction) / iterations. Inside the clock: the call, the comparison of its \
+                answer, with entry=function calling a function and returning from it, and with style=loop the loop \
+                counter. style=single times one call between two serialised readings; 16 untimed calls come right \
+                before it, since the harness's own bookkeeping has cooled the caches: the cost of a call to a cold \
+                kernel is not measured. Where the kernel evicts or mistrains branch predictions by address (Safe RET \
+                on AMD Zen), the place of the loop in the program alone can move the figure by some 30 ns.",
             parameters: Parameters::parameters(),
             metrics: vec![Metric::TIME_NS, Metric::CYCLES],
             needs: vec![],

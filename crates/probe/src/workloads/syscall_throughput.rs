@@ -56,9 +56,10 @@ impl Workload for SyscallThroughput {
             name: "syscall.throughput",
             version: 1,
             purpose: "How many system calls a second",
-            timing_model: "calls_per_s = calls / ((raw - correction) in seconds). Inside the clock: the calls, each within a function called for it, the comparison of their answers, \
-                a reading of the clock after each chunk (less than 0.1 %), and for read, which goes through a file of 1 MiB in memory \
-                byte by byte, an lseek to its start after each 1048576 calls (about 1e-6).",
+            timing_model: "calls_per_s = calls / ((raw - correction) in seconds). Inside the clock: the calls, each \
+                within a function called for it, the comparison of their answers, a reading of the clock after each \
+                chunk (less than 0.1 %), and for read, which goes through a file of 1 MiB in memory byte by byte, an \
+                lseek to its start after each 1048576 calls (about 1e-6).",
             parameters: Parameters::parameters(),
             metrics: vec![
                 Metric::rate("calls_per_s", "calls/s", "calls"),

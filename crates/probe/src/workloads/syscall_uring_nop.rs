@@ -46,10 +46,11 @@ impl Workload for UringNop {
             name: "syscall.uring-nop",
             version: 1,
             purpose: "What a request through io_uring costs, by how many one system call submits",
-            timing_model: "time = (raw - correction) / iterations. An iteration is one IORING_OP_NOP, which the kernel completes as it is submitted \
-                (io_uring/nop.c). Inside the clock: writing the requests of a batch into the submission queue, one io_uring_enter(2) that submits \
-                and waits for all of them, and reading their completions, each of which is counted. Outside: making the ring, which is the default one: \
-                no polling thread, and no flag that says who submits.",
+            timing_model: "time = (raw - correction) / iterations. An iteration is one IORING_OP_NOP, which the \
+                kernel completes as it is submitted (io_uring/nop.c). Inside the clock: writing the requests of a \
+                batch into the submission queue, one io_uring_enter(2) that submits and waits for all of them, and \
+                reading their completions, each of which is counted. Outside: making the ring, which is the default \
+                one: no polling thread, and no flag that says who submits.",
             parameters: Parameters::parameters(),
             metrics: vec![Metric::TIME_NS, Metric::CYCLES],
             needs: vec!["io_uring"],

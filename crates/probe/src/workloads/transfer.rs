@@ -1,4 +1,5 @@
-//! What the workloads of the transfer lab share: the files that are sent, where they lie, and the proof that they arrived.
+//! What the workloads of the transfer lab share: the files that are sent, where they lie, and the proof that they
+//! arrived.
 
 pub mod check;
 pub mod files;

@@ -1,7 +1,8 @@
 //! `transfer.copy`: files from one process to another over TCP, by the engine of `oscope transfer`.
 //!
-//! Two of its parameters do on purpose what the programs of OS Project 2 (docs/sources.md) may have done by accident, and show what that costs: a side that comes late
-//! and a peer that sleeps before it tries again (`meeting`), small writes against delayed acknowledgements (`writes`).
+//! Two of its parameters do on purpose what the programs of OS Project 2 (docs/sources.md) may have done by accident,
+//! and show what that costs: a side that comes late and a peer that sleeps before it tries again (`meeting`), small
+//! writes against delayed acknowledgements (`writes`).
 
 mod meeting;
 mod parameters;
@@ -215,7 +216,8 @@ impl TransferCopy {
         }
     }
 
-    /// After a job that the sender gave up, or that the receiver did not live to end, there is no receiver; what it said counts first.
+    /// After a job that the sender gave up, or that the receiver did not live to end, there is no receiver; what it
+    /// said counts first.
     fn given<T>(
         &mut self,
         done: Result<Together<T, Answer>, Failure>,
@@ -229,7 +231,8 @@ impl TransferCopy {
         })
     }
 
-    /// What both sides did, or why not. The receiver is heard in any case: it also sends where it will be found the next time.
+    /// What both sides did, or why not. The receiver is heard in any case: it also sends where it will be found the
+    /// next time.
     fn judged(&mut self, done: Both) -> Result<(Sent, Side), Failure> {
         match (done.own, self.hear(done.other)) {
             (Ok(own), received) => Ok((own, received?)),

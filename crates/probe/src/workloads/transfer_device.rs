@@ -1,4 +1,5 @@
-//! `transfer.device`: files through the kernel's own TCP connection, by the devices of `kernel/modules`, as the programs of OS Project 2 (docs/sources.md) sent them.
+//! `transfer.device`: files through the kernel's own TCP connection, by the devices of `kernel/modules`, as the
+//! programs of OS Project 2 (docs/sources.md) sent them.
 
 mod parameters;
 mod receiver;
@@ -81,7 +82,8 @@ impl Workload for TransferDevice {
 
     fn run(&mut self, _iterations: u64, region: &mut Region) -> Result<Work, Failure> {
         self.folder.clear()?;
-        // Kept until the sender has reported the next: after a failure it is the partner that says what went wrong first.
+        // Kept until the sender has reported the next: after a failure it is the partner that says what went wrong
+        // first.
         let address = self
             .address
             .ok_or_else(|| Failure::failed("the sender listens nowhere"))?;

@@ -12,7 +12,8 @@ use super::resource::{Outcome, Resource};
 use crate::affinity::members;
 use crate::error::Failure;
 
-/// Enter in the journal that `thread`, which may run on `before`, is going to be narrowed to one of `narrow` for moments; `None` where it has ended.
+/// Enter in the journal that `thread`, which may run on `before`, is going to be narrowed to one of `narrow` for
+/// moments; `None` where it has ended.
 ///
 /// # Errors
 /// `Failure::Unavailable` where no journal can be kept, with the remedy.

@@ -12,14 +12,16 @@ use crate::error::{Failure, errno_message};
 /// Folders of one process tried until a name is free.
 const MOST_TRIES: u32 = 1000;
 
-/// A new folder of this process in `place`, for this user alone, in the journal before it is made. `parameter` says where another place is named.
+/// A new folder of this process in `place`, for this user alone, in the journal before it is made. `parameter` says
+/// where another place is named.
 ///
 /// # Errors
 /// `Failure::Unavailable` where none can be made, or no journal can be kept of it, with the remedy.
 pub fn make(place: &Path, parameter: &str) -> Result<(PathBuf, CleanupGuard), Failure> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     for _ in 0..MOST_TRIES {
-        // Nobody else in this process may take the name between the look and the making: a folder that could not be made is undone as well.
+        // Nobody else in this process may take the name between the look and the making: a folder that could not be
+        // made is undone as well.
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("{FOLDER_PREFIX}{}-{number}", std::process::id());
         let path = place.join(name);

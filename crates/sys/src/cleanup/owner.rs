@@ -86,8 +86,8 @@ impl Owner {
         )
     }
 
-    /// Whether it runs, as far as can be known: of another PID namespace the numbers mean nothing here, so that its processes may. One that has ended
-    /// and was not yet waited for does not.
+    /// Whether it runs, as far as can be known: of another PID namespace the numbers mean nothing here, so that its
+    /// processes may. One that has ended and was not yet waited for does not.
     ///
     /// # Errors
     /// `Failure::Failed` if `/proc` does not show where this process is.
@@ -107,7 +107,8 @@ impl Owner {
     }
 }
 
-/// State and start time: fields 3 and 22 of proc_pid_stat(5). The name, field 2, stands in parentheses and may hold anything.
+/// State and start time: fields 3 and 22 of proc_pid_stat(5). The name, field 2, stands in parentheses and may hold
+/// anything.
 fn parse(stat: &str) -> Option<(char, u64)> {
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
     let state = fields.next()?.chars().next()?;

@@ -1,6 +1,7 @@
 //! The kinds of things that are made outside this process, and how each is undone.
 //!
-//! Undoing may be tried again at any time: what is gone already is no error. What is there and does not look as it was made is left alone.
+//! Undoing may be tried again at any time: what is gone already is no error. What is there and does not look as it was
+//! made is left alone.
 
 use std::fmt;
 use std::fs;
@@ -345,8 +346,8 @@ fn write_until(path: &Path, text: &str, latest: Instant) -> Result<(), Failure> 
     }
 }
 
-/// A device that the kernel was asked for, whose number did not come to be written down: it cannot be distinguished from one that another program is
-/// about to use, and takes no memory.
+/// A device that the kernel was asked for, whose number did not come to be written down: it cannot be distinguished
+/// from one that another program is about to use, and takes no memory.
 fn judge_unknown(before: &[u32]) -> Result<Outcome, Failure> {
     let unused = |number: &u32| {
         let state = fs::read_to_string(device_folder(*number).join("initstate"));

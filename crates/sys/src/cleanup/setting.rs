@@ -14,9 +14,11 @@ use crate::error::{Failure, errno_message};
 pub const PAGE_CLUSTER: &str = "/proc/sys/vm/page-cluster";
 /// What `my_precious()` logs: 0 nothing, 1 at a limited rate, 2 a line each call (kernel/patches/my_precious.patch).
 pub const MY_PRECIOUS_LOG: &str = "/proc/sys/kernel/my_precious_log";
-/// Which referenced folios are reclaimed all the same: 0 none, 1 those that would be activated, 2 all (kernel/patches/reclaim-policy.patch).
+/// Which referenced folios are reclaimed all the same: 0 none, 1 those that would be activated, 2 all
+/// (kernel/patches/reclaim-policy.patch).
 pub const RECLAIM_REFERENCED: &str = "/proc/sys/vm/reclaim_referenced";
-/// Which parts of the multi-generational LRU are on, as bits; bit 0 is the LRU itself (Documentation/admin-guide/mm/multigen_lru.rst).
+/// Which parts of the multi-generational LRU are on, as bits; bit 0 is the LRU itself
+/// (Documentation/admin-guide/mm/multigen_lru.rst).
 pub const LRU_GEN: &str = "/sys/kernel/mm/lru_gen/enabled";
 /// The CPUs that may take an interrupt (Documentation/core-api/irq/irq-affinity.rst).
 const AFFINITY: &str = "smp_affinity_list";
@@ -26,7 +28,8 @@ const SETTINGS: [&str; 4] = [PAGE_CLUSTER, MY_PRECIOUS_LOG, RECLAIM_REFERENCED, 
 /// Folders of tests, each of which stands for the root of a kernel.
 static ROOTS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
-/// Have the settings below `root` count as the kernel's, in this process: for tests, which change none of the machine's.
+/// Have the settings below `root` count as the kernel's, in this process: for tests, which change none of the
+/// machine's.
 #[doc(hidden)]
 pub fn accept_below(root: &Path) {
     let mut roots = ROOTS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -130,8 +133,8 @@ fn is_ours(path: &Path) -> bool {
     SETTINGS.iter().any(is_known) || tunable::is_tunable(path)
 }
 
-/// Whether two texts mean one value. What the kernel shows of the LRU depends on the processor beside what was written, so that only the bit of
-/// the LRU itself is compared.
+/// Whether two texts mean one value. What the kernel shows of the LRU depends on the processor beside what was written,
+/// so that only the bit of the LRU itself is compared.
 fn same(path: &Path, one: &str, other: &str) -> bool {
     let (one, other) = (chosen(one), chosen(other));
     if path.ends_with(AFFINITY) {

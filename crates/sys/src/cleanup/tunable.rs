@@ -1,6 +1,7 @@
 //! The files of settings that make measurements steadier, as patterns of which a `*` stands for one or more digits.
 //!
-//! Documentation/admin-guide/pm/cpufreq.rst, admin-guide/mm/transhuge.rst, admin-guide/sysctl/kernel.rst, core-api/irq/irq-affinity.rst.
+//! Documentation/admin-guide/pm/cpufreq.rst, admin-guide/mm/transhuge.rst, admin-guide/sysctl/kernel.rst,
+//! core-api/irq/irq-affinity.rst.
 
 use std::path::Path;
 

@@ -1,6 +1,7 @@
 //! Limits that control groups set on this process, version 1 and 2, over all groups it lies in.
 //!
-//! Source: `Documentation/admin-guide/cgroup-v2.rst` and `cgroup-v1/memory.rst` of Linux; proc_pid_mountinfo(5), cgroups(7).
+//! Source: `Documentation/admin-guide/cgroup-v2.rst` and `cgroup-v1/memory.rst` of Linux; proc_pid_mountinfo(5),
+//! cgroups(7).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +10,8 @@ use serde_json::{Value, json};
 
 use super::found::{Found, Ledger, text};
 
-/// A version 1 memory limit at or above this (2^62) is the kernel's "none", which is the greatest number of whole pages in an i64.
+/// A version 1 memory limit at or above this (2^62) is the kernel's "none", which is the greatest number of whole pages
+/// in an i64.
 const NO_LIMIT_V1: u64 = 1 << 62;
 
 /// A mounted hierarchy.
@@ -92,7 +94,8 @@ fn groups(membership: &str, mountinfo: &str, controller: &str) -> Option<Groups>
             && (version == 2 || mount.options.split(',').any(|name| name == controller))
     };
     let mount = parse_mounts(mountinfo).into_iter().find(fits)?;
-    // A path that is not below the mount's root, or leads out of the namespace (`/..`), is not visible here: the top is all there is.
+    // A path that is not below the mount's root, or leads out of the namespace (`/..`), is not visible here: the top is
+    // all there is.
     let below = Path::new(&path)
         .strip_prefix(&mount.root)
         .ok()
@@ -195,8 +198,12 @@ fn room_of(limit: Limit, usage: &str, stat: &str, inactive_field: &str) -> Optio
 /// Where no such hierarchy is mounted.
 pub fn own_groups(controller: &str) -> Found<Groups> {
     let membership = text("/proc/self/cgroup")?;
-    groups(&membership, &text("/proc/self/mountinfo")?, controller)
-        .ok_or_else(|| format!("no control group with the {controller} controller is mounted: mount cgroup2 to see its limits"))
+    groups(&membership, &text("/proc/self/mountinfo")?, controller).ok_or_else(|| {
+        format!(
+            "no control group with the {controller} controller is mounted: mount cgroup2 to see \
+            its limits"
+        )
+    })
 }
 
 /// Bytes left in the tightest memory group above this process, or `None` where none has a limit.
@@ -228,7 +235,8 @@ fn limit_value(limit: Limit) -> Value {
     }
 }
 
-/// The `cgroup` object: version of the memory hierarchy, limit of CPU time in CPUs, limit of memory in bytes; `"max"`, the kernel's word, where there is no limit.
+/// The `cgroup` object: version of the memory hierarchy, limit of CPU time in CPUs, limit of memory in bytes; `"max"`,
+/// the kernel's word, where there is no limit.
 pub fn record(ledger: &mut Ledger) -> Value {
     let memory = own_groups("memory");
     let cpu = own_groups("cpu");

@@ -82,7 +82,8 @@ pub fn parse_processor(cpuinfo: &str) -> Processor {
     }
 }
 
-/// The first processor as the kernel reports it, or this one as it reports itself where the kernel reports another machine's.
+/// The first processor as the kernel reports it, or this one as it reports itself where the kernel reports another
+/// machine's.
 #[must_use]
 pub fn processor() -> Processor {
     let cpuinfo = text("/proc/cpuinfo").unwrap_or_default();
@@ -200,7 +201,8 @@ pub fn record(processor: Processor, ledger: &mut Ledger) -> Value {
         "flags_hash": ledger.take("flags_hash", flags_hash),
         "microcode": ledger.take("microcode", processor.microcode),
         "caches": ledger.take("caches", caches()),
-        "smt": ledger.take("smt", number::<u8>(&format!("{ROOT}/smt/active")).map(|on| on != 0).or_remedy("it needs Linux 4.19 or later")),
+        "smt": ledger.take("smt", number::<u8>(&format!("{ROOT}/smt/active")).map(|on| on != 0).or_remedy("it needs \
+        Linux 4.19 or later")),
         "governor": ledger.take("governor", governor().or_remedy(NO_CPUFREQ)),
         "turbo": ledger.take("turbo", turbo().or_remedy(NO_CPUFREQ)),
         "mitigations": ledger.take("mitigations", mitigations().or_remedy("it needs Linux 4.15 or later")),
@@ -211,8 +213,8 @@ pub fn record(processor: Processor, ledger: &mut Ledger) -> Value {
 mod tests {
     use super::*;
 
-    const INTEL: &str = "processor\t: 0\nvendor_id\t: GenuineIntel\nmodel name\t: Intel(R) Xeon(R) Gold 6130 CPU @ 2.10GHz\n\
-        microcode\t: 0x2006e05\nflags\t\t: fpu vme tsc\n\nprocessor\t: 1\nmodel name\t: another\n";
+    const INTEL: &str = "processor\t: 0\nvendor_id\t: GenuineIntel\nmodel name\t: Intel(R) Xeon(R) Gold 6130 CPU @ \
+        2.10GHz\nmicrocode\t: 0x2006e05\nflags\t\t: fpu vme tsc\n\nprocessor\t: 1\nmodel name\t: another\n";
     const ARM: &str = "processor\t: 0\nBogoMIPS\t: 243.75\nFeatures\t: fp asimd evtstrm\nCPU implementer\t: 0x41\n\
         CPU architecture: 8\nCPU variant\t: 0x3\nCPU part\t: 0xd0c\nCPU revision\t: 1\n";
 

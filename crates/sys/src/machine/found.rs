@@ -12,7 +12,8 @@ use serde_json::Value;
 /// A value, or one line that says why it cannot be had and what would fix that.
 pub type Found<T> = Result<T, String>;
 
-/// Most bytes read of any one file: `/proc/cpuinfo` grows with the number of CPUs, and its first CPU is all that is wanted.
+/// Most bytes read of any one file: `/proc/cpuinfo` grows with the number of CPUs, and its first CPU is all that is
+/// wanted.
 const MOST_BYTES: u64 = 16 * 1024;
 
 /// The text of a small file of `/proc` or `/sys`, without white space around it.

@@ -96,7 +96,8 @@ mod tests {
 
     #[test]
     fn addresses_and_host_names_are_left_out_of_the_command_line() {
-        let line = "BOOT_IMAGE=/vmlinuz root=UUID=1-2 ip=10.0.0.7::10.0.0.1:255.0.0.0:secret:eth0 BOOTIF=01-aa-bb-cc-dd-ee-ff quiet";
+        let line = "BOOT_IMAGE=/vmlinuz root=UUID=1-2 ip=10.0.0.7::10.0.0.1:255.0.0.0:secret:eth0 \
+            BOOTIF=01-aa-bb-cc-dd-ee-ff quiet";
         assert_eq!(
             public_command_line(line),
             "BOOT_IMAGE=/vmlinuz root=UUID=1-2 ip=(left out) BOOTIF=(left out) quiet"

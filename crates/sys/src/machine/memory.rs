@@ -37,8 +37,8 @@ pub fn transparent_huge_pages() -> Found<String> {
         .ok_or_else(|| format!("{path} holds {text:?}, with no word chosen"))
 }
 
-/// Bytes that this process can still touch without swapping or being killed: the least of `MemAvailable` and what each memory cgroup
-/// above it has left.
+/// Bytes that this process can still touch without swapping or being killed: the least of `MemAvailable` and what each
+/// memory cgroup above it has left.
 ///
 /// # Errors
 /// `/proc/meminfo` does not have it (Linux before 3.14).
@@ -85,8 +85,8 @@ pub fn record(ledger: &mut Ledger) -> Value {
 mod tests {
     use super::*;
 
-    const MEMINFO: &str = "MemTotal:       24684096 kB\nMemFree:        24264856 kB\nMemAvailable:   24311544 kB\nSwapTotal:             0 kB\n\
-        HugePages_Total:       3\n";
+    const MEMINFO: &str = "MemTotal:       24684096 kB\nMemFree:        24264856 kB\nMemAvailable:   24311544 \
+        kB\nSwapTotal:             0 kB\nHugePages_Total:       3\n";
 
     #[test]
     fn fields_are_in_bytes() {

@@ -1,4 +1,5 @@
-//! Which kinds of devices and queues the kernel knows, by the number that it answers (rtnetlink(7)): what tools print is for people.
+//! Which kinds of devices and queues the kernel knows, by the number that it answers (rtnetlink(7)): what tools print
+//! is for people.
 
 use std::os::fd::AsRawFd;
 

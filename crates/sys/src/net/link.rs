@@ -61,7 +61,8 @@ impl Link {
             let address = format!("{address}/30");
             run(&ip, ["address", "add", &address, "dev", DEVICE])?;
             if !shape.is_none() {
-                // What is lost, delayed or counted is else a piece of up to 64 KiB, which a real card would send as 45 packets (veth(4), ip-link(8)).
+                // What is lost, delayed or counted is else a piece of up to 64 KiB, which a real card would send as 45
+                // packets (veth(4), ip-link(8)).
                 run(&ip, ["link", "set", DEVICE, "gso_max_segs", "1"])?;
             }
             run(&ip, ["link", "set", DEVICE, "up"])?;
@@ -114,7 +115,8 @@ fn no_device(failure: Failure) -> Failure {
     }
 }
 
-/// Until its queues are there, a device loses what it is given, and TCP tries again only after a second (net/core/link_watch.c; RFC 6298).
+/// Until its queues are there, a device loses what it is given, and TCP tries again only after a second
+/// (net/core/link_watch.c; RFC 6298).
 fn wait_until_up(ip: &Program) -> Result<(), Failure> {
     let latest = Instant::now() + PATIENCE;
     while !run(ip, ["-o", "link", "show", "dev", DEVICE])?.contains("state UP") {
@@ -166,7 +168,8 @@ mod tests {
         assert_eq!((heard.as_str(), from.ip()), ("through", SENDER.into()));
     }
 
-    /// How a stream of so many bytes went from one namespace to the other: the time, and the mean length of what the device carried.
+    /// How a stream of so many bytes went from one namespace to the other: the time, and the mean length of what the
+    /// device carried.
     fn carry(link: &Link, bytes: usize) -> (Duration, f64) {
         let visit = link.receiver.enter().expect("it is ours");
         let listener = TcpListener::bind((link.address(), 0)).expect("the address is there");

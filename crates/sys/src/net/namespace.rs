@@ -29,8 +29,8 @@ impl Namespace {
         own().map(Self)
     }
 
-    /// Take the calling thread into it until the visit is dropped. A socket stays in the namespace in which it was made, a child where its
-    /// parent was.
+    /// Take the calling thread into it until the visit is dropped. A socket stays in the namespace in which it was
+    /// made, a child where its parent was.
     ///
     /// # Errors
     /// `Failure::Failed` with the kernel's reason.

@@ -34,9 +34,11 @@ pub enum Owner {
     Nobody,
 }
 
-/// Whose the TCP socket is that is connected from `local` to `remote`; `None` if this network namespace has no such socket.
+/// Whose the TCP socket is that is connected from `local` to `remote`; `None` if this network namespace has no such
+/// socket.
 ///
-/// The whole 4-tuple is matched by the kernel, in one step. What an IPv6 socket has of IPv4 is found by its IPv4 addresses.
+/// The whole 4-tuple is matched by the kernel, in one step. What an IPv6 socket has of IPv4 is found by its IPv4
+/// addresses.
 ///
 /// # Errors
 /// The kernel does not answer.

@@ -1,4 +1,5 @@
-//! Slowing a link down: a rate, a delay, a loss (tc-netem(8)); where the kernel has no netem, a rate alone, by a token bucket (tc-tbf(8)).
+//! Slowing a link down: a rate, a delay, a loss (tc-netem(8)); where the kernel has no netem, a rate alone, by a token
+//! bucket (tc-tbf(8)).
 
 use std::ffi::OsStr;
 use std::time::Duration;
@@ -17,9 +18,11 @@ const TC: Name = Name {
     greeting: "tc utility, iproute2",
     if_slow: "see whether another program holds the network's configuration",
 };
-/// Packets that netem may hold: more than any window of TCP, since what it drops for want of room would be a loss that nobody asked for.
+/// Packets that netem may hold: more than any window of TCP, since what it drops for want of room would be a loss that
+/// nobody asked for.
 const NETEM_PACKETS: u64 = 100_000;
-/// Least bytes that a bucket holds: several packets, and more than a timer that is some ms late lets run over at low rates.
+/// Least bytes that a bucket holds: several packets, and more than a timer that is some ms late lets run over at low
+/// rates.
 const LEAST_BURST: u64 = 16 << 10;
 /// Bursts in a second: 4 ms of the rate, a tick of the slowest usual kernel (CONFIG_HZ=250), go at once.
 const BURSTS: u64 = 250;
@@ -113,7 +116,8 @@ pub fn apply(shape: &Shape, ends: [&Namespace; 2], search: &OsStr) -> Result<Str
     }
     match queue(&tc, ends, &shape.bucket())? {
         true => Ok(format!(
-            "each direction of the link: {words}, in packets of at most 1500 B (a token bucket, tbf: this kernel has no netem)"
+            "each direction of the link: {words}, in packets of at most 1500 B (a token bucket, tbf: this kernel has \
+             no netem)"
         )),
         false => Err(Failure::unavailable(
             "a rate needs netem or tbf, and this kernel has neither (CONFIG_NET_SCH_NETEM, CONFIG_NET_SCH_TBF)",

@@ -35,10 +35,12 @@ impl<T: Copy + Send> Answer<T> {
         self.0.get()
     }
 
-    /// Sleep until `child` has answered; `watch` is asked now and then whether going on has a meaning, and `describe` how a child died.
+    /// Sleep until `child` has answered; `watch` is asked now and then whether going on has a meaning, and `describe`
+    /// how a child died.
     ///
     /// # Errors
-    /// What `watch` gave; `Failure::Failed` with what `describe` says if the child ended without an answer, or after a signal.
+    /// What `watch` gave; `Failure::Failed` with what `describe` says if the child ended without an answer, or after a
+    /// signal.
     pub fn wait(
         &self,
         child: &mut Child,

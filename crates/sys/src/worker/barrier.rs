@@ -26,8 +26,8 @@ pub enum Waits {
     Yields,
     /// It runs, and lets others run after some 100 us: each side has a CPU of its own.
     Spins,
-    /// It sleeps: both sides have one CPU. One that yields instead forgoes its share of the CPU for a while (sched_yield, kernel/sched/fair.c),
-    /// and what follows would be scheduled otherwise than usual.
+    /// It sleeps: both sides have one CPU. One that yields instead forgoes its share of the CPU for a while
+    /// (sched_yield, kernel/sched/fair.c), and what follows would be scheduled otherwise than usual.
     Sleeps,
 }
 

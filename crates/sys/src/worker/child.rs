@@ -22,8 +22,8 @@ pub struct Child {
 }
 
 impl Child {
-    /// Fork a child that lives `life`, ends with the thread that made it, and leaves without running what this process would run at its end. The
-    /// calling process has one thread.
+    /// Fork a child that lives `life`, ends with the thread that made it, and leaves without running what this process
+    /// would run at its end. The calling process has one thread.
     ///
     /// # Errors
     /// `Failure::Unavailable` where a limit forbids one more process.
@@ -40,8 +40,8 @@ impl Child {
     pub(super) fn fork_independent(life: impl FnOnce()) -> Result<Self, Failure> {
         // Ignored, as it may have been inherited, it would have the kernel reap the child unseen (waitpid(2)).
         cancel::handle(Signal::SIGCHLD, SigHandler::SigDfl)?;
-        // SAFETY: the probe has one thread when it forks. The C library keeps the child's memory allocator whole in any case; the child
-        // uses nothing else that another thread could hold, and leaves by `_exit`.
+        // SAFETY: the probe has one thread when it forks. The C library keeps the child's memory allocator whole in any
+        // case; the child uses nothing else that another thread could hold, and leaves by `_exit`.
         match unsafe { fork() } {
             Ok(ForkResult::Parent { child }) => Ok(Self {
                 process: child,
@@ -149,8 +149,8 @@ fn depend_on(parent: Pid) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A descriptor that becomes readable at a process's end (pidfd_open(2), Linux 5.3). The process is this one or a child not waited for:
-/// the number of another may be reused before the call.
+/// A descriptor that becomes readable at a process's end (pidfd_open(2), Linux 5.3). The process is this one or a child
+/// not waited for: the number of another may be reused before the call.
 pub fn pidfd(process: u32) -> io::Result<OwnedFd> {
     // SAFETY: the call takes two numbers.
     let answer = unsafe { libc::syscall(libc::SYS_pidfd_open, process, 0) };

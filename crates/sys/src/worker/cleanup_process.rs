@@ -12,8 +12,9 @@ pub struct CleanupProcess {
 }
 
 impl CleanupProcess {
-    /// Forks a process that waits for the end of this one, and then does `clean_up`, by async-signal-safe calls only (signal-safety(7)) where this
-    /// process has several threads. It has no standard streams: who reads from the parent sees its end. Signals do to it what they do to the parent.
+    /// Forks a process that waits for the end of this one, and then does `clean_up`, by async-signal-safe calls only
+    /// (signal-safety(7)) where this process has several threads. It has no standard streams: who reads from the parent
+    /// sees its end. Signals do to it what they do to the parent.
     ///
     /// # Errors
     /// `Failure::Unavailable` where a limit forbids one more process; `Failure::Failed` where no pipe can be made.

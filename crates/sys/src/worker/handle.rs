@@ -25,7 +25,8 @@ pub enum WorkerHandle {
 }
 
 impl WorkerHandle {
-    /// Starts a worker that lives `life`. Of a process, this side's copy of `life` is dropped, with the descriptors that it owns.
+    /// Starts a worker that lives `life`. Of a process, this side's copy of `life` is dropped, with the descriptors
+    /// that it owns.
     ///
     /// # Errors
     /// `Failure::Unavailable` where a limit forbids one more thread or process.

@@ -1,4 +1,5 @@
-//! A pipe by which one process notifies another: a byte is a notice, its end is that the notifier has gone, which the kernel sees to after a kill.
+//! A pipe by which one process notifies another: a byte is a notice, its end is that the notifier has gone, which the
+//! kernel sees to after a kill.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};

@@ -1,4 +1,5 @@
-//! The worker at the other end of a channel: made before the clock starts, kept for a whole request, it does one job after the other.
+//! The worker at the other end of a channel: made before the clock starts, kept for a whole request, it does one job
+//! after the other.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -20,10 +21,11 @@ const PAUSE: Duration = Duration::from_micros(50);
 /// Time that a process has for dying by itself, once its end of the channel is closed.
 const LAST_MOMENTS: Duration = Duration::from_millis(500);
 
-/// Somebody who does jobs `J`, each with a result `R`, at the same time as the calling thread does its own share with its end `E` of the channel.
+/// Somebody who does jobs `J`, each with a result `R`, at the same time as the calling thread does its own share with
+/// its end `E` of the channel.
 ///
-/// Jobs and results lie in shared memory: they must hold no reference to what only one process has. Dropping it closes the channel's end, then
-/// ends the process and reaps it, or joins the thread.
+/// Jobs and results lie in shared memory: they must hold no reference to what only one process has. Dropping it closes
+/// the channel's end, then ends the process and reaps it, or joins the thread.
 pub struct PeerWorker<E, J, R> {
     /// Gone once a share was given up.
     end: Option<E>,
@@ -89,12 +91,13 @@ where
     J: Copy + Send + 'static,
     R: Copy + Send + 'static,
 {
-    /// Makes a worker whose jobs are done by `work`, which waits at the barrier at the right moment and gives `None` if that was not opened. `end`
-    /// then makes the calling side's end of the channel, for the worker's process, if it is one. In a process, `work` must not print, and what
-    /// it allocates is its own.
+    /// Makes a worker whose jobs are done by `work`, which waits at the barrier at the right moment and gives `None` if
+    /// that was not opened. `end` then makes the calling side's end of the channel, for the worker's process, if it is
+    /// one. In a process, `work` must not print, and what it allocates is its own.
     ///
     /// # Errors
-    /// `Failure::Unavailable` where a limit forbids one more thread or process, `Failure::Failed` where it cannot be kept on its CPU; what `end` gave.
+    /// `Failure::Unavailable` where a limit forbids one more thread or process, `Failure::Failed` where it cannot be
+    /// kept on its CPU; what `end` gave.
     pub fn spawn(
         kind: Kind,
         seat: Seat,
@@ -130,8 +133,9 @@ where
         self.end.as_mut()
     }
 
-    /// Has the worker do `job` and the calling thread `own`, both from the moment at which `own` opens the barrier, where the worker is by then.
-    /// A share that is given up (`Err`) closes the channel's end, so that the worker does not wait for it for ever; this is of no use any more then.
+    /// Has the worker do `job` and the calling thread `own`, both from the moment at which `own` opens the barrier,
+    /// where the worker is by then. A share that is given up (`Err`) closes the channel's end, so that the worker does
+    /// not wait for it for ever; this is of no use any more then.
     ///
     /// # Errors
     /// How the worker died, if it did; else what `own` gave; `Failure::Failed` after a signal.

@@ -55,7 +55,8 @@ impl Program {
     /// Find a program in the folders of `search`, which is written as PATH is, and ask for its version.
     ///
     /// # Errors
-    /// `Failure::Unavailable` if it is missing or another one, with the remedy; `Failure::Failed` if no process can be made.
+    /// `Failure::Unavailable` if it is missing or another one, with the remedy; `Failure::Failed` if no process can be
+    /// made.
     pub fn find(name: Name, search: Option<&OsStr>) -> Result<Self, Failure> {
         let path = locate(name.command, search.unwrap_or_default());
         let path = path.ok_or_else(|| {
@@ -100,7 +101,8 @@ impl Program {
         Ok(program)
     }
 
-    /// Bring the program file into the page cache: dropping all caches drops it as well, which this probe's own code is spared.
+    /// Bring the program file into the page cache: dropping all caches drops it as well, which this probe's own code is
+    /// spared.
     ///
     /// # Errors
     /// `Failure::Failed` if it cannot be read.
@@ -111,7 +113,8 @@ impl Program {
             .map_err(|error| Failure::system(&self.path.display().to_string(), error))
     }
 
-    /// Make ready a run with these arguments: nothing in the environment but the PATH and the language, nothing to read, output into memory.
+    /// Make ready a run with these arguments: nothing in the environment but the PATH and the language, nothing to
+    /// read, output into memory.
     ///
     /// # Errors
     /// `Failure::Failed` if there is no memory for the output.

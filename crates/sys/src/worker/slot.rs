@@ -14,14 +14,16 @@ const HELD: u32 = 1;
 pub(super) const FULL: u32 = 2;
 const CLOSED: u32 = 3;
 
-/// A place for one value without pointers. One side puts it there, the other takes it; neither waits for the other here.
+/// A place for one value without pointers. One side puts it there, the other takes it; neither waits for the other
+/// here.
 #[derive(Debug)]
 pub struct Slot<T> {
     state: AtomicU32,
     value: UnsafeCell<MaybeUninit<T>>,
 }
 
-// SAFETY: only who has changed the state to HELD touches the value, until it changes the state again; Release and Acquire hand it over.
+// SAFETY: only who has changed the state to HELD touches the value, until it changes the state again; Release and
+// Acquire hand it over.
 unsafe impl<T: Send> Sync for Slot<T> {}
 // SAFETY: the state may be 0, and the value is not read before it is written.
 unsafe impl<T> Zeroable for Slot<T> {}

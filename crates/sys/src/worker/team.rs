@@ -7,7 +7,8 @@ use super::barrier::{StartBarrier, Waits};
 use crate::affinity::{self, Pinned};
 use crate::error::Failure;
 
-/// The CPU of each of `threads` threads (0: one for each CPU): every allowed one in turn, beginning with `first`, or the lowest.
+/// The CPU of each of `threads` threads (0: one for each CPU): every allowed one in turn, beginning with `first`, or
+/// the lowest.
 pub fn assign_cpus(first: Option<usize>, allowed: &[usize], threads: usize) -> Vec<usize> {
     let begin = allowed.iter().position(|&cpu| Some(cpu) == first);
     let threads = match threads {
@@ -18,7 +19,8 @@ pub fn assign_cpus(first: Option<usize>, allowed: &[usize], threads: usize) -> V
     turns.copied().take(threads).collect()
 }
 
-/// Put the calling thread on the first of the threads' `cpus`, while what is given lives, unless the harness keeps it on one: `pinned`.
+/// Put the calling thread on the first of the threads' `cpus`, while what is given lives, unless the harness keeps it
+/// on one: `pinned`.
 ///
 /// One thread alone stays where it is; of several, the calling one has a CPU too.
 ///
@@ -31,14 +33,16 @@ pub fn take_seat(pinned: Option<usize>, cpus: &[usize]) -> Result<Option<Pinned>
     }
 }
 
-/// Do every job by a thread of its own, the first by the calling thread, which must be on the first of the `cpus`; what they gave, in order.
+/// Do every job by a thread of its own, the first by the calling thread, which must be on the first of the `cpus`; what
+/// they gave, in order.
 ///
-/// The threads are made, pinned and waiting before `measure` is called; it calls what it is given once. That opens the gate, does the first
-/// job and returns when all are done. No thread sleeps in between, since waking an idle CPU takes tens of microseconds; where there
-/// are more threads than CPUs, they yield to each other.
+/// The threads are made, pinned and waiting before `measure` is called; it calls what it is given once. That opens the
+/// gate, does the first job and returns when all are done. No thread sleeps in between, since waking an idle CPU takes
+/// tens of microseconds; where there are more threads than CPUs, they yield to each other.
 ///
 /// # Errors
-/// `Failure::Unavailable` where a limit forbids so many threads, `Failure::Failed` where one cannot be pinned. A job that panics panics here.
+/// `Failure::Unavailable` where a limit forbids so many threads, `Failure::Failed` where one cannot be pinned. A job
+/// that panics panics here.
 pub fn run_pinned<T: Send>(
     cpus: &[usize],
     jobs: Vec<impl FnOnce() -> T + Send>,

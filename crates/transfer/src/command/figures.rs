@@ -1,4 +1,5 @@
-//! Figures as people read them, and tables of them: the words of `oscope.model.formatting` and the form of `oscope.report.terminal`.
+//! Figures as people read them, and tables of them: the words of `oscope.model.formatting` and the form of
+//! `oscope.report.terminal`.
 
 /// Stands where there is no figure.
 pub const MISSING: &str = "–";

@@ -1,5 +1,6 @@
-//! Files and folders that the command writes: checked before the work begins, so that a typo costs no transfer. A file is written whole or
-//! not at all, and never in the place of a device, a FIFO or a symbolic link. The same rules as in `oscope.model.atomic_write`.
+//! Files and folders that the command writes: checked before the work begins, so that a typo costs no transfer. A file
+//! is written whole or not at all, and never in the place of a device, a FIFO or a symbolic link. The same rules as in
+//! `oscope.model.atomic_write`.
 
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, Metadata, Permissions};
@@ -30,7 +31,8 @@ pub enum Output {
 /// What `--json` names.
 ///
 /// # Errors
-/// A usage error where standard output is closed, or where the file is no regular one or its folder cannot be written into.
+/// A usage error where standard output is closed, or where the file is no regular one or its folder cannot be written
+/// into.
 pub fn json(text: OsString) -> Result<Output, Failure> {
     if text == "-" {
         let mode = fcntl(io::stdout().as_fd(), FcntlArg::F_GETFL);

@@ -1,4 +1,5 @@
-//! What a person sees of a transfer: lines and a bar on standard error while it goes on, a table on standard output at its end.
+//! What a person sees of a transfer: lines and a bar on standard error while it goes on, a table on standard output at
+//! its end.
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -17,8 +18,8 @@ use crate::{Progress, Tally};
 use oscope_sys::cancel;
 use oscope_sys::error::{Failure, errno_message};
 
-/// Standard output and standard error. What they do not take is lost, and the work goes on: the first failure of standard output is kept
-/// for the end. The standard library's own streams hide that one is closed.
+/// Standard output and standard error. What they do not take is lost, and the work goes on: the first failure of
+/// standard output is kept for the end. The standard library's own streams hide that one is closed.
 pub struct Streams {
     out: Option<File>,
     err: Option<File>,

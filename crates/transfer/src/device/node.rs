@@ -17,7 +17,8 @@ pub const SENDER: &str = "/dev/oscope_sender";
 /// The receiver's device.
 pub const RECEIVER: &str = "/dev/oscope_receiver";
 /// What fixes a device that is not there.
-pub const REMEDY: &str = "for a guest `oscope kernel build` builds the modules, then `oscope run transfer.device` loads them in it; for this kernel: make -C kernel/modules, then insmod as root";
+pub const REMEDY: &str = "for a guest `oscope kernel build` builds the modules, then `oscope run transfer.device` \
+    loads them in it; for this kernel: make -C kernel/modules, then insmod as root";
 
 /// An open device: one connection, and the area if it is mapped.
 #[derive(Debug)]
@@ -61,8 +62,8 @@ impl Device {
     /// Those of mmap(2): `ENOMEM` where there is no memory for it.
     pub fn map(&mut self) -> io::Result<()> {
         self.calls += 1;
-        // SAFETY: the pages belong to this opener alone and can neither shrink nor vanish while the file is open; the kernel changes
-        // them only within `receive_area`, which borrows the device exclusively.
+        // SAFETY: the pages belong to this opener alone and can neither shrink nor vanish while the file is open; the
+        // kernel changes them only within `receive_area`, which borrows the device exclusively.
         self.area = Some(unsafe { MmapOptions::new().len(AREA).map_mut(&self.file)? });
         Ok(())
     }
@@ -106,8 +107,8 @@ impl Device {
     /// Receiver: connect to the sender.
     ///
     /// # Errors
-    /// `ETIMEDOUT` where nobody answers within `limit`; `EISCONN` where the device is connected; those of connect(2), such as
-    /// `ECONNREFUSED`.
+    /// `ETIMEDOUT` where nobody answers within `limit`; `EISCONN` where the device is connected; those of connect(2),
+    /// such as `ECONNREFUSED`.
     pub fn connect(
         &mut self,
         address: SocketAddr,
@@ -170,7 +171,8 @@ impl Device {
         self.again(|mut file| file.read(bytes))
     }
 
-    /// Receiver: receive into the area from its beginning, any number of bytes or, if `whole`, all of `length`; 0 at the end.
+    /// Receiver: receive into the area from its beginning, any number of bytes or, if `whole`, all of `length`; 0 at
+    /// the end.
     ///
     /// # Errors
     /// As for [`Self::read`]; `EINVAL` where `length` is more than the area.

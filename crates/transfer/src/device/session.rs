@@ -166,7 +166,8 @@ fn send_file(
     Ok(digest)
 }
 
-/// Connect to the sender at `address`, waiting until it is there, and receive into `folder`. `None`: asked to stop before it came.
+/// Connect to the sender at `address`, waiting until it is there, and receive into `folder`. `None`: asked to stop
+/// before it came.
 ///
 /// # Errors
 /// In one line; the sender sees its connection reset.
@@ -353,11 +354,12 @@ fn finished(
     Ok(Done { here, files, pages })
 }
 
-/// What no peer can fix, before one is waited for: the device at `path` cannot be opened, or its descriptors cannot be had.
+/// What no peer can fix, before one is waited for: the device at `path` cannot be opened, or its descriptors cannot be
+/// had.
 ///
 /// # Errors
-/// A usage error where the pages are asked for and nothing is mapped; what `Device::open` fails with; that the pages are for
-/// root alone.
+/// A usage error where the pages are asked for and nothing is mapped; what `Device::open` fails with; that the pages
+/// are for root alone.
 pub fn check(path: &str, options: &Options) -> Result<(), Failure> {
     if options.descriptors && options.method != Method::Mmap {
         return Err(

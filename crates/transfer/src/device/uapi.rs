@@ -140,7 +140,8 @@ commands! {
 /// # Errors
 /// What the module's ioctl(2) answers (kernel/modules/connection.c); `ENOTTY` where the device is no such one.
 pub fn give<C: Command>(device: &impl AsRawFd, command: &mut C) -> io::Result<usize> {
-    // SAFETY: the kernel touches `size_of::<C>()` bytes at the pointer, which the request's number says and `Command` promises.
+    // SAFETY: the kernel touches `size_of::<C>()` bytes at the pointer, which the request's number says and `Command`
+    // promises.
     let answer =
         unsafe { libc::ioctl(device.as_raw_fd(), C::REQUEST, std::ptr::from_mut(command)) };
     usize::try_from(answer).map_err(|_| io::Error::last_os_error())

@@ -42,7 +42,8 @@ impl Verb<'_> {
         Ok(())
     }
 
-    /// Receive what one sender sends or, unless `once`, from further senders until asked to stop: then each failure of one is reported.
+    /// Receive what one sender sends or, unless `once`, from further senders until asked to stop: then each failure of
+    /// one is reported.
     ///
     /// # Errors
     /// In one line: the device cannot be had, the first sender cannot be met, or the one transfer failed.

@@ -129,7 +129,8 @@ impl Link {
         wire::decode(&self.input[range]).map_err(|_| self.damaged())
     }
 
-    /// Look, without waiting, whether the receiver has refused meanwhile; once all is sent, its receipt comes by [`Self::next`].
+    /// Look, without waiting, whether the receiver has refused meanwhile; once all is sent, its receipt comes by
+    /// [`Self::next`].
     ///
     /// # Errors
     /// The receiver refused, with its reason; it closed the connection; what it sent is damaged.
@@ -185,7 +186,8 @@ impl Link {
     /// As for [`Self::next`].
     pub fn whole_and_end(&mut self, count: usize) -> Result<(&[u8], &[u8]), Stop> {
         let end = loop {
-            // The frame is taken only when it is here whole, with the bytes before it: making room moves what was taken.
+            // The frame is taken only when it is here whole, with the bytes before it: making room moves what was
+            // taken.
             self.fill(count + HEAD, true)?;
             self.start += count;
             let announced = self.announced();
@@ -210,7 +212,8 @@ impl Link {
         }
     }
 
-    /// Receive until so many bytes are here. Unless they are announced, the peer may have to read a file before it begins with them.
+    /// Receive until so many bytes are here. Unless they are announced, the peer may have to read a file before it
+    /// begins with them.
     pub(super) fn fill(&mut self, count: usize, announced: bool) -> Result<(), Stop> {
         while self.end - self.start < count {
             let here = self.end - self.start;
@@ -241,8 +244,8 @@ impl Link {
         got.map(|count| count > 0)
     }
 
-    /// Open the records that are here; if there is none, after one call of `recv`. `false` at the end of the connection. A record that is
-    /// not here whole gives nothing yet.
+    /// Open the records that are here; if there is none, after one call of `recv`. `false` at the end of the
+    /// connection. A record that is not here whole gives nothing yet.
     fn more_records(&mut self, flags: i32) -> io::Result<bool> {
         let Some(seal) = &mut self.seal else {
             return Ok(false);

@@ -11,7 +11,8 @@ use crate::stop::Stop;
 use crate::wire::{self, Frame};
 use oscope_sys::cancel;
 
-/// How long a receiver that refused takes what the sender still sends, so that the refusal is not lost to a reset; at most its stall.
+/// How long a receiver that refused takes what the sender still sends, so that the refusal is not lost to a reset; at
+/// most its stall.
 const DRAIN: Duration = Duration::from_secs(5);
 
 impl Link {

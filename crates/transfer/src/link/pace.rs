@@ -1,5 +1,6 @@
-//! How slowly a peer may send and take what it has begun with. That something comes now and then is no progress to wait for: a byte in each
-//! stall limit would keep a receiver busy for days, with its port, what it has of the file, and all senders that wait behind.
+//! How slowly a peer may send and take what it has begun with. That something comes now and then is no progress to wait
+//! for: a byte in each stall limit would keep a receiver busy for days, with its port, what it has of the file, and all
+//! senders that wait behind.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -8,8 +9,9 @@ use super::Link;
 use crate::stop::Stop;
 use crate::wire::Frame;
 
-/// Stall limits that contents may be behind: a line that fails again and again, each time for almost one, is slow and yet honest, and a
-/// socket takes and gives many kilobytes at once where the line carries one a second. Over ten limits it is the average that counts.
+/// Stall limits that contents may be behind: a line that fails again and again, each time for almost one, is slow and
+/// yet honest, and a socket takes and gives many kilobytes at once where the line carries one a second. Over ten limits
+/// it is the average that counts.
 const LENIENCE: u32 = 10;
 
 /// How far behind the least rate a peer is. Who is faster for a while gains nothing for later.
@@ -57,7 +59,8 @@ impl Pace {
         self.behind += self.needed(bytes);
     }
 
-    /// The peer says that it is alive. A receiver that verifies one file takes nothing of the next for as long as that takes.
+    /// The peer says that it is alive. A receiver that verifies one file takes nothing of the next for as long as that
+    /// takes.
     pub fn excuse(&mut self) {
         if self.of == Of::Contents {
             self.behind = Duration::ZERO;
@@ -96,8 +99,8 @@ impl Said {
 }
 
 impl Link {
-    /// The peer is a sender that must name its files, and take what it is answered, without delay. After the names only what it has begun to
-    /// send has a pace: before it may have to read what both have, and says that it is alive.
+    /// The peer is a sender that must name its files, and take what it is answered, without delay. After the names only
+    /// what it has begun to send has a pace: before it may have to read what both have, and says that it is alive.
     pub fn keep_pace(&mut self) {
         let least = self.coming.least;
         self.names = Some(Pace::new(Of::Words, "names its files", least));
@@ -113,7 +116,8 @@ impl Link {
         }
     }
 
-    /// A call waited for the bytes of frames, or for such and those behind them, and got so many; whether it had `begun` with them before.
+    /// A call waited for the bytes of frames, or for such and those behind them, and got so many; whether it had
+    /// `begun` with them before.
     ///
     /// # Errors
     /// The peer sends fewer bytes than the limit of a stalled transfer allows.

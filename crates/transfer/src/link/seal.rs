@@ -1,5 +1,6 @@
-//! Records of a keyed connection: a length (16 bits, little-endian) and a Noise message, encrypted and authenticated in its place in the stream.
-//! A record that was changed, left out, repeated or moved does not open, and ends the connection.
+//! Records of a keyed connection: a length (16 bits, little-endian) and a Noise message, encrypted and authenticated in
+//! its place in the stream. A record that was changed, left out, repeated or moved does not open, and ends the
+//! connection.
 
 use std::io;
 

@@ -1,4 +1,5 @@
-//! What has the name of a partial file and is not this user's alone: it stays as it is, and the file arrives all the same.
+//! What has the name of a partial file and is not this user's alone: it stays as it is, and the file arrives all the
+//! same.
 
 use std::fs::Permissions;
 use std::os::fd::AsFd;

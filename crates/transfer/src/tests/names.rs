@@ -77,7 +77,9 @@ proptest! {
 
     #[test]
     fn a_name_that_is_taken_has_only_plain_components(
-        name in proptest::collection::vec(prop_oneof![Just(b'/'), Just(b'.'), Just(b'a'), Just(b'\n'), any::<u8>()], 0..12)
+        name in proptest::collection::vec(prop_oneof![
+            Just(b'/'), Just(b'.'), Just(b'a'), Just(b'\n'), any::<u8>()
+        ], 0..12)
     ) {
         use std::os::unix::ffi::OsStrExt;
         if check(&name).is_ok() {

@@ -25,7 +25,8 @@ fn slow(method: ReceiveMethod) -> ReceiveOptions {
     }
 }
 
-/// What a receiver makes of a sender that says the beginning at once, and of the rest a byte after each pause; and what it left in its folder.
+/// What a receiver makes of a sender that says the beginning at once, and of the rest a byte after each pause; and what
+/// it left in its folder.
 fn trickled(
     how: &ReceiveOptions,
     beginning: &[u8],

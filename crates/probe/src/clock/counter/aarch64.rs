@@ -1,7 +1,8 @@
-//! The virtual counter of the generic timer, `CNTVCT_EL0` (Arm Architecture Reference Manual for A-profile, chapter D12).
+//! The virtual counter of the generic timer, `CNTVCT_EL0` (Arm Architecture Reference Manual for A-profile, chapter
+//! D12).
 //!
-//! It counts at a constant rate in all power states, and all CPUs read one system counter. Its step is coarse beside that of the TSC:
-//! 10 to 50 ns on most processors before Armv8.6, 1 ns since.
+//! It counts at a constant rate in all power states, and all CPUs read one system counter. Its step is coarse beside
+//! that of the TSC: 10 to 50 ns on most processors before Armv8.6, 1 ns since.
 
 use std::arch::asm;
 
@@ -32,15 +33,17 @@ pub fn end_with_cpu() -> (u64, usize) {
     (read(), reading::current_cpu())
 }
 
-/// `isb` before the read keeps it from being taken early, as in the kernel (`arch/arm64/include/asm/arch_timer.h`); the one behind keeps
-/// later work from beginning before it. `dsb ld` waits for earlier loads, for which `isb` need not wait; `lfence` does so on x86-64.
+/// `isb` before the read keeps it from being taken early, as in the kernel (`arch/arm64/include/asm/arch_timer.h`); the
+/// one behind keeps later work from beginning before it. `dsb ld` waits for earlier loads, for which `isb` need not
+/// wait; `lfence` does so on x86-64.
 #[inline(always)]
 fn read() -> u64 {
     let ticks;
-    // SAFETY: the instructions only write the named register; Linux lets programs read this counter. Without `nomem` the compiler moves no
-    // memory access across them.
+    // SAFETY: the instructions only write the named register; Linux lets programs read this counter. Without `nomem`
+    // the compiler moves no memory access across them.
     unsafe {
-        asm!("dsb ld", "isb", "mrs {ticks}, cntvct_el0", "isb", ticks = out(reg) ticks, options(nostack, preserves_flags));
+        asm!("dsb ld", "isb", "mrs {ticks}, \
+            cntvct_el0", "isb", ticks = out(reg) ticks, options(nostack, preserves_flags));
     }
     ticks
 }
@@ -67,7 +70,8 @@ pub fn kernel() -> Kernel {
     Kernel::that_uses_arch_sys_counter()
 }
 
-/// The counter of an emulated processor advances once in many instructions, so that it counts none: the choice of the clock never gets here.
+/// The counter of an emulated processor advances once in many instructions, so that it counts none: the choice of the
+/// clock never gets here.
 ///
 /// # Errors
 /// Always.

@@ -5,7 +5,8 @@ use oscope_sys::error::Failure;
 
 /// What messages call it.
 pub const NAME: &str = "TSC";
-/// Ticks by which readings of two CPUs may differ because they are whole: none that matters beside a round trip of a hundred.
+/// Ticks by which readings of two CPUs may differ because they are whole: none that matters beside a round trip of a
+/// hundred.
 pub const TRUNCATION: f64 = 0.0;
 
 /// Turns of the shorter of two loops of known length.
@@ -19,9 +20,14 @@ const PAIRS: usize = 9;
 #[inline(always)]
 pub fn begin() -> u64 {
     let (low, high): (u64, u64);
-    // SAFETY: the instructions only write the named registers. Without `nomem` the compiler moves no memory access across them.
+    // SAFETY: the instructions only write the named registers. Without `nomem` the compiler moves no memory access
+    // across them.
     unsafe {
-        std::arch::asm!("lfence", "rdtsc", "lfence", out("eax") low, out("edx") high, options(nostack, preserves_flags));
+        std::arch::asm!(
+            "lfence", "rdtsc", "lfence",
+            out("eax") low, out("edx") high,
+            options(nostack, preserves_flags)
+        );
     }
     (high << 32) | low
 }
@@ -34,14 +40,18 @@ pub fn end() -> u64 {
 
 /// The TSC, after all earlier instructions, and the CPU that gave it.
 ///
-/// `rdtscp` waits for earlier instructions by itself; it also gives `IA32_TSC_AUX`, in which Linux keeps the CPU number in the low
-/// 12 bits and the NUMA node above (`arch/x86/include/asm/segment.h`, `vdso_encode_cpunode`).
+/// `rdtscp` waits for earlier instructions by itself; it also gives `IA32_TSC_AUX`, in which Linux keeps the CPU number
+/// in the low 12 bits and the NUMA node above (`arch/x86/include/asm/segment.h`, `vdso_encode_cpunode`).
 #[inline(always)]
 pub fn end_with_cpu() -> (u64, usize) {
     let (low, high, auxiliary): (u64, u64, u64);
     // SAFETY: as in `begin`.
     unsafe {
-        std::arch::asm!("rdtscp", "lfence", out("eax") low, out("edx") high, out("ecx") auxiliary, options(nostack, preserves_flags));
+        std::arch::asm!(
+            "rdtscp", "lfence",
+            out("eax") low, out("edx") high, out("ecx") auxiliary,
+            options(nostack, preserves_flags)
+        );
     }
     ((high << 32) | low, (auxiliary & 0xfff) as usize)
 }
@@ -82,7 +92,8 @@ pub fn prove_instructions() -> Result<(), Failure> {
     }
     Err(Failure::unavailable(
         format!(
-            "--clock instructions: the time-stamp counter does not count instructions here ({exact} of {PAIRS} loops of known length read right)"
+            "--clock instructions: the time-stamp counter does not count instructions here ({exact} of {PAIRS} loops \
+             of known length read right)"
         ),
         "use a guest: oscope run EXPERIMENT --on guest --clock instructions",
     ))

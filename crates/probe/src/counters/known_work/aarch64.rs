@@ -9,7 +9,8 @@ pub fn page() -> usize {
     unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
 }
 
-/// Pages to touch so that no TLB holds them: more than a second-level TLB does (3072 in 2024). With pages of 64 KiB they are 256 MiB.
+/// Pages to touch so that no TLB holds them: more than a second-level TLB does (3072 in 2024). With pages of 64 KiB
+/// they are 256 MiB.
 pub const MANY_PAGES: usize = 4096;
 
 /// Three instructions a time, in a chain of multiplications.
@@ -23,7 +24,8 @@ pub fn multiply(times: u64) {
     }
 }
 
-/// One branch a time that is taken or not by a bit of a xorshift generator (Marsaglia 2003), which no predictor can learn.
+/// One branch a time that is taken or not by a bit of a xorshift generator (Marsaglia 2003), which no predictor can
+/// learn.
 pub fn branch_at_random(times: u64) {
     thread_local! { static STATE: Cell<u64> = const { Cell::new(0x9e37_79b9_7f4a_7c15) } }
     let mut state = STATE.get();
@@ -49,7 +51,8 @@ pub fn read_one_line(times: u64) {
     unsafe {
         asm!(
             "2:", "ldr {loaded}, [{place}]", "subs {left}, {left}, #1", "b.ne 2b",
-            place = in(reg) &raw const value, loaded = out(reg) _, left = inout(reg) times => _, options(readonly, nostack)
+            place = in(reg) &raw const value, loaded = out(reg) _, left = inout(reg) times => _,
+            options(readonly, nostack)
         );
     }
 }
@@ -67,8 +70,8 @@ pub fn write_one_line(times: u64) {
     std::hint::black_box(value);
 }
 
-/// Write the line that `place` lies in back to memory and throw it out of all caches, before anything later. Linux lets programs do so
-/// (`SCTLR_EL1.UCI`).
+/// Write the line that `place` lies in back to memory and throw it out of all caches, before anything later. Linux lets
+/// programs do so (`SCTLR_EL1.UCI`).
 ///
 /// # Safety
 /// `place` must be an address that can be read.

@@ -29,7 +29,8 @@ fn touch_many_pages(times: u64, touch: impl Fn(*mut u8)) {
     };
     // A kernel without huge pages refuses, and needs no advice.
     let _ = memory.advise(Advice::NoHugePage);
-    // The kernel makes the pages, whose misses are not counted. Before Linux 5.14 it refuses, and stores as many as are counted below make them.
+    // The kernel makes the pages, whose misses are not counted. Before Linux 5.14 it refuses, and stores as many as are
+    // counted below make them.
     if memory.advise(Advice::PopulateWrite).is_err() {
         memory.iter_mut().step_by(page).for_each(|byte| *byte = 1);
     }
@@ -41,7 +42,8 @@ fn touch_many_pages(times: u64, touch: impl Fn(*mut u8)) {
 
 const PAGES: usize = 64;
 
-/// One read a time of a line just flushed from all caches; each in another page, so that no prefetcher fetches it first.
+/// One read a time of a line just flushed from all caches; each in another page, so that no prefetcher fetches it
+/// first.
 pub fn read_cold_lines(times: u64) {
     let page = page();
     let memory = vec![1_u8; page * PAGES];

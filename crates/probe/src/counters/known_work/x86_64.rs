@@ -24,7 +24,8 @@ pub fn multiply(times: u64) {
     }
 }
 
-/// One branch a time that is taken or not by a bit of a xorshift generator (Marsaglia 2003), which no predictor can learn.
+/// One branch a time that is taken or not by a bit of a xorshift generator (Marsaglia 2003), which no predictor can
+/// learn.
 pub fn branch_at_random(times: u64) {
     thread_local! { static STATE: Cell<u64> = const { Cell::new(0x9e37_79b9_7f4a_7c15) } }
     let mut state = STATE.get();
@@ -50,7 +51,8 @@ pub fn read_one_line(times: u64) {
     unsafe {
         asm!(
             "2:", "mov {loaded}, [{place}]", "dec {left}", "jnz 2b",
-            place = in(reg) &raw const value, loaded = out(reg) _, left = inout(reg) times => _, options(readonly, nostack)
+            place = in(reg) &raw const value, loaded = out(reg) _, left = inout(reg) times => _,
+            options(readonly, nostack)
         );
     }
 }

@@ -1,6 +1,8 @@
-//! What the kernel accounts of a program's system calls (`/proc/PID/io`, proc_pid_io(5)): read by the launcher, and understood by the probe.
+//! What the kernel accounts of a program's system calls (`/proc/PID/io`, proc_pid_io(5)): read by the launcher, and
+//! understood by the probe.
 //!
-//! The launcher is kept small, since its size is the least that is reported of a program: it reads with three system calls and no more code.
+//! The launcher is kept small, since its size is the least that is reported of a program: it reads with three system
+//! calls and no more code.
 
 use std::str;
 
@@ -35,7 +37,8 @@ impl Accounts {
     pub fn of(child: libc::pid_t) -> Self {
         let mut this = Self::NONE;
         let path = path(child);
-        // SAFETY: the path ends with a NUL; the text has room for what is asked, and the descriptor is this function's own.
+        // SAFETY: the path ends with a NUL; the text has room for what is asked, and the descriptor is this function's
+        // own.
         unsafe {
             let file = libc::open(path.as_ptr().cast(), libc::O_RDONLY | libc::O_CLOEXEC);
             if file >= 0 {

@@ -59,8 +59,8 @@ unsafe fn prepared(errand: &Errand) -> bool {
     }
 }
 
-/// Have no descriptor of this process but the three streams be a program's, whoever opened it. Linux before 5.11 knows no such call; all that the
-/// probe opens is marked so anyway.
+/// Have no descriptor of this process but the three streams be a program's, whoever opened it. Linux before 5.11 knows
+/// no such call; all that the probe opens is marked so anyway.
 pub fn close_on_execution() {
     // SAFETY: it changes no memory, and no descriptor's meaning in this process.
     unsafe {

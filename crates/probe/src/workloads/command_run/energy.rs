@@ -1,7 +1,8 @@
 //! Energy of the processor packages, by RAPL (running average power limit), as `/sys/class/powercap` has it.
 //!
-//! Source: Documentation/power/powercap/powercap.rst. `energy_uj` of a zone counts microjoules and begins anew after `max_energy_range_uj`. The
-//! processor updates it about every millisecond (Intel SDM, volume 3, 15.10), so that a short run has no figure.
+//! Source: Documentation/power/powercap/powercap.rst. `energy_uj` of a zone counts microjoules and begins anew after
+//! `max_energy_range_uj`. The processor updates it about every millisecond (Intel SDM, volume 3, 15.10), so that a
+//! short run has no figure.
 
 use std::fs;
 use std::fs::File;
@@ -33,7 +34,8 @@ pub struct Rapl {
 }
 
 impl Rapl {
-    /// The counters below `folder`, with the power of the idle machine; `None` where there are none, they may not be read, or they stand still.
+    /// The counters below `folder`, with the power of the idle machine; `None` where there are none, they may not be
+    /// read, or they stand still.
     pub fn find(folder: &Path) -> Option<Self> {
         let mut this = Self {
             zones: zones(folder)?,

@@ -45,7 +45,8 @@ pub struct Launcher {
     counted: Vec<&'static str>,
     rapl: Option<Rapl>,
     stack: RefCell<Vec<u128>>,
-    /// What a launcher gives back. It is looked for once, since that takes a third of what starting a program does, and a fork has the same.
+    /// What a launcher gives back. It is looked for once, since that takes a third of what starting a program does, and
+    /// a fork has the same.
     surplus: Surplus,
     /// Standard input and output of programs for which none is named; empty until this process is ready to start one.
     nothing: OnceCell<(File, File)>,
@@ -104,10 +105,12 @@ impl Launcher {
         self.rapl.as_ref()
     }
 
-    /// In the launcher: start the program, and wait for its end, within the region. `error` is where its standard error goes.
+    /// In the launcher: start the program, and wait for its end, within the region. `error` is where its standard error
+    /// goes.
     ///
     /// # Errors
-    /// `Failure::Failed` where the kernel refuses; `Failure::Unavailable` where the program's input or output cannot be opened.
+    /// `Failure::Failed` where the kernel refuses; `Failure::Unavailable` where the program's input or output cannot be
+    /// opened.
     #[inline(always)]
     pub fn launch(
         &self,
@@ -169,8 +172,8 @@ impl Launcher {
         }))
     }
 
-    /// In the launcher: open what programs have, and become ready to start one. What the caller named is left to the start of the program,
-    /// since opening it may have an effect, as with a FIFO.
+    /// In the launcher: open what programs have, and become ready to start one. What the caller named is left to the
+    /// start of the program, since opening it may have an effect, as with a FIFO.
     #[cold]
     fn get_ready(&self, error: RawFd) -> Result<(), Failure> {
         if self.nothing.get().is_none() {
@@ -194,8 +197,8 @@ impl Launcher {
         self.input.is_empty() && self.output.is_empty()
     }
 
-    /// In the launcher: become small (see [`Surplus`]), and start a program that is not there, so that what is needed to start one is in memory
-    /// when the clock runs, and no more than that.
+    /// In the launcher: become small (see [`Surplus`]), and start a program that is not there, so that what is needed
+    /// to start one is in memory when the clock runs, and no more than that.
     fn rehearse(&self, streams: [RawFd; 3]) {
         let nothing = Program::nothing();
         let peak = Peak::of_this_process();
@@ -293,8 +296,8 @@ impl Launcher {
         Inherited::open(&self.counted).ok()
     }
 
-    /// Start `program`, in memory shared with this process until it is executed (`CLONE_VM | CLONE_VFORK`): that is the fastest way, and an
-    /// error of execve(2) is known at once.
+    /// Start `program`, in memory shared with this process until it is executed (`CLONE_VM | CLONE_VFORK`): that is the
+    /// fastest way, and an error of execve(2) is known at once.
     #[inline(always)]
     fn start(&self, program: &Program, streams: [RawFd; 3]) -> io::Result<libc::pid_t> {
         let (arguments, environment) = (pointers(&program.arguments), pointers(&self.environment));
@@ -310,8 +313,8 @@ impl Launcher {
         let mut stack = self.stack.borrow_mut();
         let top = stack.as_mut_ptr_range().end.cast();
         let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
-        // SAFETY: the stack is the child's alone and large enough; CLONE_VFORK holds the parent, and so keeps the errand, until the child has
-        // executed the program or ended.
+        // SAFETY: the stack is the child's alone and large enough; CLONE_VFORK holds the parent, and so keeps the
+        // errand, until the child has executed the program or ended.
         let child = unsafe { libc::clone(begin, top, flags, (&raw mut errand).cast()) };
         if child < 0 {
             return Err(io::Error::last_os_error());

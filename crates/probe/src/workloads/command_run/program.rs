@@ -18,7 +18,8 @@ pub struct Program {
 }
 
 impl Program {
-    /// The program at the absolute path `path`; `arguments` begin with its own name, which is the path if there are none.
+    /// The program at the absolute path `path`; `arguments` begin with its own name, which is the path if there are
+    /// none.
     ///
     /// # Errors
     /// `Failure::Request` where the path is not absolute, or a text has a NUL.

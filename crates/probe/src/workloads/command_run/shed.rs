@@ -1,7 +1,7 @@
 //! Making a launcher small: what it has in memory of files is given back to the page cache, which has it anyhow.
 //!
-//! The kernel counts the resident set of who calls execve(2) as the new program's. Most of a launcher's is text and constants that it shares
-//! with the probe and the libraries; what it needs again comes back with the first use.
+//! The kernel counts the resident set of who calls execve(2) as the new program's. Most of a launcher's is text and
+//! constants that it shares with the probe and the libraries; what it needs again comes back with the first use.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::fd::AsRawFd;
@@ -12,8 +12,9 @@ pub struct Surplus {
 }
 
 impl Surplus {
-    /// Look for mappings that cannot be written to and hold no page of their own. A breakpoint of a tracer is such a page, as is what the dynamic
-    /// linker has relocated: those mappings stay. Where the kernel does not report them, nothing is given back.
+    /// Look for mappings that cannot be written to and hold no page of their own. A breakpoint of a tracer is such a
+    /// page, as is what the dynamic linker has relocated: those mappings stay. Where the kernel does not report them,
+    /// nothing is given back.
     pub fn find() -> Self {
         let smaps = fs::read_to_string("/proc/self/smaps").unwrap_or_default();
         Self {
@@ -44,8 +45,8 @@ impl Peak {
         )
     }
 
-    /// Have the kernel forget how large this process was before (`5` to `/proc/PID/clear_refs`, proc_pid_clear_refs(5)). Where it cannot, its
-    /// figure of a smaller program is this process' own.
+    /// Have the kernel forget how large this process was before (`5` to `/proc/PID/clear_refs`,
+    /// proc_pid_clear_refs(5)). Where it cannot, its figure of a smaller program is this process' own.
     pub fn forget(&self) {
         if let Some(peak) = &self.0 {
             // SAFETY: one byte of a constant is read.
@@ -54,7 +55,8 @@ impl Peak {
     }
 }
 
-/// The ranges of `/proc/PID/smaps` (proc_pid_smaps(5)) that map a file, cannot be written to, and hold nothing but the file's pages.
+/// The ranges of `/proc/PID/smaps` (proc_pid_smaps(5)) that map a file, cannot be written to, and hold nothing but the
+/// file's pages.
 fn shared_files(smaps: &str) -> Vec<(usize, usize)> {
     let mut found = Vec::new();
     let mut last = None;

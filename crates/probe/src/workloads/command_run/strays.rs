@@ -1,8 +1,10 @@
-//! Processes that a program leaves behind, such as a daemon: found and ended, so that they run neither in the next repetition nor afterwards.
+//! Processes that a program leaves behind, such as a daemon: found and ended, so that they run neither in the next
+//! repetition nor afterwards.
 //!
-//! A launcher makes itself the reaper of its orphaned descendants (`PR_SET_CHILD_SUBREAPER`, prctl(2)): whatever a program forked, in whatever
-//! session or process group, becomes the launcher's child when its own parent ends. So does the probe, for what its own programs (`--prepare`)
-//! leave behind, and for what a launcher that was killed leaves behind.
+//! A launcher makes itself the reaper of its orphaned descendants (`PR_SET_CHILD_SUBREAPER`, prctl(2)): whatever a
+//! program forked, in whatever session or process group, becomes the launcher's child when its own parent ends. So does
+//! the probe, for what its own programs (`--prepare`) leave behind, and for what a launcher that was killed leaves
+//! behind.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -64,8 +66,8 @@ impl Strays {
         }
     }
 
-    /// End the processes that programs left behind. Every one that a program started has been orphaned by then. One that this process may not
-    /// kill, or that does not end by it, is given up.
+    /// End the processes that programs left behind. Every one that a program started has been orphaned by then. One
+    /// that this process may not kill, or that does not end by it, is given up.
     ///
     /// `spared` is a child of which this process has made use since then.
     pub fn end(&self, spared: Option<Pid>) -> Left {
@@ -141,7 +143,8 @@ impl Left {
         if !self.survivors.is_empty() {
             let all: Vec<&str> = self.survivors.iter().map(String::as_str).collect();
             return Some(format!(
-                "a process was left behind that cannot be ended, and may disturb the runs: {}; end it as its user or as root",
+                "a process was left behind that cannot be ended, and may disturb the runs: {}; end it as its user or \
+                 as root",
                 all.join(", ")
             ));
         }
@@ -167,8 +170,8 @@ fn user(number: u32) -> String {
     }
 }
 
-/// Whether this process, which waits for all its own children, has others: one system call, where a search takes several. One that has ended
-/// is reaped.
+/// Whether this process, which waits for all its own children, has others: one system call, where a search takes
+/// several. One that has ended is reaped.
 #[inline(always)]
 pub fn are_there() -> bool {
     // SAFETY: without a status to write, waitpid(2) takes numbers only.
@@ -186,7 +189,8 @@ impl Drop for Strays {
 
 /// Returns the children of this process, orphans that it adopted included.
 ///
-/// `/proc/PID/task/TID/children` (proc_pid_task(5)) needs a kernel with `CONFIG_PROC_CHILDREN`; without it the parent of every process is read.
+/// `/proc/PID/task/TID/children` (proc_pid_task(5)) needs a kernel with `CONFIG_PROC_CHILDREN`; without it the parent
+/// of every process is read.
 ///
 /// # Errors
 /// That of `proc`, where neither is possible.

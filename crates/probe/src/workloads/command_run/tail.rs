@@ -1,4 +1,5 @@
-//! The end of what a program writes on standard error: read as it comes, so that it never waits for a reader; only the last part is kept.
+//! The end of what a program writes on standard error: read as it comes, so that it never waits for a reader; only the
+//! last part is kept.
 
 use std::io::Read;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -19,7 +20,8 @@ const SHOWN_LINES: usize = 3;
 const SHOWN_LETTERS: usize = 300;
 /// Pieces read at most to empty the pipe: of one that is written to all the time, more than it holds.
 const MOST_PIECES: usize = 32;
-/// Size asked for the pipe, so that a program that writes much seldom waits (F_SETPIPE_SZ, fcntl(2)); what the kernel gives is good enough.
+/// Size asked for the pipe, so that a program that writes much seldom waits (F_SETPIPE_SZ, fcntl(2)); what the kernel
+/// gives is good enough.
 const PIPE_BYTES: i32 = 1 << 20;
 
 /// The reading end of a pipe whose writing end is a program's standard error.
@@ -53,8 +55,8 @@ impl Tail {
         self.writer.as_ref().map_or(-1, AsRawFd::as_raw_fd)
     }
 
-    /// Read until there is something to read from `bell`, or its writers are gone: true; false where neither is so for a while or until
-    /// `latest`, or a signal comes.
+    /// Read until there is something to read from `bell`, or its writers are gone: true; false where neither is so for
+    /// a while or until `latest`, or a signal comes.
     pub fn follow(&mut self, bell: BorrowedFd, latest: Instant) -> bool {
         // From here on the writers are other processes.
         self.writer = None;

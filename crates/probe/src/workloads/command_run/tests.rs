@@ -219,7 +219,8 @@ fn much_on_standard_error_does_not_stop_it() {
 #[test]
 fn arguments_folder_and_variables_arrive_as_they_are() {
     let given = json!({"folder": "/usr", "environment": ["ODD= a'b\"$c ", "PATH=/bin:/usr/bin"]});
-    let line = "[ \"$(pwd)\" = /usr ] && [ \"$ODD\" = \" a'b\\\"\\$c \" ] && [ \"$PATH\" = /bin:/usr/bin ] && read -r x; [ $? = 1 ]";
+    let line = "[ \"$(pwd)\" = /usr ] && [ \"$ODD\" = \" a'b\\\"\\$c \" ] && [ \"$PATH\" = /bin:/usr/bin ] && read -r \
+        x; [ $? = 1 ]";
     let (ended, said) = run(line, given).expect("it runs");
     assert_eq!((ended.exit_code(), said.as_str()), (0.0, ""));
 }

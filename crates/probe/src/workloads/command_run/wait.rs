@@ -8,7 +8,8 @@ use nix::unistd::Pid;
 
 use oscope_sys::worker::{TimeLimit, is_dead};
 
-/// Time that a process which was killed has to end. One that this process may not kill, or that waits for a device, is given up then.
+/// Time that a process which was killed has to end. One that this process may not kill, or that waits for a device, is
+/// given up then.
 pub const GRACE: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 10 });
 const MOST_KILLS: u128 = TimeLimit::signals_in(GRACE);
 /// Time between two looks whether a process has ended.
@@ -25,8 +26,8 @@ pub enum Outcome {
     Survived,
 }
 
-/// Wait until the program has ended, and leave it to be reaped. Once its time is over, it is killed with its process group until it ends,
-/// for at most [`GRACE`].
+/// Wait until the program has ended, and leave it to be reaped. Once its time is over, it is killed with its process
+/// group until it ends, for at most [`GRACE`].
 #[inline(always)]
 pub fn wait_for_end(child: libc::pid_t) -> io::Result<Outcome> {
     let mut kills = 0;

@@ -1,7 +1,7 @@
 //! The launcher: a process forked once for the runs of a program, which starts it each time it is asked.
 //!
-//! Making it for each run would take as long as starting a small program. A notice in a pipe asks for a run, one in another says that it is over;
-//! what was asked and found is in memory that both share.
+//! Making it for each run would take as long as starting a small program. A notice in a pipe asks for a run, one in
+//! another says that it is over; what was asked and found is in memory that both share.
 
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
@@ -94,8 +94,9 @@ impl Worker {
     /// Have it run `program`, for which it was forked, and take over into `region` what it measured.
     ///
     /// # Errors
-    /// `Failure::Unavailable` where the program cannot be executed, or not be started or ended in time; `Failure::Failed` for a signal, where the kernel refuses a process, or where the
-    /// launcher has died. It is of no use any more after the last.
+    /// `Failure::Unavailable` where the program cannot be executed, or not be started or ended in time;
+    /// `Failure::Failed` for a signal, where the kernel refuses a process, or where the launcher has died. It is of no
+    /// use any more after the last.
     pub fn run(&mut self, program: &Program, region: &mut Region) -> Result<Run, Failure> {
         let latest = Instant::now() + self.limit;
         let order = Order {
@@ -136,7 +137,8 @@ impl Worker {
             }
             if Instant::now() >= latest {
                 return Err(Failure::unavailable(
-                    "the command was not started in time: opening its --input or --output, or executing it, takes too long",
+                    "the command was not started in time: opening its --input or --output, or executing it, takes too \
+                     long",
                     "a FIFO needs a process at its other end; or allow more with --timeout",
                 ));
             }
@@ -144,7 +146,8 @@ impl Worker {
     }
 }
 
-/// In the launcher: do what is asked, until nobody asks any more. What it does again and again needs little code, so that the launcher stays small.
+/// In the launcher: do what is asked, until nobody asks any more. What it does again and again needs little code, so
+/// that the launcher stays small.
 fn serve(
     (orders, bell): (&Listener, &Notifier),
     (order, answer): (&Slot<Order>, &Slot<Answer>),

@@ -1,8 +1,8 @@
 //! Many small files in a folder of their own, removed again however the probe ends.
 //!
-//! A dentry and an inode stay in memory only while the file has a name, so that the files cannot be unlinked early. A child
-//! therefore waits for the probe's end, which it sees as the end of a pipe, and removes the files after SIGKILL too. Only if both are
-//! killed at once, or the machine stops, does the folder `oscope-PID-XXXXXX` stay.
+//! A dentry and an inode stay in memory only while the file has a name, so that the files cannot be unlinked early. A
+//! child therefore waits for the probe's end, which it sees as the end of a pipe, and removes the files after SIGKILL
+//! too. Only if both are killed at once, or the machine stops, does the folder `oscope-PID-XXXXXX` stay.
 
 use std::ffi::{CStr, CString};
 use std::fs::File;
@@ -32,7 +32,8 @@ impl FileSet {
     /// Make `count` empty files in a new folder in `directory`, and write them out.
     ///
     /// # Errors
-    /// `Failure::Unavailable` if the directory takes no folder, `Failure::Failed` if a file cannot be made; nothing is left then.
+    /// `Failure::Unavailable` if the directory takes no folder, `Failure::Failed` if a file cannot be made; nothing is
+    /// left then.
     pub fn make(directory: &Path, count: u32) -> Result<Self, Failure> {
         let path = new_folder(directory)?;
         let opened = Folder::open(directory, &path, count)
@@ -158,7 +159,8 @@ impl Folder {
         })
     }
 
-    /// Remove the files made so far and the folder, by system calls alone. What was not made by us stays, and the folder with it.
+    /// Remove the files made so far and the folder, by system calls alone. What was not made by us stays, and the
+    /// folder with it.
     fn remove(&self) -> Result<(), Errno> {
         let mut result = Ok(());
         for number in 0..self.count {

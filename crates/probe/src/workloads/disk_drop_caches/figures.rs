@@ -8,8 +8,8 @@ use oscope_sys::cancel;
 use oscope_sys::error::Failure;
 use oscope_sys::machine::memory::meminfo_field;
 
-/// Reading it adds the counts that each CPU still keeps for itself to those of `/proc/meminfo`, which may lag by a second otherwise
-/// (`Documentation/admin-guide/sysctl/vm.rst`).
+/// Reading it adds the counts that each CPU still keeps for itself to those of `/proc/meminfo`, which may lag by a
+/// second otherwise (`Documentation/admin-guide/sysctl/vm.rst`).
 const REFRESH: &str = "/proc/sys/vm/stat_refresh";
 /// Slabs that have not changed for so long have come to rest: an RCU grace period takes some tens of milliseconds.
 const STILL: Duration = Duration::from_millis(200);
@@ -50,8 +50,8 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// The figures now. The counts of dentries and inodes are exact at once (they are summed over the CPUs when read, `fs/dcache.c` and
-    /// `fs/inode.c`); slabs still hold what waits for the end of an RCU grace period.
+    /// The figures now. The counts of dentries and inodes are exact at once (they are summed over the CPUs when read,
+    /// `fs/dcache.c` and `fs/inode.c`); slabs still hold what waits for the end of an RCU grace period.
     ///
     /// # Errors
     /// `Failure::Failed` if the kernel does not report one of them.
@@ -114,7 +114,8 @@ fn refresh() -> Result<(), Failure> {
     let read = File::open(REFRESH).and_then(|mut file| file.read(&mut [0]));
     match read {
         Ok(_) => Ok(()),
-        // The counts were added up; one of them came out below zero, which is none of ours (`vmstat_refresh` in `mm/vmstat.c`).
+        // The counts were added up; one of them came out below zero, which is none of ours (`vmstat_refresh` in
+        // `mm/vmstat.c`).
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok(()),
         Err(error) => Err(Failure::system(&format!("reading {REFRESH}"), error)),
     }

@@ -7,12 +7,14 @@ use std::fs;
 pub struct Objects {
     /// In the slab `dentry`.
     pub dentries: u64,
-    /// In all slabs `*inode_cache`: each file system has its own. `lsm_inode_cache` is none: security modules keep something there beside each inode.
+    /// In all slabs `*inode_cache`: each file system has its own. `lsm_inode_cache` is none: security modules keep
+    /// something there beside each inode.
     pub inodes: u64,
 }
 
 impl Objects {
-    /// The objects now; `None` where `/proc/slabinfo` is closed to us or does not exist (kernels without `CONFIG_SLUB_DEBUG`).
+    /// The objects now; `None` where `/proc/slabinfo` is closed to us or does not exist (kernels without
+    /// `CONFIG_SLUB_DEBUG`).
     pub fn read() -> Option<Self> {
         Some(Self::parse(&fs::read_to_string("/proc/slabinfo").ok()?))
     }
@@ -53,8 +55,8 @@ mod tests {
 
     #[test]
     fn objects_in_use_are_added_up_over_the_file_systems() {
-        let text = "slabinfo - version: 2.1\n# name <active_objs> <num_objs>\ndentry 3633 3800 192\next4_inode_cache 2170 2171 1128\n\
-            inode_cache 30 40 600\nlsm_inode_cache 7 8 9\nkmalloc-8k 5 8 8192\n";
+        let text = "slabinfo - version: 2.1\n# name <active_objs> <num_objs>\ndentry 3633 3800 192\next4_inode_cache \
+            2170 2171 1128\ninode_cache 30 40 600\nlsm_inode_cache 7 8 9\nkmalloc-8k 5 8 8192\n";
         let expected = Objects {
             dentries: 3633,
             inodes: 2200,

@@ -37,7 +37,8 @@ fn account(said: &Said) -> Result<Account, Failure> {
     parse(line).ok_or_else(|| Failure::failed(format!("dd gave no account of its time: {line:?}")))
 }
 
-/// A line such as `10000001 bytes (10 MB, 9.5 MiB) copied, 0.0145888 s, 685 MB/s`; small numbers stand without the brackets.
+/// A line such as `10000001 bytes (10 MB, 9.5 MiB) copied, 0.0145888 s, 685 MB/s`; small numbers stand without the
+/// brackets.
 fn parse(line: &str) -> Option<Account> {
     let (amount, times) = line.split_once(" copied, ")?;
     let (number, unit) = amount.split_once(' ')?;
@@ -68,7 +69,8 @@ mod tests {
     fn real_accounts_are_read() {
         for (errors, bytes, time_s) in [
             (
-                "2441+1 records in\n2441+1 records out\n10000001 bytes (10 MB, 9.5 MiB) copied, 0.0145888 s, 685 MB/s\n",
+                "2441+1 records in\n2441+1 records out\n10000001 bytes (10 MB, 9.5 MiB) copied, 0.0145888 s, 685 \
+                 MB/s\n",
                 10_000_001,
                 0.014_588_8,
             ),

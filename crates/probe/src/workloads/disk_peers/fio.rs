@@ -7,8 +7,8 @@ use crate::disk::residency::page_bytes;
 use oscope_sys::error::Failure;
 use oscope_sys::worker::program::{Name, Said};
 
-/// fio's `runtime` is rounded up to whole milliseconds (`update_runtime` in its `backend.c`); it reports no other time of a whole reading more
-/// finely. So half a millisecond is taken off, and as much is the error.
+/// fio's `runtime` is rounded up to whole milliseconds (`update_runtime` in its `backend.c`); it reports no other time
+/// of a whole reading more finely. So half a millisecond is taken off, and as much is the error.
 const HALF_MS: f64 = 0.5;
 /// From this `runtime` on the error is at most a twentieth.
 const SHORTEST_MS: u64 = 10;
@@ -37,12 +37,14 @@ fn arguments(reading: &Reading) -> Vec<String> {
         format!("--filename={}", reading.path.display()),
         format!("--bs={}", reading.block_size),
         format!("--size={}", reading.length),
-        // A page's start, as dd and Oscope have it: from fio's usual 16 bytes after it, copying is up to 7 times slower on some processors.
+        // A page's start, as dd and Oscope have it: from fio's usual 16 bytes after it, copying is up to 7 times slower
+        // on some processors.
         format!("--iomem_align={}", page_bytes()),
     ];
     let fixed = [
         "--rw=read",
-        // read(2), which goes by the file's own position: no seeking where one block follows the other (`engines/sync.c`).
+        // read(2), which goes by the file's own position: no seeking where one block follows the other
+        // (`engines/sync.c`).
         "--ioengine=sync",
         // Neither may it make a file, nor lay one out.
         "--readonly",

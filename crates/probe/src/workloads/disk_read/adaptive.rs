@@ -1,8 +1,10 @@
-//! Reading a file through the page cache in the way that is faster where the pass is: stretch by stretch through the mapping or by pread(2).
+//! Reading a file through the page cache in the way that is faster where the pass is: stretch by stretch through the
+//! mapping or by pread(2).
 //!
-//! Which one wins depends on how the page cache holds the file. Of large folios a mapping takes one fault for many pages and spares the copy; of
-//! single pages mapping costs more than copying (twice as fast the one way, 1.5 times the other, on one machine and one file written twice). So
-//! both are tried on stretches of the file itself, whose bytes count, and the slower one again now and then, as a file may have parts of either kind.
+//! Which one wins depends on how the page cache holds the file. Of large folios a mapping takes one fault for many
+//! pages and spares the copy; of single pages mapping costs more than copying (twice as fast the one way, 1.5 times the
+//! other, on one machine and one file written twice). So both are tried on stretches of the file itself, whose bytes
+//! count, and the slower one again now and then, as a file may have parts of either kind.
 
 use std::fs::File;
 use std::sync::atomic::{AtomicU64, Ordering};

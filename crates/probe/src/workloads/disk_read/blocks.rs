@@ -7,7 +7,8 @@ use std::os::unix::fs::FileExt;
 use super::pass::{Pass, Tally};
 use oscope_sys::error::{Failure, errno_message};
 
-/// Read with read(2), which goes by the file's own position; the position is set only where the next stretch lies elsewhere.
+/// Read with read(2), which goes by the file's own position; the position is set only where the next stretch lies
+/// elsewhere.
 pub fn read(pass: &Pass, mut file: &File, buffer: &mut [u8]) -> Result<Tally, Failure> {
     let mut position = None;
     by_blocks(pass, buffer, |buffer, offset| {

@@ -1,4 +1,5 @@
-//! Reading through a mapping: the pages of a window are mapped by one call, then looked at where they lie in the page cache.
+//! Reading through a mapping: the pages of a window are mapped by one call, then looked at where they lie in the page
+//! cache.
 
 use std::fs::File;
 use std::io;
@@ -23,7 +24,8 @@ static PAGE: AtomicUsize = AtomicUsize::new(0);
 /// Whether a page of it was gone when it was looked at.
 static GONE: AtomicBool = AtomicBool::new(false);
 
-/// A file mapped for one pass. A file that shrinks while it is read raises SIGBUS: the pass then fails, instead of the probe dying.
+/// A file mapped for one pass. A file that shrinks while it is read raises SIGBUS: the pass then fails, instead of the
+/// probe dying.
 #[derive(Debug)]
 pub struct Mapped {
     map: Mmap,
@@ -38,8 +40,8 @@ impl Mapped {
     pub fn new(file: &File, length: u64) -> Result<Self, Failure> {
         let only = ONE.lock().unwrap_or_else(PoisonError::into_inner);
         let failed = |error: io::Error| Failure::system("mapping the file", error);
-        // SAFETY: a file changed by others gives changed bytes, which `Source::check_unchanged` finds; one that shrinks raises SIGBUS,
-        // which the handler below turns into a flag.
+        // SAFETY: a file changed by others gives changed bytes, which `Source::check_unchanged` finds; one that shrinks
+        // raises SIGBUS, which the handler below turns into a flag.
         let map = unsafe { MmapOptions::new().len(length as usize).map(file) }.map_err(failed)?;
         PAGE.store(page_bytes() as usize, Ordering::Relaxed);
         FIRST.store(map.as_ptr() as usize, Ordering::Relaxed);
@@ -122,13 +124,15 @@ pub fn is_gone() -> bool {
     GONE.load(Ordering::Relaxed)
 }
 
-/// Map all pages of `window` for reading, bringing in those that are not in the page cache (MADV_POPULATE_READ, madvise(2)).
+/// Map all pages of `window` for reading, bringing in those that are not in the page cache (MADV_POPULATE_READ,
+/// madvise(2)).
 fn populate(window: &[u8]) -> io::Result<()> {
     let page = PAGE.load(Ordering::Relaxed);
     let lead = window.as_ptr() as usize % page;
     let first = window.as_ptr().wrapping_sub(lead).cast_mut();
     loop {
-        // SAFETY: the range is that of the window, widened to whole pages of the same mapping; its content does not change.
+        // SAFETY: the range is that of the window, widened to whole pages of the same mapping; its content does not
+        // change.
         let answer =
             unsafe { libc::madvise(first.cast(), window.len() + lead, libc::MADV_POPULATE_READ) };
         match io::Error::last_os_error() {
@@ -147,7 +151,8 @@ fn touch(window: &[u8]) {
     }
 }
 
-/// What is wrong with a window that could not be mapped: madvise(2) names neither the page nor the reason, pread(2) does.
+/// What is wrong with a window that could not be mapped: madvise(2) names neither the page nor the reason, pread(2)
+/// does.
 fn explain(pass: &Pass, file: &File, (begin, end): (u64, u64), error: &io::Error) -> Failure {
     pass.stop();
     let mut page = vec![0; PAGE.load(Ordering::Relaxed)];

@@ -11,12 +11,13 @@ use oscope_sys::error::Failure;
 const MOST_BUFFERS: u64 = 48 << 20;
 /// Block of a read through the page cache when nothing else is asked for.
 const BLOCK: u64 = 128 << 10;
-/// Block of direct I/O when nothing else is asked for: large enough for a device to stream, and what fio is mostly run with.
+/// Block of direct I/O when nothing else is asked for: large enough for a device to stream, and what fio is mostly run
+/// with.
 const DIRECT_BLOCK: u64 = 1 << 20;
 /// Reads in flight when nothing else is asked for.
 const DEPTH: u64 = 32;
-/// Greatest and least stretch that is mapped or copied when nothing else is asked for. Larger ones map more pages a call; smaller ones leave work for
-/// each thread, and cost less where the slower way is tried.
+/// Greatest and least stretch that is mapped or copied when nothing else is asked for. Larger ones map more pages a
+/// call; smaller ones leave work for each thread, and cost less where the slower way is tried.
 const STRETCHES: (u64, u64) = (4 << 20, 128 << 10);
 /// Stretches for each thread at least, so that none waits long for the last one.
 const STRETCHES_A_THREAD: u64 = 8;
@@ -27,7 +28,8 @@ const MOSTLY_CACHED: f64 = 0.5;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Engine {
-    /// Asked for: chosen for this machine and the state of the file. Of a method: pread(2) or a mapping, whichever is faster where the pass is.
+    /// Asked for: chosen for this machine and the state of the file. Of a method: pread(2) or a mapping, whichever is
+    /// faster where the pass is.
     Auto,
     /// read(2).
     Read,
@@ -80,7 +82,8 @@ pub struct Asked {
     pub depth: u64,
     /// CPUs allowed to the probe.
     pub cpus: u64,
-    /// Share of the file's pages that will be in the page cache when the pass begins, 0 to 1; `None` where the kernel does not report it.
+    /// Share of the file's pages that will be in the page cache when the pass begins, 0 to 1; `None` where the kernel
+    /// does not report it.
     pub cached: Option<f64>,
 }
 
@@ -198,7 +201,8 @@ impl Method {
             bytes if bytes > MOST_BUFFERS => Err(Failure::request(
                 "block_size",
                 format!(
-                    "threads x reads in flight x bytes in a block is {} x {} x {} = {bytes} bytes of buffers; at most {MOST_BUFFERS} are allowed",
+                    "threads x reads in flight x bytes in a block is {} x {} x {} = {bytes} bytes of buffers; at most \
+                     {MOST_BUFFERS} are allowed",
                     self.threads,
                     self.depth,
                     bytes / (self.threads * self.depth)

@@ -6,7 +6,8 @@ use std::time::Instant;
 use crate::xor;
 use oscope_sys::cancel;
 
-/// Bytes that a worker takes at once, or a block where that is more: the cursor, the deadline and the request to stop are looked at once a stretch.
+/// Bytes that a worker takes at once, or a block where that is more: the cursor, the deadline and the request to stop
+/// are looked at once a stretch.
 const STRETCH: u64 = 1 << 20;
 /// Blocks that it takes at once at most, so that a deadline is kept with the smallest as well.
 const BLOCKS: u64 = 1024;
@@ -48,7 +49,8 @@ impl Pass {
         }
     }
 
-    /// The next stretch of whole blocks (offset and end in bytes), `None` once all is taken, the time is over, or somebody stopped it.
+    /// The next stretch of whole blocks (offset and end in bytes), `None` once all is taken, the time is over, or
+    /// somebody stopped it.
     pub fn stretch(&self) -> Option<(u64, u64)> {
         let blocks = STRETCH.div_ceil(self.block).min(BLOCKS);
         self.take(blocks * self.block)

@@ -22,7 +22,8 @@ struct Slot {
     done: u64,
 }
 
-/// A ring with its slots. However it ends, the ring waits for the reads that are in flight, and the buffer is longer there than it.
+/// A ring with its slots. However it ends, the ring waits for the reads that are in flight, and the buffer is longer
+/// there than it.
 struct Ring<'a> {
     ring: in_flight::Ring,
     file: &'a File,

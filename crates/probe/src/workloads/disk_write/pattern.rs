@@ -1,11 +1,13 @@
 //! What is written: random bytes, in which each page of 4 KiB has a stamp of its own.
 //!
-//! Some layers store zeros, repetitions or equal pages in less than they pretend to. Making all of it anew inside the clock would cost more
-//! than some writes do, so that 1 MiB of random bytes is made beforehand and repeated, and only the stamps are new: 8 B in 4 KiB.
+//! Some layers store zeros, repetitions or equal pages in less than they pretend to. Making all of it anew inside the
+//! clock would cost more than some writes do, so that 1 MiB of random bytes is made beforehand and repeated, and only
+//! the stamps are new: 8 B in 4 KiB.
 
 use crate::disk::content;
 
-/// Bytes after which the random bytes repeat: more than layers that compress look at together (128 KiB in Btrfs and ZFS by default).
+/// Bytes after which the random bytes repeat: more than layers that compress look at together (128 KiB in Btrfs and ZFS
+/// by default).
 const PERIOD: u64 = 1 << 20;
 /// Bytes with a stamp of their own, the unit in which layers look for equal data at the finest.
 const PAGE: u64 = 4096;

@@ -110,7 +110,8 @@ impl Stop {
             Self::Flush(error) => (
                 error,
                 format!(
-                    "fdatasync of {name}: {}; the kernel took all {bytes} of {total} bytes, but the device may not have them; {fate}",
+                    "fdatasync of {name}: {}; the kernel took all {bytes} of {total} bytes, but the device may not \
+                     have them; {fate}",
                     errno_message(error)
                 ),
             ),

@@ -1,8 +1,8 @@
 //! The file that is written: one of this process without a name, or one that is named.
 //!
-//! A named file gets its name only when it is whole: it is written without one (O_TMPFILE), so that nothing stays of it when the probe is
-//! killed, and what it replaces is there until then. File systems without O_TMPFILE (NFS, FAT) have it under its name, or under
-//! one beside it, from the start.
+//! A named file gets its name only when it is whole: it is written without one (O_TMPFILE), so that nothing stays of it
+//! when the probe is killed, and what it replaces is there until then. File systems without O_TMPFILE (NFS, FAT) have
+//! it under its name, or under one beside it, from the start.
 
 use std::ffi::OsString;
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};

@@ -85,7 +85,8 @@ impl BigFile {
         Ok(())
     }
 
-    /// Have the client know it as it was at first: write it anew if it was changed, and have a client that has nothing of it read it whole.
+    /// Have the client know it as it was at first: write it anew if it was changed, and have a client that has nothing
+    /// of it read it whole.
     ///
     /// # Errors
     /// As for [`BigFile::make`] and [`BigFile::read_whole`].
@@ -148,7 +149,8 @@ impl BigFile {
         &self.block.insert((offset, block)).1
     }
 
-    /// Compare all of what the server has with what it should have: the content as it was made, and the last block in it or after it.
+    /// Compare all of what the server has with what it should have: the content as it was made, and the last block in
+    /// it or after it.
     ///
     /// # Errors
     /// `Failure::Failed` that names the place.

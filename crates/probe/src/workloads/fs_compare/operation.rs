@@ -9,8 +9,8 @@ use crate::clock::Clock;
 use crate::shared_folder::SharedFolder;
 use oscope_sys::error::{Failure, errno_message};
 
-/// When files of the server were last modified, in seconds since 1970. Long ago: SFTP and git know whole seconds, so that a file of this second
-/// may yet change unseen, and is not trusted.
+/// When files of the server were last modified, in seconds since 1970. Long ago: SFTP and git know whole seconds, so
+/// that a file of this second may yet change unseen, and is not trusted.
 pub const LONG_AGO_S: u64 = 1_000_000_000;
 
 /// The same as a time.
@@ -89,7 +89,8 @@ pub fn interrupted() -> Failure {
     Failure::failed("interrupted by a signal")
 }
 
-/// New folders for the client to work in, one for each repetition: what the client remembers of an older one is of no use.
+/// New folders for the client to work in, one for each repetition: what the client remembers of an older one is of no
+/// use.
 #[derive(Debug, Default)]
 pub struct Fresh {
     made: u64,

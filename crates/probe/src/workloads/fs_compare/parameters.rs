@@ -103,13 +103,19 @@ pub fn description() -> Description {
         name: "fs.compare",
         version: 1,
         purpose: "A folder of a server, used through oscope-fs, sshfs or NFS, beside the local file system",
-        timing_model: "time_ns = raw - correction, at the client's program: the operation's system calls, from the first one until the last has returned (read-first, read-again, change-block, append: \
-            open(2) and close(2) included; git-status, unpack: from the start of the program until its end has been seen); bytes_per_s = bytes / time_ns. What was read is folded (xor) in the same pass. \
-            Outside the clock: server, network and mount; making the files in the server's own folder; for read-first, read-small, list and git-status a new mount, so that the client has nothing of them \
-            (system=local: for read-first and read-small the pages are dropped from the page cache, which is proved; names and attributes stay in memory); for the others on the big file the client has read it whole \
-            once, which with change-block and append is done anew for each repetition, and for create and unpack it has made the folder itself; and, after the clock has stopped, the wait until all lies with the server, and the comparison of every byte there with what it should be. The server has its files in its page \
-            cache, and forces nothing to its disk that the file system does not ask for. The big file was last modified years before, since what has just changed is not trusted by every file system. \
-            Client and server are on one machine, in two network namespaces, and share its CPUs.",
+        timing_model: "time_ns = raw - correction, at the client's program: the operation's system calls, from the \
+            first one until the last has returned (read-first, read-again, change-block, append: open(2) and close(2) \
+            included; git-status, unpack: from the start of the program until its end has been seen); bytes_per_s = \
+            bytes / time_ns. What was read is folded (xor) in the same pass. Outside the clock: server, network and \
+            mount; making the files in the server's own folder; for read-first, read-small, list and git-status a new \
+            mount, so that the client has nothing of them (system=local: for read-first and read-small the pages are \
+            dropped from the page cache, which is proved; names and attributes stay in memory); for the others on the \
+            big file the client has read it whole once, which with change-block and append is done anew for each \
+            repetition, and for create and unpack it has made the folder itself; and, after the clock has stopped, \
+            the wait until all lies with the server, and the comparison of every byte there with what it should be. \
+            The server has its files in its page cache, and forces nothing to its disk that the file system does not \
+            ask for. The big file was last modified years before, since what has just changed is not trusted by every \
+            file system. Client and server are on one machine, in two network namespaces, and share its CPUs.",
         parameters: Parameters::parameters(),
         metrics: metrics(),
         needs: vec![

@@ -1,6 +1,7 @@
 //! Every operation in the server's own folder, and what goes wrong with the files.
 //!
-//! Mounts are left to tests of the whole probe: processes that other tests fork here would hold files that are open in them.
+//! Mounts are left to tests of the whole probe: processes that other tests fork here would hold files that are open in
+//! them.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;

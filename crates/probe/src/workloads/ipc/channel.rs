@@ -87,12 +87,14 @@ pub struct Duplex {
 }
 
 impl Sender {
-    /// One call that hands over `data`: at most all of it, of a message socket one message. How many bytes the channel took.
+    /// One call that hands over `data`: at most all of it, of a message socket one message. How many bytes the channel
+    /// took.
     ///
     /// By vmsplice the channel refers to the memory itself, which must not change until the other side has read it.
     ///
     /// # Errors
-    /// `EAGAIN` where the end refuses to wait, `EINTR` after a signal, `EPIPE` or `ECONNRESET` if the other side has gone, `EMSGSIZE`.
+    /// `EAGAIN` where the end refuses to wait, `EINTR` after a signal, `EPIPE` or `ECONNRESET` if the other side has
+    /// gone, `EMSGSIZE`.
     #[inline(always)]
     pub fn send(&mut self, data: &[u8]) -> Result<usize, Errno> {
         match self {
@@ -107,8 +109,8 @@ impl Sender {
                     iov_base: data.as_ptr().cast_mut().cast(),
                     iov_len: data.len(),
                 };
-                // SAFETY: the memory is valid for the call, and the kernel only reads it; that it stays as it is until it was read matters to
-                // the content of the channel alone, since the kernel holds the pages.
+                // SAFETY: the memory is valid for the call, and the kernel only reads it; that it stays as it is until
+                // it was read matters to the content of the channel alone, since the kernel holds the pages.
                 let answer =
                     unsafe { libc::vmsplice(end.as_raw_fd(), &raw const piece, 1, *flags) };
                 Errno::result(answer).map(|count| count as usize)
@@ -125,8 +127,9 @@ impl Sender {
         }
     }
 
-    /// The other end was moved to this process, if to any: a side of the ring that sleeps looks whether it lives. To be called once that
-    /// is made, as by [`MeasuredPeer::spawn`](super::partner::MeasuredPeer::spawn). A descriptor needs no such call.
+    /// The other end was moved to this process, if to any: a side of the ring that sleeps looks whether it lives. To be
+    /// called once that is made, as by [`MeasuredPeer::spawn`](super::partner::MeasuredPeer::spawn). A descriptor needs
+    /// no such call.
     pub fn watch(&mut self, process: Option<Pid>) {
         if let Self::Ring(writer) = self {
             writer.watch(process);
@@ -328,7 +331,8 @@ fn set_buffers(socket: BorrowedFd, bytes: Option<usize>) -> Result<(), Failure> 
     Ok(())
 }
 
-/// What the kernel keeps as SO_SNDBUF or SO_RCVBUF, in bytes: twice what was asked, or more, for its own bookkeeping (socket(7)).
+/// What the kernel keeps as SO_SNDBUF or SO_RCVBUF, in bytes: twice what was asked, or more, for its own bookkeeping
+/// (socket(7)).
 ///
 /// # Errors
 /// `Failure::Failed` if it is no socket.

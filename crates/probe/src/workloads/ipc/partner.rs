@@ -10,7 +10,8 @@ use oscope_sys::serialized_error::SerializedError;
 pub use oscope_sys::worker::Kind;
 use oscope_sys::worker::{Arrival, PeerWorker};
 
-/// A worker that does jobs `J`, each with a result `R`, while the calling thread does its own share with its end `E` of the channel.
+/// A worker that does jobs `J`, each with a result `R`, while the calling thread does its own share with its end `E` of
+/// the channel.
 pub struct MeasuredPeer<E, J, R>(PeerWorker<E, (Mark, J), Done<R>>);
 
 /// A result, and what the worker used for it.
@@ -34,8 +35,8 @@ where
     J: Copy + Send + 'static,
     R: Copy + Send + 'static,
 {
-    /// Makes a worker for the other seat whose jobs are done by `work`, and then the calling side's `end` of the channel, for the worker's process, if
-    /// it is one.
+    /// Makes a worker for the other seat whose jobs are done by `work`, and then the calling side's `end` of the
+    /// channel, for the worker's process, if it is one.
     ///
     /// # Errors
     /// As [`PeerWorker::spawn`].
@@ -76,10 +77,12 @@ where
         self.0.end()
     }
 
-    /// Has the worker do `job` and the calling thread `own`, both from the same moment; the region lasts until `own` has ended.
+    /// Has the worker do `job` and the calling thread `own`, both from the same moment; the region lasts until `own`
+    /// has ended.
     ///
-    /// The worker stands at the barrier, running, when the clock starts, and its process has passed the region's mark. Where both share a CPU it sleeps
-    /// there, and is woken within the clock. The worker's usage is taken past the barrier (about 1 us), the calling thread's just outside the clock.
+    /// The worker stands at the barrier, running, when the clock starts, and its process has passed the region's mark.
+    /// Where both share a CPU it sleeps there, and is woken within the clock. The worker's usage is taken past the
+    /// barrier (about 1 us), the calling thread's just outside the clock.
     ///
     /// # Errors
     /// As [`PeerWorker::together`].

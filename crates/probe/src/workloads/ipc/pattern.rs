@@ -1,7 +1,7 @@
 //! What goes through a channel: a running pattern, so that bytes lost, doubled, moved or changed are seen.
 //!
-//! The stream is made of blocks of one length, the last of which may be cut short. A block begins with its number, in 8 bytes, least first; from
-//! there on, the bytes of its word number `i` are those of `(i + 1) * FACTOR`.
+//! The stream is made of blocks of one length, the last of which may be cut short. A block begins with its number, in 8
+//! bytes, least first; from there on, the bytes of its word number `i` are those of `(i + 1) * FACTOR`.
 
 /// The golden ratio of 2^64, which makes successive words differ in all bytes.
 const FACTOR: u64 = 0x9E37_79B9_7F4A_7C15;
@@ -28,7 +28,8 @@ pub fn stamp(block: &mut [u8], number: u64) {
     block[..length].copy_from_slice(&number.to_le_bytes()[..length]);
 }
 
-/// The offset of the first byte of `data` that is not what it must be at `offset` of a stream of blocks of `block` bytes.
+/// The offset of the first byte of `data` that is not what it must be at `offset` of a stream of blocks of `block`
+/// bytes.
 pub fn first_wrong(block: usize, offset: u64, data: &[u8]) -> Option<u64> {
     let mut done = 0;
     while done < data.len() {
@@ -112,7 +113,13 @@ mod tests {
         }
 
         #[test]
-        fn each_bit_that_tips_is_found(block in 1usize..300, total in 1usize..2000, from in 0usize..2000, place in 0usize..2000, bit in 0u32..8) {
+        fn each_bit_that_tips_is_found(
+            block in 1usize..300,
+            total in 1usize..2000,
+            from in 0usize..2000,
+            place in 0usize..2000,
+            bit in 0u32..8,
+        ) {
             let mut bytes = stream(block, total);
             let place = place % total;
             let from = from % (place + 1);

@@ -19,7 +19,8 @@ pub enum Placement {
     Other,
 }
 
-/// The seats of two sides. The calling thread is on its own from the start; dropping them gives it back the CPUs that it had before.
+/// The seats of two sides. The calling thread is on its own from the start; dropping them gives it back the CPUs that
+/// it had before.
 #[derive(Debug)]
 pub struct Seats {
     /// That of the other side.
@@ -30,7 +31,8 @@ pub struct Seats {
 }
 
 impl Placement {
-    /// Take the calling thread to its seat: the CPU of the request, else the highest allowed; the other side's is the next allowed.
+    /// Take the calling thread to its seat: the CPU of the request, else the highest allowed; the other side's is the
+    /// next allowed.
     ///
     /// # Errors
     /// `Failure::Unavailable` if there is no other CPU, `Failure::Failed` if the kernel refuses.

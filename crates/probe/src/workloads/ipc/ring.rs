@@ -1,4 +1,5 @@
-//! A channel in shared memory: a ring of bytes, copied in and copied out as a pipe's are, without the kernel unless one side must sleep.
+//! A channel in shared memory: a ring of bytes, copied in and copied out as a pipe's are, without the kernel unless one
+//! side must sleep.
 
 use std::cell::UnsafeCell;
 use std::sync::Arc;
@@ -15,15 +16,15 @@ use oscope_sys::futex;
 use oscope_sys::shared_memory::{Shared, Zeroable};
 use oscope_sys::worker::is_dead;
 
-/// Bytes that the ring holds, a power of two. Larger than a core's second cache, as here, it was the fastest: the lines that the writer leaves reach
-/// the shared third cache before the reader asks for them. Four times as much was slower.
+/// Bytes that the ring holds, a power of two. Larger than a core's second cache, as here, it was the fastest: the lines
+/// that the writer leaves reach the shared third cache before the reader asks for them. Four times as much was slower.
 const CAPACITY: usize = 1 << 20;
 /// Most bytes copied before the other side sees them, so that both copy at once.
 const BATCH: u64 = 32 << 10;
 /// Looks at the other side before letting others run, some 5 us.
 const LOOKS: u32 = 200;
-/// Times that others may run before going to sleep: the other side may be waiting for this very CPU, and while neither sleeps, the scheduler moves
-/// one of them to a CPU that is free.
+/// Times that others may run before going to sleep: the other side may be waiting for this very CPU, and while neither
+/// sleeps, the scheduler moves one of them to a CPU that is free.
 const YIELDS: u32 = 50;
 /// Time after which a sleeper looks whether the other side lives.
 const LONGEST_SLEEP: Duration = Duration::from_millis(100);
@@ -53,7 +54,8 @@ struct Side {
     gone: AtomicU32,
 }
 
-// SAFETY: of the bytes, the writer touches those that are free and the reader those that are not; the two counts hand them over.
+// SAFETY: of the bytes, the writer touches those that are free and the reader those that are not; the two counts hand
+// them over.
 unsafe impl Sync for Ring {}
 // SAFETY: counts, flags and bytes may be 0.
 unsafe impl Zeroable for Ring {}
@@ -61,7 +63,8 @@ unsafe impl Zeroable for Ring {}
 impl Side {
     /// Wake it, if it sleeps. To be called after the count that it waits for has changed.
     fn wake(&self) {
-        // Either this sees that it sleeps, or it sees the new count before it does (it has the same fence between its two).
+        // Either this sees that it sleeps, or it sees the new count before it does (it has the same fence between its
+        // two).
         fence(Ordering::SeqCst);
         if self.sleeps.load(Ordering::Relaxed) == 1 && self.sleeps.swap(0, Ordering::Relaxed) == 1 {
             futex::wake(&self.sleeps);
@@ -182,7 +185,8 @@ impl Writer {
     /// Put in all of `data`, as `write(2)` does with a pipe; fewer bytes where waiting is not wanted or a signal came.
     ///
     /// # Errors
-    /// `EAGAIN` where waiting is not wanted and the ring is full, `EINTR` after a signal, `EPIPE` if the other side has gone.
+    /// `EAGAIN` where waiting is not wanted and the ring is full, `EINTR` after a signal, `EPIPE` if the other side has
+    /// gone.
     pub fn write(&mut self, data: &[u8]) -> Result<usize, Errno> {
         let ring = &**self.ring;
         let mut done = 0;
@@ -208,7 +212,8 @@ impl Writer {
             let at = self.written as usize % CAPACITY;
             let first = count.min(CAPACITY - at);
             let start = ring.bytes.0.get().cast::<u8>();
-            // SAFETY: both parts lie within the ring and are free, which the reader's count says; the two memories do not overlap.
+            // SAFETY: both parts lie within the ring and are free, which the reader's count says; the two memories do
+            // not overlap.
             unsafe {
                 let from = data.as_ptr().add(done);
                 start.add(at).copy_from_nonoverlapping(from, first);
@@ -222,8 +227,8 @@ impl Writer {
         Ok(done)
     }
 
-    /// The other end was moved to this process, whose life is looked at from now on while waiting. To be called once the copy of that end, which
-    /// the fork left here, was dropped: its going is not the other side's.
+    /// The other end was moved to this process, whose life is looked at from now on while waiting. To be called once
+    /// the copy of that end, which the fork left here, was dropped: its going is not the other side's.
     pub fn watch(&mut self, process: Option<Pid>) {
         if process.is_some() {
             self.ring.reader.0.gone.store(0, Ordering::Release);
@@ -233,7 +238,8 @@ impl Writer {
 }
 
 impl Reader {
-    /// Take out what is there, at most as much as fits, as `read(2)` does: wait only for the first byte. 0: the other side has gone.
+    /// Take out what is there, at most as much as fits, as `read(2)` does: wait only for the first byte. 0: the other
+    /// side has gone.
     ///
     /// # Errors
     /// `EAGAIN` where waiting is not wanted and the ring is empty, `EINTR` after a signal.
@@ -265,7 +271,8 @@ impl Reader {
             let at = self.read as usize % CAPACITY;
             let first = count.min(CAPACITY - at);
             let start = ring.bytes.0.get().cast::<u8>();
-            // SAFETY: both parts lie within the ring and were put in, which the writer's count says; the two memories do not overlap.
+            // SAFETY: both parts lie within the ring and were put in, which the writer's count says; the two memories
+            // do not overlap.
             unsafe {
                 let to = into.as_mut_ptr().add(done);
                 to.copy_from_nonoverlapping(start.add(at), first);
@@ -279,8 +286,8 @@ impl Reader {
         Ok(done)
     }
 
-    /// The other end was moved to this process, whose life is looked at from now on while waiting. To be called once the copy of that end, which
-    /// the fork left here, was dropped: its going is not the other side's.
+    /// The other end was moved to this process, whose life is looked at from now on while waiting. To be called once
+    /// the copy of that end, which the fork left here, was dropped: its going is not the other side's.
     pub fn watch(&mut self, process: Option<Pid>) {
         if process.is_some() {
             self.ring.writer.0.gone.store(0, Ordering::Release);

@@ -54,7 +54,8 @@ impl Usage {
         }
     }
 
-    /// Seconds in user mode and in the kernel, which most kernels sample at ticks (kernel/sched/cputime.c): `None` where there were too few.
+    /// Seconds in user mode and in the kernel, which most kernels sample at ticks (kernel/sched/cputime.c): `None`
+    /// where there were too few.
     pub fn modes_s(self) -> Option<(f64, f64)> {
         (self.cpu_s >= self.least_split_s).then_some((self.user_s, self.system_s))
     }

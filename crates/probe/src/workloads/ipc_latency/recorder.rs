@@ -103,7 +103,8 @@ impl Recorder {
 #[cold]
 fn out_of_range(ticks: u64) -> Failure {
     Failure::failed(format!(
-        "a round trip of {} ticks: the clock went backwards (moved to a CPU whose counter lags?), or the machine stood still",
+        "a round trip of {} ticks: the clock went backwards (moved to a CPU whose counter lags?), or the machine \
+         stood still",
         ticks as i64
     ))
 }

@@ -73,10 +73,12 @@ pub fn description() -> Description {
         name: "ipc.throughput",
         version: 1,
         purpose: "How fast bytes go through a channel, within a thread, between two threads, between two processes",
-        timing_model: "throughput = total / 2^20 / time_s, time_s = raw - correction. Inside the clock: every call of both sides, from the \
-            opening of the gate at which the sender waits (running; asleep where both share a CPU) until the receiver, which is the calling \
-            thread, has the last byte; the stamping of the blocks and the checks asked for. Outside: making channel, buffers, thread or \
-            process, and asking getrusage, so that a wait at the gate (microseconds) is in the sender's CPU time or switches. In 1thread both ends refuse to wait, and one call of either is made in turn.",
+        timing_model: "throughput = total / 2^20 / time_s, time_s = raw - correction. Inside the clock: every call of \
+            both sides, from the opening of the gate at which the sender waits (running; asleep where both share a \
+            CPU) until the receiver, which is the calling thread, has the last byte; the stamping of the blocks and \
+            the checks asked for. Outside: making channel, buffers, thread or process, and asking getrusage, so that \
+            a wait at the gate (microseconds) is in the sender's CPU time or switches. In 1thread both ends refuse to \
+            wait, and one call of either is made in turn.",
         parameters: Parameters::parameters(),
         metrics: metrics(),
         needs: vec![],
@@ -114,7 +116,8 @@ fn metrics() -> Vec<Metric> {
         Metric::time("sender_system_s", "s", Quantity::SystemTime)
             .of("the sender")
             .note(
-                "Most kernels separate it from user time by sampling at ticks: null where the CPU time is less than 10 ticks.",
+                "Most kernels separate it from user time by sampling at ticks: null where the CPU time is less than \
+                 10 ticks.",
             )
             .not_compared(),
         Metric::time("receiver_user_s", "s", Quantity::UserTime)

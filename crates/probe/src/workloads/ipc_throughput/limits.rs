@@ -15,7 +15,8 @@ pub const PAGE_BYTES: usize = 4096;
 /// Time for filling a channel; very small writes into a large one take seconds.
 const LONGEST_FILLING: Duration = Duration::from_secs(1);
 
-/// Bytes that a channel takes before it is full, handed over in pieces of `piece`; `None` if it was not full within a second, or a signal came.
+/// Bytes that a channel takes before it is full, handed over in pieces of `piece`; `None` if it was not full within a
+/// second, or a signal came.
 ///
 /// # Errors
 /// `Failure` if the channel cannot be made or refuses for another reason.
@@ -91,8 +92,8 @@ pub fn granted(
     let other = (send, receive) != (asked, asked);
     Ok(other.then(|| {
         format!(
-            "sockbuf=buffer asked for {asked} B; the kernel made SO_SNDBUF {send} B and SO_RCVBUF {receive} B (it doubles what is asked, which \
-            net.core.wmem_max and rmem_max bound, and has a least value)"
+            "sockbuf=buffer asked for {asked} B; the kernel made SO_SNDBUF {send} B and SO_RCVBUF {receive} B (it \
+            doubles what is asked, which net.core.wmem_max and rmem_max bound, and has a least value)"
         )
     }))
 }

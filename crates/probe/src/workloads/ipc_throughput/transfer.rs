@@ -1,7 +1,7 @@
 //! The two sides of a transfer, call by call.
 //!
-//! What makes a call is inlined by force: where the kernel spoils the predictions of returns on its way (srso.rst of its admin guide), each
-//! function that was entered before a system call and left after it costs 20 to 50 ns more.
+//! What makes a call is inlined by force: where the kernel spoils the predictions of returns on its way (srso.rst of
+//! its admin guide), each function that was entered before a system call and left after it costs 20 to 50 ns more.
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -101,8 +101,8 @@ pub struct Source {
     memory: Mapping,
 }
 
-/// How far a side that sends has come. It is a value of the loop's own, so that it stays in registers: what lies in memory is pushed out of
-/// the caches by the data.
+/// How far a side that sends has come. It is a value of the loop's own, so that it stays in registers: what lies in
+/// memory is pushed out of the caches by the data.
 #[derive(Debug, Clone, Copy, Default)]
 struct Sending {
     /// The number of the block under way, the slot it lies in, and the bytes of it that were sent.
@@ -149,7 +149,8 @@ impl Source {
         self.shape.message = message;
     }
 
-    /// Send all of `job`, waiting for room; what was done, and the error that ended it before its time. It has hung up then.
+    /// Send all of `job`, waiting for room; what was done, and the error that ended it before its time. It has hung up
+    /// then.
     pub fn send(&mut self, job: Job) -> (Tally, Option<Errno>) {
         let mut sending = Sending::default();
         while sending.tally.bytes < job.total {
@@ -280,7 +281,8 @@ fn wrong(check: Check, block: usize, offset: u64, data: &[u8]) -> Option<u64> {
     }
 }
 
-/// Send and receive all of `job` by one thread: as much as the channel takes, then what is there, in turn. What either side did.
+/// Send and receive all of `job` by one thread: as much as the channel takes, then what is there, in turn. What either
+/// side did.
 ///
 /// # Errors
 /// `Failure::Failed` if the kernel refused, or a signal came.

@@ -1,4 +1,5 @@
-//! The verb `ipc`: one transfer with the options and the output of the original benchmark, and nothing beside it that a tracer would show.
+//! The verb `ipc`: one transfer with the options and the output of the original benchmark, and nothing beside it that a
+//! tracer would show.
 
 use std::io::{self, Write};
 use std::ops::RangeInclusive;
@@ -45,7 +46,12 @@ pub struct Arguments {
     #[arg(short = 'v')]
     verbose: bool,
     /// Bytes of a block, such as 131072 or 128K.
-    #[arg(short = 'b', value_name = "buffersize", default_value = "131072", value_parser = |text: &str| size(text, BUFFERS))]
+    #[arg(
+        short = 'b',
+        value_name = "buffersize",
+        default_value = "131072",
+        value_parser = |text: &str| size(text, BUFFERS)
+    )]
     buffer: u64,
     /// A pipe, or a pair of local sockets; the others are beyond the original.
     #[arg(
@@ -56,7 +62,12 @@ pub struct Arguments {
     )]
     channel: Kind,
     /// Bytes to transfer, such as 16777216 or 16M.
-    #[arg(short = 't', value_name = "totalsize", default_value = "16777216", value_parser = |text: &str| size(text, TOTALS))]
+    #[arg(
+        short = 't',
+        value_name = "totalsize",
+        default_value = "16777216",
+        value_parser = |text: &str| size(text, TOTALS)
+    )]
     total: u64,
 }
 
@@ -153,8 +164,8 @@ fn report(arguments: &Arguments, time_s: f64) -> String {
         return rate;
     }
     format!(
-        "Benchmark configuration:\n  buffersize: {buffer}\n  totalsize: {total}\n  blockcount: {}\n  mode: {}\n  ipctype: {}\n  \
-            time: {time_s:.9}\n{rate}",
+        "Benchmark configuration:\n  buffersize: {buffer}\n  totalsize: {total}\n  blockcount: {}\n  mode: {}\n  \
+            ipctype: {}\n  time: {time_s:.9}\n{rate}",
         total.div_ceil(*buffer),
         name(mode),
         name(channel),
@@ -188,8 +199,8 @@ mod tests {
         let arguments = parsed(&["-v"]).expect("they are right");
         assert_eq!(
             report(&arguments, 0.033_753_791),
-            "Benchmark configuration:\n  buffersize: 131072\n  totalsize: 16777216\n  blockcount: 128\n  mode: 1thread\n  ipctype: pipe\n  \
-                time: 0.033753791\n485397.33 KBytes/sec\n"
+            "Benchmark configuration:\n  buffersize: 131072\n  totalsize: 16777216\n  blockcount: 128\n  mode: \
+                1thread\n  ipctype: pipe\n  time: 0.033753791\n485397.33 KBytes/sec\n"
         );
     }
 

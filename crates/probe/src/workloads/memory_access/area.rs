@@ -1,4 +1,5 @@
-//! The memory that is walked, and the buffer that is written over to flush the caches: made anew in each measured process.
+//! The memory that is walked, and the buffer that is written over to flush the caches: made anew in each measured
+//! process.
 
 use std::fs::File;
 use std::path::Path;
@@ -139,14 +140,16 @@ impl Area {
         Ok(())
     }
 
-    /// Touch the pages that are not there as populating would: faults in user mode wait for memory, where those of the kernel give up.
+    /// Touch the pages that are not there as populating would: faults in user mode wait for memory, where those of the
+    /// kernel give up.
     fn finish_populating(&mut self, backing: Backing) -> Result<(), Failure> {
         let (start, bytes) = (self.start(), self.bytes as u64);
         let touch = |place: u64, there: bool| {
             if there {
                 return;
             }
-            // SAFETY: the place lies within the memory, which is readable and writable, and which nothing else refers to.
+            // SAFETY: the place lies within the memory, which is readable and writable, and which nothing else refers
+            // to.
             unsafe {
                 let place = start.add(place as usize);
                 let value = read_volatile(place);
@@ -203,8 +206,8 @@ fn map(wanted: &Wanted, file: Option<&File>) -> std::io::Result<MmapMut> {
     }
 }
 
-/// A buffer that was written over, and stays mapped, as in CS380L lab 2: given back, it would lower the resident set that a growth is
-/// counted from.
+/// A buffer that was written over, and stays mapped, as in CS380L lab 2: given back, it would lower the resident set
+/// that a growth is counted from.
 #[derive(Debug)]
 pub struct Flushed(MmapMut);
 
@@ -277,7 +280,8 @@ fn judge_room(bytes: u64, room: u64, swap: u64) -> Result<(), Failure> {
     }
     Err(Failure::unavailable(
         format!(
-            "{bytes} B of memory need {needed} B with page tables and margin, and there are {room} B (MemAvailable, cgroup limits) and {swap} B of swap"
+            "{bytes} B of memory need {needed} B with page tables and margin, and there are {room} B (MemAvailable, \
+             cgroup limits) and {swap} B of swap"
         ),
         "ask for less size, stop other programs, add swap, or raise the control group's memory limit",
     ))

@@ -11,7 +11,8 @@ const STRIDE: u64 = 1 << 16;
 pub struct Expected {
     /// Pages touched.
     pub touched: u64,
-    /// Those written. Of a page that is read first the kernel maps the zero page, and takes a second fault for the write.
+    /// Those written. Of a page that is read first the kernel maps the zero page, and takes a second fault for the
+    /// write.
     pub written: u64,
     /// Page faults of anonymous memory: one for each page, and one more for each that was read first and then written.
     pub faults: u64,
@@ -25,7 +26,8 @@ enum Page {
 }
 
 impl Expected {
-    /// Of a walk over `sets` working sets, in pages of `page` bytes. It stops counting where nothing new can come, or after a signal.
+    /// Of a walk over `sets` working sets, in pages of `page` bytes. It stops counting where nothing new can come, or
+    /// after a signal.
     pub fn of(mut bases: Bases, sets: u64, page: u64) -> Self {
         let mut pages = vec![Page::Untouched; bases.reach().div_ceil(page) as usize];
         let mut expected = Self::default();
@@ -40,7 +42,8 @@ impl Expected {
         expected
     }
 
-    /// Add the working set that begins at `base`: of each page of it, whether its first line is written, and whether any is.
+    /// Add the working set that begins at `base`: of each page of it, whether its first line is written, and whether
+    /// any is.
     fn add(&mut self, pages: &mut [Page], base: u64, page: u64) {
         let mut line = 0;
         while line < SET_LINES {
@@ -116,7 +119,8 @@ mod tests {
         }
     }
 
-    /// The original report [CS380L lab 2] has minflt 4113.6 in sequence, and 7336.6 at random, since pages read first fault twice.
+    /// The original report [CS380L lab 2] has minflt 4113.6 in sequence, and 7336.6 at random, since pages read first
+    /// fault twice.
     #[test]
     fn the_document_s_counts_come_out() {
         let seq = expected(Pattern::Seq, Footprint::First64th, 1 << 30, 1 << 20);

@@ -194,16 +194,19 @@ fn used(names: [&'static str; 7], what: [&'static str; 7]) -> [Metric; 7] {
             .note("By getrusage; sampled as the user CPU time is."),
         Metric::found(minflt, "1", minor).note("They needed no device (getrusage)."),
         Metric::found(majflt, "1", major).note(
-            "By getrusage. The kernel calls a fault major if it reads swap, or if it finds a page of a mapped file not in the page cache. The file made here has \
-                room and was never written, so that nothing is read from a device for it.",
+            "By getrusage. The kernel calls a fault major if it reads swap, or if it finds a page of a mapped file \
+                not in the page cache. The file made here has room and was never written, so that nothing is read \
+                from a device for it.",
         ),
         Metric::found(maxrss, "KiB", growth).note(
-            "By getrusage, which may be some 100 pages a CPU too low or too high. The initialisation's includes the 16 MiB that flush the caches.",
+            "By getrusage, which may be some 100 pages a CPU too low or too high. The initialisation's includes the \
+             16 MiB that flush the caches.",
         ),
         Metric::found(inblock, "1", blocks_in)
             .note("By getrusage. Null where the kernel does not count them."),
         Metric::found(oublock, "1", blocks_out).note(
-            "They are to be written to devices, and counted by getrusage when a page becomes dirty. Null where the kernel does not count them.",
+            "They are to be written to devices, and counted by getrusage when a page becomes dirty. Null where the \
+             kernel does not count them.",
         ),
     ]
 }
@@ -229,7 +232,8 @@ fn reclaimed() -> impl Iterator<Item = Metric> {
         ),
         (
             "pages moved to the active list",
-            "Of the whole machine (pgactivate); the multi-generational LRU counts few. Null where the kernel does not count them.",
+            "Of the whole machine (pgactivate); the multi-generational LRU counts few. Null where the kernel does not \
+             count them.",
         ),
         (
             "pages scanned for reclaim",
@@ -256,7 +260,8 @@ fn there() -> [Metric; 5] {
             "base pages of the mapping that were present or swapped out after the walk",
         )
         .note(
-            "By pagemap. For a file, pages that the kernel mapped around a fault are included, pages that it took away are not.",
+            "By pagemap. For a file, pages that the kernel mapped around a fault are included, pages that it took \
+             away are not.",
         ),
         Metric::found("accesses", "1", "loads and stores of the walk").note("They are sets x 16 x 512."),
         Metric::found("reads", "1", "loads of the walk").note("Seven of eight accesses."),
@@ -271,7 +276,8 @@ fn counts() -> [Metric; 5] {
         Metric::found("l1d_write_access", "1", "stores of the walk's process").note(COUNTED),
         Metric::spent("l1d_read_miss", "1", "loads that missed the L1D").note(COUNTED),
         Metric::spent("dtlb_read_miss", "1", "loads that missed the dTLB").note(
-            "Counted by the hardware, in user mode: AMD counts misses of its first level, Intel of both. Null without a counter.",
+            "Counted by the hardware, in user mode: AMD counts misses of its first level, Intel of both. Null without \
+             a counter.",
         ),
         Metric::spent("dtlb_write_miss", "1", "stores that missed the dTLB").note(COUNTED),
     ]

@@ -1,7 +1,8 @@
 //! Calls that the kernel may refuse for a moment, while memory is full.
 //!
-//! In a group without OOM killer only a page fault in user mode waits for memory (`mem_cgroup_oom`, mm/memcontrol-v1.c). A system call that needs some, or
-//! that copies to or from a page that is swapped out, gives up: with ENOMEM or EFAULT, and madvise(2) with EAGAIN.
+//! In a group without OOM killer only a page fault in user mode waits for memory (`mem_cgroup_oom`,
+//! mm/memcontrol-v1.c). A system call that needs some, or that copies to or from a page that is swapped out, gives up:
+//! with ENOMEM or EFAULT, and madvise(2) with EAGAIN.
 
 use std::thread::sleep;
 use std::time::Duration;

@@ -44,8 +44,8 @@ impl Presence {
     }
 }
 
-/// Hand `each` the place of every page of the range, in bytes from `start`, and whether it is present or swapped: bits 63 and 62 of an entry
-/// of 64 bits (Documentation/admin-guide/mm/pagemap.rst).
+/// Hand `each` the place of every page of the range, in bytes from `start`, and whether it is present or swapped: bits
+/// 63 and 62 of an entry of 64 bits (Documentation/admin-guide/mm/pagemap.rst).
 ///
 /// # Errors
 /// As [`Presence::of`].

@@ -5,7 +5,8 @@ use std::fs;
 use super::patience::retry;
 use oscope_sys::error::Failure;
 
-/// Reading it has the kernel add up what each CPU has counted by itself (Documentation/admin-guide/sysctl/vm.rst); for root only.
+/// Reading it has the kernel add up what each CPU has counted by itself (Documentation/admin-guide/sysctl/vm.rst); for
+/// root only.
 const REFRESH: &str = "/proc/sys/vm/stat_refresh";
 /// Figures.
 const FIGURES: usize = 7;
@@ -89,8 +90,8 @@ impl Reclaim {
 mod tests {
     use super::*;
 
-    const TEXT: &str = "nr_free_pages 5\npswpin 7\npswpout 9\nworkingset_refault_anon 3\npgactivate 11\npgscan_kswapd 100\npgscan_anon 20\n\
-        pgscan_file 22\npgsteal_anon 4\n";
+    const TEXT: &str = "nr_free_pages 5\npswpin 7\npswpout 9\nworkingset_refault_anon 3\npgactivate 11\npgscan_kswapd \
+        100\npgscan_anon 20\npgscan_file 22\npgsteal_anon 4\n";
 
     #[test]
     fn counters_are_found_by_their_whole_name_and_added_up() {

@@ -43,7 +43,8 @@ impl Simulated {
     /// Feed an empty model with the flush, uncounted, and with the walk over `sets` working sets.
     ///
     /// # Errors
-    /// `Failure::Unavailable` where there is no model of this geometry; `Failure::Failed` after a signal, or if an access was not counted.
+    /// `Failure::Unavailable` where there is no model of this geometry; `Failure::Failed` after a signal, or if an
+    /// access was not counted.
     pub fn of(
         geometry: &Geometry,
         page: u64,

@@ -10,7 +10,8 @@ use oscope_sys::affinity;
 
 /// Faults of a measured process on its own stack and data, which it shares with its parent until it writes to them.
 const STRAYS: f64 = 64.0;
-/// By how much the kernel may report the resident set too low or too high, for each CPU and reading: two readings of some 100 pages, doubled.
+/// By how much the kernel may report the resident set too low or too high, for each CPU and reading: two readings of
+/// some 100 pages, doubled.
 const SLACK_KIB: f64 = 4.0 * 400.0;
 /// Most of that for all CPUs together: half of the least resident set that is judged.
 const MOST_SLACK_KIB: f64 = 8192.0;

@@ -14,13 +14,15 @@ pub struct Usage {
     pub stime_s: f64,
     /// Page faults that needed no device.
     pub minflt: f64,
-    /// Page faults that waited for one, and every fault on a page of a file that is not in the page cache (`filemap_fault`, mm/filemap.c), also
-    /// where nothing need be read, as of a part of a file that has room and was never written.
+    /// Page faults that waited for one, and every fault on a page of a file that is not in the page cache
+    /// (`filemap_fault`, mm/filemap.c), also where nothing need be read, as of a part of a file that has room and was
+    /// never written.
     pub majflt: f64,
     /// Highest resident set so far in KiB; a difference says by how much it grew.
     ///
-    /// A forked process begins with its own resident set (`dup_mm`, kernel/fork.c), not with its parent's highest. The kernel may count
-    /// it by up to some 100 pages a CPU too low or too high at any time (`get_mm_rss`, include/linux/mm.h).
+    /// A forked process begins with its own resident set (`dup_mm`, kernel/fork.c), not with its parent's highest. The
+    /// kernel may count it by up to some 100 pages a CPU too low or too high at any time (`get_mm_rss`,
+    /// include/linux/mm.h).
     pub maxrss_kib: f64,
     /// Blocks of 512 B read from devices; `None` where the kernel does not count them (CONFIG_TASK_IO_ACCOUNTING).
     pub inblock: Option<f64>,

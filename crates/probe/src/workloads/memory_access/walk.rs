@@ -1,4 +1,5 @@
-//! `do_mem_access` of CS380L lab 2 (docs/sources.md): working sets of 512 lines, each walked 16 times, one line in 8 written and the others read.
+//! `do_mem_access` of CS380L lab 2 (docs/sources.md): working sets of 512 lines, each walked 16 times, one line in 8
+//! written and the others read.
 
 use std::hint::black_box;
 use std::ptr::{read_volatile, write_volatile};
@@ -129,8 +130,8 @@ pub unsafe fn walk_with_pauses(
     sets
 }
 
-/// One working set. The compiler can neither unroll nor merge what `opaque` counts: with gcc -O2 it does not either, and each access costs
-/// a handful of instructions beside it, of which one is a jump taken.
+/// One working set. The compiler can neither unroll nor merge what `opaque` counts: with gcc -O2 it does not either,
+/// and each access costs a handful of instructions beside it, of which one is a jump taken.
 ///
 /// # Safety
 /// From `start` on there are 512 lines of writable memory, which nothing else refers to.

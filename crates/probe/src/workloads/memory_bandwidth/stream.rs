@@ -5,10 +5,12 @@ use std::hint::black_box;
 use crate::xor;
 use oscope_sys::cancel;
 
-/// Bytes handled between two looks at whether a signal came. The C library copies past the caches from a length on that may be hundreds of
-/// MiB (`glibc.cpu.x86_non_temporal_threshold`, three quarters of the last cache), so that shorter pieces would be other copying than asked for.
+/// Bytes handled between two looks at whether a signal came. The C library copies past the caches from a length on that
+/// may be hundreds of MiB (`glibc.cpu.x86_non_temporal_threshold`, three quarters of the last cache), so that shorter
+/// pieces would be other copying than asked for.
 const STRIDE_BYTES: usize = 1 << 30;
-/// Bytes from one sampled byte of what was written to the next: somewhat less than a page, so that each page has one, at another place.
+/// Bytes from one sampled byte of what was written to the next: somewhat less than a page, so that each page has one,
+/// at another place.
 const SAMPLE_STRIDE: usize = 4093;
 
 /// The share of one thread.
@@ -98,7 +100,8 @@ fn read(source: &[u8]) -> (u64, u32) {
         if cancel::requested() {
             break;
         }
-        // A piece is a whole number of words, so that the XORs add up as they are. The compiler must not know one pass's from another's.
+        // A piece is a whole number of words, so that the XORs add up as they are. The compiler must not know one
+        // pass's from another's.
         folded ^= xor::fold(black_box(piece));
         bytes += piece.len() as u64;
     }
@@ -155,7 +158,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_window_ends_up_as_copying_byte_by_byte_leaves_it(source in prop::collection::vec(any::<u8>(), 1..500), window: prop::sample::Index) {
+        fn the_window_ends_up_as_copying_byte_by_byte_leaves_it(
+            source in prop::collection::vec(any::<u8>(), 1..500),
+            window: prop::sample::Index,
+        ) {
             let length = window.index(source.len()) + 1;
             let mut expected = vec![0; length];
             for (place, byte) in source.iter().enumerate() {

@@ -72,8 +72,9 @@ impl Fresh {
         Ok((memory, None))
     }
 
-    /// A share for each of `threads`, as equal as whole units allow; to be written with the mark, if there is one. A unit is a page; of a
-    /// file it is what the page cache may hold as one piece, since of two threads that meet at one the kernel calls a fault major that is not.
+    /// A share for each of `threads`, as equal as whole units allow; to be written with the mark, if there is one. A
+    /// unit is a page; of a file it is what the page cache may hold as one piece, since of two threads that meet at one
+    /// the kernel calls a fault major that is not.
     pub fn shares(&mut self, page: usize, threads: usize, mark: Option<u8>) -> Vec<Share<'_>> {
         let unit = match self {
             Self::File(_) => PIECE_BYTES,
@@ -119,8 +120,8 @@ impl Fresh {
         }
     }
 
-    /// Prove what the touches left: with a mark, every page holds it and is resident in pages of the right kind; the child held its copy
-    /// all the time.
+    /// Prove what the touches left: with a mark, every page holds it and is resident in pages of the right kind; the
+    /// child held its copy all the time.
     ///
     /// # Errors
     /// What is wrong; `Failure::Unavailable` where the kernel gave other pages.
@@ -156,8 +157,8 @@ fn shared(bytes: u64) -> Result<Fresh, Failure> {
     // Only to learn whether there is room for the copies.
     drop(Mapping::new(bytes, Pages::Base)?);
     let holder = Holder::fork()?;
-    // When a thread gets its CPU back, the kernel writes to the thread's own memory (rseq(2)), which after a fork is a fault. It had better be
-    // now than while faults are counted.
+    // When a thread gets its CPU back, the kernel writes to the thread's own memory (rseq(2)), which after a fork is a
+    // fault. It had better be now than while faults are counted.
     std::thread::sleep(OFF_THE_CPU);
     Ok(Fresh::Shared(holder, mapping))
 }

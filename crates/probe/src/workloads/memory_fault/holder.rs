@@ -21,13 +21,15 @@ impl Holder {
         child.map(Self).map_err(|failure| match failure {
             Failure::Unavailable { message, .. } => Failure::unavailable(
                 message,
-                "ask for less size, raise ulimit -u or the control group's pids.max, or as root: sysctl vm.overcommit_memory=1",
+                "ask for less size, raise ulimit -u or the control group's pids.max, or as root: sysctl \
+                 vm.overcommit_memory=1",
             ),
             other => other,
         })
     }
 
-    /// Make sure that the child still holds its memory: a page that it gave up would have been written to without being copied.
+    /// Make sure that the child still holds its memory: a page that it gave up would have been written to without being
+    /// copied.
     ///
     /// # Errors
     /// `Failure::Failed` that says how it ended.

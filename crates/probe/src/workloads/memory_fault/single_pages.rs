@@ -9,9 +9,10 @@ use oscope_sys::error::Failure;
 
 /// A private mapping of a file for reading, in which every page is a mapping of its own. Dropping it takes it down.
 ///
-/// A read fault on a file maps the pages around it as well, so far as they are in the page cache and in the same mapping
-/// (`do_fault_around` in `mm/memory.c`; 64 KiB, changed by root through debugfs only; `MADV_RANDOM` stops reading ahead, not this). The
-/// kernel merges neighbours whose file offsets follow each other, and so each page changes places with the one beside it.
+/// A read fault on a file maps the pages around it as well, so far as they are in the page cache and in the same
+/// mapping (`do_fault_around` in `mm/memory.c`; 64 KiB, changed by root through debugfs only; `MADV_RANDOM` stops
+/// reading ahead, not this). The kernel merges neighbours whose file offsets follow each other, and so each page
+/// changes places with the one beside it.
 #[derive(Debug)]
 pub struct SinglePages {
     address: NonNull<u8>,
@@ -53,7 +54,8 @@ impl SinglePages {
 
     /// The bytes of the file, neighbouring pages exchanged.
     pub fn as_slice(&self) -> &[u8] {
-        // SAFETY: the mapping is that long and readable; nobody else knows the scratch file, which thus keeps its length and content.
+        // SAFETY: the mapping is that long and readable; nobody else knows the scratch file, which thus keeps its
+        // length and content.
         unsafe { std::slice::from_raw_parts(self.address.as_ptr(), self.bytes) }
     }
 }
@@ -82,7 +84,8 @@ fn map(
         Some((file, offset)) => (libc::MAP_FIXED, file.as_raw_fd(), offset),
         None => (libc::MAP_ANONYMOUS | libc::MAP_NORESERVE, -1, 0),
     };
-    // SAFETY: a mapping at no particular address disturbs no other; one with MAP_FIXED lies within the place made for it.
+    // SAFETY: a mapping at no particular address disturbs no other; one with MAP_FIXED lies within the place made for
+    // it.
     let address = unsafe {
         libc::mmap(
             at.cast(),

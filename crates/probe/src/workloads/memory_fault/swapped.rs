@@ -10,8 +10,8 @@ use oscope_sys::cancel;
 use oscope_sys::cleanup::CleanupGuard;
 use oscope_sys::error::{Failure, errno_message};
 
-/// Swap made for each byte of memory: while less than half of it is full, the kernel keeps a page's place there when the page is read back
-/// (`vm_swap_full`, include/linux/swap.h), so that it need not be written again.
+/// Swap made for each byte of memory: while less than half of it is full, the kernel keeps a page's place there when
+/// the page is read back (`vm_swap_full`, include/linux/swap.h), so that it need not be written again.
 const SWAP_FACTOR: u64 = 3;
 /// Longest wait for the device to have taken all pages.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -26,8 +26,9 @@ pub struct Room {
 }
 
 impl Room {
-    /// Make room for `bytes` of memory. `auto` is zram, which is there with any kernel that has it, and whose faults cost the kernel's work and the
-    /// decompression rather than a device's time; where there is none, a file in `directory`.
+    /// Make room for `bytes` of memory. `auto` is zram, which is there with any kernel that has it, and whose faults
+    /// cost the kernel's work and the decompression rather than a device's time; where there is none, a file in
+    /// `directory`.
     ///
     /// # Errors
     /// `Failure::Unavailable` where there can be no swap, with the remedy.
@@ -56,13 +57,15 @@ impl Room {
         self.swap.note().to_owned()
     }
 
-    /// Fill `memory`, of whole pages, with content and swap it out. Of each page the first half is content, which does not compress, and the rest
-    /// zeros: zram stores neither a page of one value nor one that it cannot compress as it does others.
+    /// Fill `memory`, of whole pages, with content and swap it out. Of each page the first half is content, which does
+    /// not compress, and the rest zeros: zram stores neither a page of one value nor one that it cannot compress as it
+    /// does others.
     ///
     /// # Errors
     /// `Failure::Unavailable` where pages stay in memory, or go to other swap.
     pub fn take(&self, memory: &mut [u8]) -> Result<(), Failure> {
-        // A child would hold the pages' places in swap too, and the kernel would read their neighbours along (do_swap_page, mm/memory.c).
+        // A child would hold the pages' places in swap too, and the kernel would read their neighbours along
+        // (do_swap_page, mm/memory.c).
         advise(memory, libc::MADV_DONTFORK, "MADV_DONTFORK")?;
         let page = page_bytes() as usize;
         for (number, bytes) in memory.chunks_mut(page).enumerate() {
@@ -89,7 +92,8 @@ impl Room {
                     "raise the control group's memory.swap.max, or choose --set swap=zram",
                 ));
             }
-            // Those being written stay in the swap cache until reclaim looks at them again, which it does for pages that are mapped.
+            // Those being written stay in the swap cache until reclaim looks at them again, which it does for pages
+            // that are mapped.
             for (bytes, _) in memory
                 .chunks(page)
                 .zip(&staying)
@@ -129,7 +133,8 @@ fn advise(memory: &mut [u8], advice: libc::c_int, name: &str) -> Result<(), Fail
     }
 }
 
-/// Which pages could be had without a device: those mapped, and those in the swap cache (mincore(2), `mincore_swap` in mm/mincore.c).
+/// Which pages could be had without a device: those mapped, and those in the swap cache (mincore(2), `mincore_swap` in
+/// mm/mincore.c).
 fn in_memory(memory: &mut [u8]) -> Result<Vec<bool>, Failure> {
     let page = page_bytes() as usize;
     let mut pages = vec![0_u8; memory.len() / page];

@@ -8,7 +8,8 @@ use crate::workload::Shared;
 use oscope_sys::affinity;
 
 const SIZE: u64 = 1 << 20;
-/// Trials of a repetition: other tests of this program fork meanwhile, after which a write to this one's own stack faults as well.
+/// Trials of a repetition: other tests of this program fork meanwhile, after which a write to this one's own stack
+/// faults as well.
 const TRIALS: u32 = 10;
 
 const ALL: [FaultKind; 7] = [

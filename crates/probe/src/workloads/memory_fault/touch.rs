@@ -56,7 +56,8 @@ impl Tally {
         }
     }
 
-    /// Each page took exactly one fault, and `major` of them waited for a device; at most `strays` faults were of other memory.
+    /// Each page took exactly one fault, and `major` of them waited for a device; at most `strays` faults were of other
+    /// memory.
     ///
     /// # Errors
     /// `Failure::Failed` with both counts.
@@ -69,7 +70,8 @@ impl Tally {
         }
         if self.major != major {
             return Err(Failure::failed(format!(
-                "{} of {faults} faults waited for a device, not {major}: something else fills or empties the page cache, or threads met at one piece of it",
+                "{} of {faults} faults waited for a device, not {major}: something else fills or empties the page \
+                 cache, or threads met at one piece of it",
                 self.major
             )));
         }
@@ -105,8 +107,8 @@ impl Share<'_> {
     }
 }
 
-/// Write to the part of the stack that the functions called next use: after a fork that is a fault for each page of it, which getrusage
-/// would count when it hands its first answer over.
+/// Write to the part of the stack that the functions called next use: after a fork that is a fault for each page of it,
+/// which getrusage would count when it hands its first answer over.
 #[inline(never)]
 fn dirty_stack() {
     black_box([1_u8; STACK_BYTES]);

@@ -151,14 +151,16 @@ impl Visits {
     }
 }
 
-/// Shuffle by Durstenfeld's algorithm 235 (1964), by the same random numbers each time. The slots visited in a shuffled order are one ring
-/// through all of them, each such ring as likely as any other: what Sattolo's algorithm (1986) gives, with the places on the ring known.
+/// Shuffle by Durstenfeld's algorithm 235 (1964), by the same random numbers each time. The slots visited in a shuffled
+/// order are one ring through all of them, each such ring as likely as any other: what Sattolo's algorithm (1986)
+/// gives, with the places on the ring known.
 fn shuffle(numbers: &mut [u32]) {
     for last in (1..numbers.len()).rev() {
         if last % SLOTS_UNWATCHED == 0 && cancel::requested() {
             return;
         }
-        // Below `last + 1`, as the high half of a product (Lemire: "Fast random integer generation in an interval", 2019).
+        // Below `last + 1`, as the high half of a product (Lemire: "Fast random integer generation in an interval",
+        // 2019).
         let drawn = u128::from(content::word(last as u64)) * (last as u128 + 1);
         numbers.swap(last, (drawn >> 64) as usize);
     }
@@ -242,7 +244,10 @@ mod tests {
         }
 
         #[test]
-        fn the_chase_ends_where_so_many_loads_lead(slots in 2_u64..500, loads in prop::collection::vec(0_u64..1000, 1..5)) {
+        fn the_chase_ends_where_so_many_loads_lead(
+            slots in 2_u64..500,
+            loads in prop::collection::vec(0_u64..1000, 1..5),
+        ) {
             let mut ring = ring(slots, 64, Order::Random);
             let mut expected = round(&ring);
             for loads in loads {

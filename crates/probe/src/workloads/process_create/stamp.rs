@@ -9,8 +9,8 @@ use crate::clock::offsets::Offsets;
 use crate::clock::{Clock, ClockKind, counter, reading};
 use oscope_sys::error::Failure;
 
-/// Environment variable that makes a fresh copy of this program stamp and exit: the descriptor of the page, a colon, the clock (`tsc`, the processor's counter,
-/// or `raw`).
+/// Environment variable that makes a fresh copy of this program stamp and exit: the descriptor of the page, a colon,
+/// the clock (`tsc`, the processor's counter, or `raw`).
 const REQUEST: &CStr = c"OSCOPE_PROBE_STAMP";
 /// Size of the mapping, in bytes; the kernel rounds up to its page size.
 const PAGE_BYTES: usize = 4096;
@@ -103,7 +103,8 @@ impl Slot {
     }
 }
 
-/// A page shared with children, also with those that run another program: it is a memory file whose descriptor they inherit.
+/// A page shared with children, also with those that run another program: it is a memory file whose descriptor they
+/// inherit.
 #[derive(Debug)]
 pub struct Page {
     slot: NonNull<Slot>,
@@ -116,7 +117,8 @@ impl Page {
     /// # Errors
     /// `Failure::Failed` if the kernel has no memory or descriptor left.
     pub fn new() -> Result<Self, Failure> {
-        // SAFETY: the name is a C string. Without MFD_CLOEXEC the program that posix_spawn starts inherits the descriptor.
+        // SAFETY: the name is a C string. Without MFD_CLOEXEC the program that posix_spawn starts inherits the
+        // descriptor.
         let number = unsafe { libc::memfd_create(c"oscope-stamp".as_ptr(), 0) };
         if number < 0 {
             return Err(system("memfd_create"));
@@ -177,8 +179,8 @@ fn system(doing: &str) -> Failure {
 
 /// Runs before `main` in every copy of this program, and returns at once unless it was started to stamp.
 ///
-/// It stands in `.init_array`, so that the stamp is the first thing the program does after the dynamic loader: what Rust and `main` do
-/// to start up is not in it. Only functions that need no runtime are called.
+/// It stands in `.init_array`, so that the stamp is the first thing the program does after the dynamic loader: what
+/// Rust and `main` do to start up is not in it. Only functions that need no runtime are called.
 extern "C" fn stamp_if_asked() {
     // SAFETY: the C library has set up the environment before constructors run, and there is a single thread.
     let request = unsafe { libc::getenv(REQUEST.as_ptr()) };
@@ -207,7 +209,8 @@ extern "C" fn stamp_if_asked() {
             .saturating_add(libc::c_int::from(digit - b'0'))
     });
     let Some(slot) = map(number) else { exit(1) };
-    // SAFETY: the mapping is a whole page of a memory file that the parent made for a `Slot`; it stays until the process ends.
+    // SAFETY: the mapping is a whole page of a memory file that the parent made for a `Slot`; it stays until the
+    // process ends.
     unsafe { slot.as_ref() }.leave(stamp);
     exit(0)
 }

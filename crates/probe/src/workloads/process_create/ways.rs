@@ -149,7 +149,8 @@ impl Maker {
     }
 }
 
-/// In the child: leave the stamp and end, with nothing that is not async-signal-safe (signal-safety(7)): no handler, lock or allocation.
+/// In the child: leave the stamp and end, with nothing that is not async-signal-safe (signal-safety(7)): no handler,
+/// lock or allocation.
 fn stamp_and_exit(slot: &Slot, stamp: Stamp) -> ! {
     slot.leave(stamp);
     // SAFETY: `_exit` ends the process at once; it runs no handler and flushes no buffer of the parent's.
@@ -172,8 +173,9 @@ fn clone3(errand: &Errand) -> io::Result<(Child, Stamp)> {
     // SAFETY: all zeroes is a valid `clone_args`: share nothing, signal nobody.
     let mut arguments: libc::clone_args = unsafe { std::mem::zeroed() };
     arguments.exit_signal = libc::SIGCHLD as u64;
-    // SAFETY: the arguments outlive the call. Without CLONE_VM the child goes on in a copy of this memory, so it may return through these
-    // frames; the C library does not know of it, but it calls nothing there that would matter, and leaves by `_exit`.
+    // SAFETY: the arguments outlive the call. Without CLONE_VM the child goes on in a copy of this memory, so it may
+    // return through these frames; the C library does not know of it, but it calls nothing there that would matter, and
+    // leaves by `_exit`.
     let process = unsafe {
         libc::syscall(
             libc::SYS_clone3,
@@ -188,7 +190,8 @@ fn clone3(errand: &Errand) -> io::Result<(Child, Stamp)> {
     made(process as libc::pid_t, stamp)
 }
 
-/// `vfork` itself returns twice on one stack, which no Rust function survives; the same system call with a stack for the child is sound.
+/// `vfork` itself returns twice on one stack, which no Rust function survives; the same system call with a stack for
+/// the child is sound.
 #[inline(always)]
 fn vfork(errand: &Errand, stack: &mut [u128]) -> io::Result<(Child, Stamp)> {
     extern "C" fn begin(errand: *mut c_void) -> c_int {
@@ -243,7 +246,8 @@ impl Program {
         let arguments: [*mut c_char; 2] = [self.name.as_ptr().cast_mut(), null_mut()];
         let environment: [*mut c_char; 2] = [self.request.as_ptr().cast_mut(), null_mut()];
         let mut process = 0;
-        // SAFETY: path, arguments and environment are C strings in arrays that end with a null pointer; posix_spawn changes none of them.
+        // SAFETY: path, arguments and environment are C strings in arrays that end with a null pointer; posix_spawn
+        // changes none of them.
         let answer = unsafe {
             libc::posix_spawn(
                 &raw mut process,
@@ -272,7 +276,8 @@ fn made(process: libc::pid_t, stamp: Stamp) -> io::Result<(Child, Stamp)> {
 }
 
 impl Child {
-    /// Wait for the end. A signal to this process that asks it to stop ends the child process first, and so does the [`TimeLimit`].
+    /// Wait for the end. A signal to this process that asks it to stop ends the child process first, and so does the
+    /// [`TimeLimit`].
     fn wait(self) -> io::Result<End> {
         match self {
             Self::Process(process) => wait_for(process),

@@ -16,7 +16,8 @@ const PIECE: usize = 1 << 20;
 /// Compare what arrived with what was sent.
 ///
 /// # Errors
-/// `Failure::Failed` that names the first file that is missing, too much or not the same, and says how; or after a signal.
+/// `Failure::Failed` that names the first file that is missing, too much or not the same, and says how; or after a
+/// signal.
 pub fn arrived(folder: &Folder) -> Result<(), Failure> {
     let (source, destination) = (folder.source(), folder.destination());
     let mut buffers = (vec![0; PIECE], vec![0; PIECE]);

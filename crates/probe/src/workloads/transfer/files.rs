@@ -26,7 +26,8 @@ const MOST: u64 = 100_000;
 const PIECE: u64 = 1 << 20;
 /// Distance between the contents of two files in the series that random content is taken from: longer than any file.
 const APART: u64 = 1 << 40;
-/// When the first file was modified (seconds since 1970); any other time than now will do, so that keeping it can be proved.
+/// When the first file was modified (seconds since 1970); any other time than now will do, so that keeping it can be
+/// proved.
 const MODIFIED_S: u64 = 1_000_000_000;
 /// The permissions of the files, in turn: none is what a new file has by itself.
 const MODES: [u32; 3] = [0o640, 0o444, 0o751];

@@ -1,5 +1,5 @@
-//! The folder of our own in which source and destination lie, and which is gone with the workload; after a kill, the journal of
-//! [`oscope_sys::cleanup`] has it.
+//! The folder of our own in which source and destination lie, and which is gone with the workload; after a kill, the
+//! journal of [`oscope_sys::cleanup`] has it.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -13,7 +13,8 @@ use oscope_sys::cleanup::{self, CleanupGuard};
 use oscope_sys::error::{Failure, errno_message};
 use oscope_sys::machine::memory;
 
-/// Room that a file takes beside its content, in bytes: a page that is not full, and what the file system and the kernel keep of it.
+/// Room that a file takes beside its content, in bytes: a page that is not full, and what the file system and the
+/// kernel keep of it.
 const BESIDE_BYTES: u64 = 8 << 10;
 /// Memory that must be left beside the files where they lie in memory.
 const MARGIN_BYTES: u64 = 64 << 20;
@@ -30,7 +31,8 @@ impl Folder {
     /// Make it below `place`, with the files to send in it, all in the page cache.
     ///
     /// # Errors
-    /// `Failure::Request` for a place that is no folder, `Failure::Unavailable` where there is no room, or no journal can be kept of it.
+    /// `Failure::Request` for a place that is no folder, `Failure::Unavailable` where there is no room, or no journal
+    /// can be kept of it.
     pub fn make(place: &Path, wanted: Files) -> Result<Self, Failure> {
         let refused = |error: io::Error| {
             Failure::request(
@@ -119,7 +121,8 @@ fn room_for(wanted: Files) -> u64 {
     one.saturating_mul(2)
 }
 
-/// Check that `whose` files fit into `place`, in memory too if it lies there: who fills the last of it brings on the OOM killer.
+/// Check that `whose` files fit into `place`, in memory too if it lies there: who fills the last of it brings on the
+/// OOM killer.
 ///
 /// # Errors
 /// `Failure::Unavailable` with this remedy where they do not, `Failure::Failed` where the kernel does not report it.

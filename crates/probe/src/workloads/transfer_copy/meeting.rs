@@ -111,7 +111,8 @@ impl ListenEndpoint {
 
 /// A socket bound to a free port that does not listen: the port is nobody else's, and who connects is refused.
 ///
-/// A port that is merely free might be given to the connecting socket itself, which is then connected to itself (RFC 9293, 3.5).
+/// A port that is merely free might be given to the connecting socket itself, which is then connected to itself (RFC
+/// 9293, 3.5).
 fn reserve(at: Ipv4Addr) -> io::Result<TcpListener> {
     // SAFETY: the call takes three numbers.
     let descriptor =

@@ -141,7 +141,8 @@ impl Parameters {
         let mut notes = Vec::new();
         if self.writes != Writes::Whole {
             notes.push(
-                "writes=small and writes=nodelay are an exchange of their own: sender, receiver and digest have no meaning"
+                "writes=small and writes=nodelay are an exchange of their own: sender, receiver and digest have no \
+                 meaning"
                     .to_owned(),
             );
         }
@@ -155,13 +156,18 @@ pub fn description() -> Description {
         name: "transfer.copy",
         version: 1,
         purpose: "Files from one process to another over TCP: system calls, network, and which side starts first",
-        timing_model: "time_ns = raw - correction, at the sender, which is the measured process: from before its first connect(2) until it has the receiver's receipt for \
-            all files, each of them whole, verified by its digest and under its name; bytes_per_s = bytes / time_ns. With meeting=retry the refused connects and the sleeps between them are inside, \
-            with meeting=receiver-retry the sender's being late and its wait for the receiver's next try. \
-            Outside the clock: making the files, the receiver's process (one for all repetitions, which is forked and not started anew) and the network; one exchange of the first files (at most 16 MiB; \
-            with meeting=ready, and none over a network that is slowed down), in which both processes get their memory and code, so that the first repetition is like the others, and no warm-up beside \
-            it; removing what the last repetition left; and the comparison of every byte, mode and time with the source's. receiver_time_ns is the receiver's own: from accept(2), with meeting=retry \
-            from its listen(2), with meeting=receiver-retry from before its first connect(2), until the last file has its name. Files come from the page cache and go to it: no fsync(2).",
+        timing_model: "time_ns = raw - correction, at the sender, which is the measured process: from before its \
+            first connect(2) until it has the receiver's receipt for all files, each of them whole, verified by its \
+            digest and under its name; bytes_per_s = bytes / time_ns. With meeting=retry the refused connects and the \
+            sleeps between them are inside, with meeting=receiver-retry the sender's being late and its wait for the \
+            receiver's next try. Outside the clock: making the files, the receiver's process (one for all \
+            repetitions, which is forked and not started anew) and the network; one exchange of the first files (at \
+            most 16 MiB; with meeting=ready, and none over a network that is slowed down), in which both processes \
+            get their memory and code, so that the first repetition is like the others, and no warm-up beside it; \
+            removing what the last repetition left; and the comparison of every byte, mode and time with the \
+            source's. receiver_time_ns is the receiver's own: from accept(2), with meeting=retry from its listen(2), \
+            with meeting=receiver-retry from before its first connect(2), until the last file has its name. Files \
+            come from the page cache and go to it: no fsync(2).",
         parameters: Parameters::parameters(),
         metrics: metrics(),
         needs: vec!["root for where=namespaces"],
@@ -179,15 +185,18 @@ fn metrics() -> Vec<Metric> {
     };
     vec![
         time("time_ns", "the transfer at the sender").note(
-            "From before its first connect(2), with meeting=receiver-retry the receiver's, until the sender has the receipt for all files.",
+            "From before its first connect(2), with meeting=receiver-retry the receiver's, until the sender has the \
+             receipt for all files.",
         ),
         time("receiver_time_ns", "the transfer at the receiver").note(
-            "From the connection, with meeting=retry and receiver-retry from the receiver's first attempt, until the last file has its name.",
+            "From the connection, with meeting=retry and receiver-retry from the receiver's first attempt, until the \
+             last file has its name.",
         ),
         Metric::found("bytes", "B", "contents received"),
         Metric::rate("bytes_per_s", "B/s", "contents received").note("By the sender's clock."),
         Metric::spent("calls", "1", "system calls of the sender").note(
-            "Those that send, receive, read, write, open, close or name, as its code counts them. Setting up the socket is not included.",
+            "Those that send, receive, read, write, open, close or name, as its code counts them. Setting up the \
+             socket is not included.",
         ),
         Metric::spent("receiver_calls", "1", "system calls of the receiver")
             .note("Counted as the sender's are. The call that sends this count is not included."),
@@ -196,12 +205,12 @@ fn metrics() -> Vec<Metric> {
         Metric::spent("receiver_switches", "1", "context switches of the receiver")
             .note("Voluntary and involuntary, of all threads (getrusage(2))."),
         cpu("cpu_s_per_gib", "the sender").note(
-            "Of all threads; null without contents. Where both are on one machine, the kernel does part of the receiver's protocol work and wake-ups \
-                within the sender's calls (softirq): they count here.",
+            "Of all threads; null without contents. Where both are on one machine, the kernel does part of the \
+                receiver's protocol work and wake-ups within the sender's calls (softirq): they count here.",
         ),
         cpu("receiver_cpu_s_per_gib", "the receiver").note(
-            "Of all threads. It excludes the receiver's work that the kernel does within the sender's calls, and includes the sender's work \
-                (acknowledgements) that it does within the receiver's.",
+            "Of all threads. It excludes the receiver's work that the kernel does within the sender's calls, and \
+                includes the sender's work (acknowledgements) that it does within the receiver's.",
         ),
         Metric::time("wait_ns", "ns", Quantity::WaitingTime)
             .of("the sender until the connection stands")

@@ -128,7 +128,8 @@ impl Receiver {
         Ok(Some(door))
     }
 
-    /// What connections inherit from the socket that listens; listen(2) forgets what was set before (`inet_csk_listen_start`).
+    /// What connections inherit from the socket that listens; listen(2) forgets what was set before
+    /// (`inet_csk_listen_start`).
     fn set_manners(&self, door: &ListenEndpoint) -> Result<(), Failure> {
         match self.writes {
             Writes::Whole => Ok(()),

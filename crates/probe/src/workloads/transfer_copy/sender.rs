@@ -47,7 +47,8 @@ pub struct Sent {
 }
 
 impl Sender {
-    /// Meet the receiver and send the first `count` files; what fails once they are connected is known to the receiver, too, and is the inner result.
+    /// Meet the receiver and send the first `count` files; what fails once they are connected is known to the receiver,
+    /// too, and is the inner result.
     ///
     /// # Errors
     /// Where the two did not meet: the receiver ended, or did not come in time.

@@ -1,8 +1,9 @@
-//! An exchange as programs have it that were not made for speed: for each file a header, its data and a wait for the answer, each in a write
-//! of its own.
+//! An exchange as programs have it that were not made for speed: for each file a header, its data and a wait for the
+//! answer, each in a write of its own.
 //!
-//! With a socket's defaults the sender's kernel holds the data back, since the header has not been acknowledged (Nagle's algorithm, RFC 896), and
-//! the receiver's kernel holds the acknowledgement back, since an answer may take it along (RFC 1122, 4.2.3.2): for 40 ms, each time.
+//! With a socket's defaults the sender's kernel holds the data back, since the header has not been acknowledged
+//! (Nagle's algorithm, RFC 896), and the receiver's kernel holds the acknowledgement back, since an answer may take it
+//! along (RFC 1122, 4.2.3.2): for 40 ms, each time.
 
 use std::fs::{File, FileTimes, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Read, Write};
@@ -34,7 +35,8 @@ pub struct Done {
     pub files: u64,
     /// Bytes of contents.
     pub bytes: u64,
-    /// System calls that move contents and words, and those on the files; not those that only set options of the socket.
+    /// System calls that move contents and words, and those on the files; not those that only set options of the
+    /// socket.
     pub calls: u64,
     /// Until the last file was written, in ns.
     pub time_ns: u64,
@@ -112,7 +114,8 @@ fn prepare(stream: &TcpStream) -> io::Result<()> {
     stream.set_write_timeout(Some(STALL))
 }
 
-/// Switch TCP_QUICKACK off (tcp(7)). Connections inherit it from the socket that listens, so that their first bytes are not acknowledged at once either.
+/// Switch TCP_QUICKACK off (tcp(7)). Connections inherit it from the socket that listens, so that their first bytes are
+/// not acknowledged at once either.
 ///
 /// # Errors
 /// What setsockopt(2) answers.

@@ -36,11 +36,16 @@ pub fn description() -> Description {
     Description {
         name: "transfer.device",
         version: 1,
-        purpose: "Files from one process to another by two character devices that hold the TCP connection in the kernel: read and write, or a mapped area",
-        timing_model: "time_ns = raw - correction, at the receiver, as in OS Project 2: from before it connects to the sender, which listens already, until it has written every file, has seen \
-            the end of the stream and has closed its device; bytes_per_s = bytes / time_ns. Inside are the files' open(2), write(2) and close(2) and, with method=mmap, mmap(2), the faults of the area and munmap(2). \
-            Outside: loading the modules, making the files, the sender's process (one for all repetitions), opening the devices, and the SHA-512 of every file on both sides, which is compared afterwards. \
-            sender_time_ns is the sender's own: from before it accepts until the receiver has closed. Both processes run on any allowed CPU; the connection is over 127.0.0.1.",
+        purpose: "Files from one process to another by two character devices that hold the TCP connection in the \
+            kernel: read and write, or a mapped area",
+        timing_model: "time_ns = raw - correction, at the receiver, as in OS Project 2: from before it connects to \
+            the sender, which listens already, until it has written every file, has seen the end of the stream and \
+            has closed its device; bytes_per_s = bytes / time_ns. Inside are the files' open(2), write(2) and \
+            close(2) and, with method=mmap, mmap(2), the faults of the area and munmap(2). Outside: loading the \
+            modules, making the files, the sender's process (one for all repetitions), opening the devices, and the \
+            SHA-512 of every file on both sides, which is compared afterwards. sender_time_ns is the sender's own: \
+            from before it accepts until the receiver has closed. Both processes run on any allowed CPU; the \
+            connection is over 127.0.0.1.",
         parameters: Parameters::parameters().into_iter().map(fewer).collect(),
         metrics: metrics(),
         needs: vec!["root", "/dev/oscope_sender", "/dev/oscope_receiver"],

@@ -5,8 +5,8 @@ use std::arch::asm;
 use super::super::found::{Found, Remedy, text};
 use super::Processor;
 
-/// The processor of `/proc/cpuinfo`, or what the registers say where that names no implementer, as every kernel of arm64 does: under a user-mode
-/// emulator the file may be that of the machine outside.
+/// The processor of `/proc/cpuinfo`, or what the registers say where that names no implementer, as every kernel of
+/// arm64 does: under a user-mode emulator the file may be that of the machine outside.
 pub fn corrected(processor: Processor) -> Processor {
     let is_of_arm64 = processor
         .vendor
@@ -31,7 +31,8 @@ fn main_id() -> Found<u64> {
     let capabilities = unsafe { libc::getauxval(libc::AT_HWCAP) };
     if capabilities & libc::HWCAP_CPUID == 0 {
         return Err(
-            "/proc/cpuinfo names no implementer and the kernel gives no MIDR_EL1: it needs Linux 4.11 or later".to_owned(),
+            "/proc/cpuinfo names no implementer and the kernel gives no MIDR_EL1: it needs Linux 4.11 or \
+             later".to_owned(),
         );
     }
     let register;

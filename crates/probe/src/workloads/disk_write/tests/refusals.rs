@@ -38,7 +38,8 @@ fn is_alone() -> bool {
     std::env::var_os(ALONE).is_some()
 }
 
-/// Do `work` with a file system of `bytes` bytes in memory on `place`, seen by this thread alone; `None` where that is not allowed.
+/// Do `work` with a file system of `bytes` bytes in memory on `place`, seen by this thread alone; `None` where that is
+/// not allowed.
 fn on_a_small_file_system<T: Send>(
     place: &Path,
     bytes: u64,
@@ -55,7 +56,8 @@ fn on_a_small_file_system<T: Send>(
             unshare(CloneFlags::CLONE_NEWNS).unwrap();
             let (none, tmpfs) = (std::ptr::null(), c"tmpfs".as_ptr());
             let private = libc::MS_REC | libc::MS_PRIVATE;
-            // SAFETY: all texts end with a NUL and outlive the calls. The namespace, and the mount with it, ends with the thread.
+            // SAFETY: all texts end with a NUL and outlive the calls. The namespace, and the mount with it, ends with
+            // the thread.
             let answers = unsafe {
                 [
                     libc::mount(tmpfs, c"/".as_ptr(), none, private, none.cast()),
