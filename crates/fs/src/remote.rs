@@ -41,6 +41,7 @@ use nix::errno::Errno;
 pub use attributes::Extensions;
 pub use attributes::{Attributes, Change, Kind, Put, PutError, Statvfs, Unsettled, Version};
 pub use clock::Clock;
+pub use content::SMALL;
 pub use listing::{BOUNDS, Bounds};
 pub use target::Target;
 pub use temporary::{Journal, Temporary, is_temporary};
@@ -166,6 +167,12 @@ impl Remote {
                 }
             }
         }
+    }
+
+    /// The server and its folder, as a person writes them.
+    pub fn name(&self) -> String {
+        let target = &self.link.target;
+        format!("{}:{}", target.host, target.folder.display())
     }
 
     /// Whether the server runs `oscope-fs serve`: then it has exact times and special files.

@@ -1,13 +1,15 @@
 //! `oscope-fs serve`: the server's side, on standard input and output, in place of OpenSSH's sftp-server.
 //!
-//! It speaks SFTP version 3 with OpenSSH's extensions, so that any client can use it, and four extensions of its own, by which `oscope-fs mount`
+//! It speaks SFTP version 3 with OpenSSH's extensions, so that any client can use it, and five extensions of its own, by which `oscope-fs mount`
 //! has what SFTP lacks (`serve@oscope` announces them; all numbers are big-endian, times are i64 seconds and u32 nanoseconds):
 //!
 //! - `attributes@oscope` with every ATTRS: access, modification and change time, number of links (u32), device (u32);
 //! - `times@oscope` with attributes that are to be set: access and modification time;
 //! - `mknod@oscope`, a request: path, mode with the kind of file (u32), device (u32);
 //! - `replace@oscope`, a request: two paths, a flag (u32), size (u64) and modification time. The first file takes the second's name if that
-//!   stands for this version of a file, or, where the flag is 0, for nothing. Else the status is ECANCELED, and nothing was done.
+//!   stands for this version of a file, or, where the flag is 0, for nothing. Else the status is ECANCELED, and nothing was done;
+//! - `digest@oscope`, a request, which is announced by itself: a path. The answer is the size of the file (u64) and the first 16 bytes of the
+//!   BLAKE3 hash of its content (text). EFBIG: it has more than 4 MiB; EBUSY: it changed while it was read; EINVAL: it is no regular file.
 //!
 //! A status says in its message which error number it is (`errno 39`). It runs as the user who logs in, and can do no more than he can.
 
@@ -32,7 +34,7 @@ const LONGEST: u32 = 256 << 10;
 const DATA: u32 = LONGEST - 1024;
 
 /// Extensions, each with its version.
-const EXTENSIONS: [(&str, &str); 7] = [
+const EXTENSIONS: [(&str, &str); 8] = [
     ("posix-rename@openssh.com", "1"),
     ("statvfs@openssh.com", "2"),
     ("hardlink@openssh.com", "1"),
@@ -40,6 +42,7 @@ const EXTENSIONS: [(&str, &str); 7] = [
     ("lsetstat@openssh.com", "1"),
     ("limits@openssh.com", "1"),
     ("serve@oscope", "1"),
+    ("digest@oscope", "1"),
 ];
 
 /// Answer requests until the client ends the connection.
@@ -124,6 +127,7 @@ fn done(handles: &mut Handles, kind: u8, id: u32, body: &mut Reader<'_>) -> Done
         kind::READDIR => files::read_folder(handles, id, body),
         kind::EXTENDED => match body.text()? {
             b"fsync@openssh.com" => files::sync(handles, id, body),
+            b"digest@oscope" => files::digest(id, body),
             b"limits@openssh.com" => Ok(Ok(limits(id))),
             name => names::extended(id, name, body),
         },

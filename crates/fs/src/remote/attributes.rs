@@ -173,6 +173,8 @@ pub struct Extensions {
     pub lsetstat: bool,
     /// `oscope@1`: the server runs `oscope-fs serve`, and has exact times, special files, and a comparison that goes with the replacement.
     pub exact: bool,
+    /// `digest@oscope`: the server computes the digest of a small file, so that it need not be read over the network.
+    pub digest: bool,
     /// `limits@openssh.com`.
     pub limits: bool,
     /// Bytes of one read at most.

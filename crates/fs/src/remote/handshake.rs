@@ -69,6 +69,7 @@ fn hello(talk: &mut RequestPipeline<'_>) -> Result<Result<(), Failure>, RequestE
             (b"lsetstat@openssh.com", b"1") => has.lsetstat = true,
             (b"limits@openssh.com", b"1") => has.limits = true,
             (b"serve@oscope", b"1") => has.exact = true,
+            (b"digest@oscope", b"1") => has.digest = true,
             _ => {}
         }
     }

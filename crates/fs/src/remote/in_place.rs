@@ -57,7 +57,8 @@ impl Putting<'_> {
         let there = talk.attributes(look)?;
         let mut opened = talk.handle(open)?;
         self.may_overwrite(there)?;
-        self.judge_content(talk, there)?;
+        let comparison = self.ask_content(talk);
+        self.judge_content(talk, there, comparison)?;
         let mut there = there.ok();
         if matches!(opened, Err(Status::NoSuchFile)) {
             self.begun = true;

@@ -18,6 +18,7 @@ use super::talk::{RequestError, RequestPipeline, StatusResult};
 use super::temporary;
 use super::upload::{Sent, Upload};
 use super::wire::{Packet, Status, kind};
+use crate::digest::Digest;
 
 /// How often it is begun anew where the connection breaks.
 pub const TRIES: usize = 5;
@@ -57,6 +58,16 @@ pub fn judge(order: &Put<'_>, now: StatusResult<Attributes>) -> Result<(), Stop>
         Some(there) if !order.expect_nothing && expected(&there) => Ok(()),
         Some(_) => Err(Stop::Conflict(now)),
     }
+}
+
+/// The comparison of contents, where the version cannot decide.
+pub enum Comparison {
+    /// The version decides.
+    Needless,
+    /// What the content has to be is not known.
+    Impossible,
+    /// Asked: whether it has this size and digest.
+    Asked(content::Question, (u64, Digest)),
 }
 
 /// One putting of one file, over as many connections as it takes.
@@ -150,6 +161,8 @@ impl<'a> Putting<'a> {
         let close = handle.ask_close(talk);
         let new = talk.ask_path(kind::LSTAT, temporary);
         let old = talk.ask_path(kind::LSTAT, self.order.path);
+        // Behind the fsync, which may take long: the less time lies between the comparison and the rename, the better.
+        let comparison = self.ask_content(talk);
         let sent = upload.settle(talk)?;
         let owned = attributes.settle(talk, temporary)?;
         upload.settle_sync(talk, sync)?;
@@ -162,8 +175,27 @@ impl<'a> Putting<'a> {
         let made = self.own(talk, temporary, made, owned)?;
         whole(&made, &sent)?;
         // Last of all: what is compared now is replaced by the next request.
-        self.judge_content(talk, said)?;
+        self.judge_content(talk, said, comparison)?;
         Ok(made)
+    }
+
+    /// Gather the question for the content of what is there, if that decides beside the version.
+    pub(super) fn ask_content(&self, talk: &mut RequestPipeline<'_>) -> Comparison {
+        let (Some(version), Some(unsettled)) = (self.order.expected, self.order.unsettled) else {
+            return Comparison::Needless;
+        };
+        let clock = &self.link.clock;
+        let told = |read| clock.can_trust(version.mtime, read);
+        if version.size == 0 || unsettled.read.is_some_and(told) {
+            return Comparison::Needless;
+        }
+        match unsettled.content {
+            Some(digest) => {
+                let question = content::ask(talk, self.order.path, version.size);
+                Comparison::Asked(question, (version.size, digest))
+            }
+            None => Comparison::Impossible,
+        }
     }
 
     /// What is there has the version expected: it must have the content too, where the version cannot decide.
@@ -171,25 +203,21 @@ impl<'a> Putting<'a> {
         &self,
         talk: &mut RequestPipeline<'_>,
         there: StatusResult<Attributes>,
+        comparison: Comparison,
     ) -> Result<(), Stop> {
-        let (Some(version), Some(unsettled), Ok(there)) =
-            (self.order.expected, self.order.unsettled, there)
-        else {
+        let Ok(there) = there else {
             return Ok(());
         };
-        let clock = &self.link.clock;
-        let told = |read| clock.can_trust(version.mtime, read);
-        if version.size == 0 || unsettled.read.is_some_and(told) {
-            return Ok(());
-        }
-        let same = match unsettled.content {
-            Some(content) => match content::digest(talk, self.order.path, self.limit) {
-                Ok(found) => found.is_some_and(|(_, digest)| digest == content),
-                // It went away meanwhile, or may not be read: then it is unknown.
-                Err(RequestError::Errno(Errno::ENOENT | Errno::EACCES)) => false,
-                Err(trouble) => return Err(trouble.into()),
-            },
-            None => false,
+        let same = match comparison {
+            Comparison::Needless => true,
+            Comparison::Impossible => false,
+            Comparison::Asked(question, wanted) => {
+                match content::holds(talk, question, self.order.path, wanted, self.limit) {
+                    // It went away meanwhile, or may not be read: then it is unknown.
+                    Err(RequestError::Errno(Errno::ENOENT | Errno::EACCES)) => false,
+                    found => found?,
+                }
+            }
         };
         match same {
             true => Ok(()),

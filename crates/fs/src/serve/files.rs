@@ -1,10 +1,10 @@
 //! Requests about what is open: reading, writing, attributes, listing.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::ErrorKind;
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io::{ErrorKind, Read};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 
 use nix::errno::Errno;
 use nix::sys::stat::{Mode, fchmod, futimens};
@@ -14,8 +14,9 @@ use nix::unistd::{Gid, Uid, fchown};
 use super::Done;
 use super::handles::{Handles, Open};
 use super::reply::{append, attributes, end, errno, handle, ok};
+use crate::digest::Hasher;
 use crate::remote::wire::{Packet, Reader, flag, kind};
-use crate::remote::{Change, Time};
+use crate::remote::{Change, SMALL, Time};
 
 /// Bytes of names in one answer to READDIR, after which it is sent.
 const NAMES: usize = 96 << 10;
@@ -177,4 +178,36 @@ pub fn sync(handles: &Handles, id: u32, body: &mut Reader<'_>) -> Done {
     Ok(file
         .and_then(|file| file.sync_all().map_err(errno))
         .map(|()| ok(id)))
+}
+
+/// `digest@oscope`.
+pub fn digest(id: u32, body: &mut Reader<'_>) -> Done {
+    Ok(body.place()?.and_then(|path| {
+        let mut options = OpenOptions::new();
+        options
+            .read(true)
+            .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
+        let file = options.open(&*path).map_err(errno)?;
+        let before = file.metadata().map_err(errno)?;
+        if !before.is_file() {
+            return Err(Errno::EINVAL);
+        }
+        if before.size() > SMALL {
+            return Err(Errno::EFBIG);
+        }
+        let mut content = Vec::new();
+        let read = (&file)
+            .take(before.size() + 1)
+            .read_to_end(&mut content)
+            .map_err(errno)?;
+        let after = file.metadata().map_err(errno)?;
+        let seen = |of: &Metadata| (of.size(), of.mtime(), of.mtime_nsec());
+        if read as u64 != before.size() || seen(&before) != seen(&after) {
+            return Err(Errno::EBUSY);
+        }
+        let mut hasher = Hasher::default();
+        hasher.update(&content);
+        let answer = Packet::request(kind::EXTENDED_REPLY, id).long(before.size());
+        Ok(answer.text(&hasher.finish()))
+    }))
 }

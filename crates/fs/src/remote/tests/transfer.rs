@@ -11,7 +11,8 @@ use nix::errno::Errno;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 
 use super::names::connected;
-use crate::remote::{Attributes, Put, PutError, Remote, Time, Version};
+use crate::remote::{Attributes, Put, PutError, Remote, Time, Unsettled, Version};
+use crate::store;
 use crate::testing::{LIMITS, Server};
 
 /// Bytes that differ from place to place.
@@ -253,6 +254,40 @@ fn a_put_keeps_another_version() {
     for in_place in [false, true] {
         let put = put(&remote, &file, &order, in_place);
         assert!(matches!(put, Err(PutError::Conflict(Some(_)))));
+    }
+}
+
+#[test]
+fn a_put_keeps_another_content_of_the_same_version() {
+    let (_server, remote, folder) = connected();
+    let path = Path::new("x");
+    let file = file_of(b"ours");
+    // One request, and more than the first window of requests.
+    for length in [6, 3_000_000] {
+        let theirs = contents(length);
+        for in_place in [false, true] {
+            fs::write(folder.join("x"), &theirs).unwrap();
+            let order = |content| Put {
+                expected: Some(remote.lstat(path).unwrap().version()),
+                unsettled: Some(Unsettled {
+                    // It was read in the second in which it was written.
+                    read: Some(remote.clock().now()),
+                    content,
+                }),
+                ..order(path)
+            };
+            let digest = |bytes: &[u8]| store::digest(&file_of(bytes)).unwrap();
+            let mut changed = theirs.clone();
+            changed[length - 1] ^= 1;
+            for unknown in [None, Some(digest(&changed)), Some(digest(b"ours"))] {
+                let put = put(&remote, &file, &order(unknown), in_place);
+                assert!(matches!(put, Err(PutError::Conflict(Some(_)))), "{put:?}");
+                assert!(fs::read(folder.join("x")).unwrap() == theirs);
+                assert_eq!(names(&folder), ["x"]);
+            }
+            put(&remote, &file, &order(Some(digest(&theirs))), in_place).unwrap();
+            assert_eq!(fs::read(folder.join("x")).unwrap(), b"ours");
+        }
     }
 }
 
