@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::sys::statvfs::statvfs;
 
-/// The source of our mounts in mountinfo. Their type is `fuse` where root mounted, since mount(2) leaves out the subtype, else `fuse.oscope`.
+/// The source of our mounts in mountinfo begins with this; a colon and the target follow. Their type is `fuse` where root mounted, since mount(2) leaves out the subtype, else `fuse.oscope`.
 const SOURCE: &str = "oscope-fs";
 
 /// How many processes that use a mount are named.
@@ -36,7 +36,9 @@ pub struct Mount {
 impl Mount {
     /// Whether `oscope-fs` made it.
     pub fn is_ours(&self) -> bool {
-        self.source == SOURCE && (self.kind == "fuse" || self.kind.starts_with("fuse."))
+        let rest = self.source.strip_prefix(SOURCE);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(':'))
+            && (self.kind == "fuse" || self.kind.starts_with("fuse."))
     }
 
     /// Whether the process that served it is gone: the kernel then answers ENOTCONN at once, or ECONNABORTED while it goes (fs/fuse/dev.c).
@@ -148,19 +150,22 @@ mod tests {
     use super::*;
 
     const TABLE: &[u8] = b"22 1 8:1 / / rw - ext4 /dev/vda rw\n\
-        40 22 0:45 / /mnt/a\\040b rw,nosuid shared:9 master:1 - fuse.oscope oscope-fs rw,user_id=7,group_id=7\n\
+        40 22 0:45 / /mnt/a\\040b rw,nosuid shared:9 master:1 - fuse.oscope oscope-fs:me@host:x rw,user_id=7,group_id=7\n\
         41 40 0:46 / /mnt/a\\040b rw - tmpfs  rw\n\
-        42 22 0:47 / /x rw - fuse me@host:/x\\011y rw,user_id=0\n";
+        42 22 0:47 / /x rw - fuse me@host:/x\\011y rw,user_id=0\n\
+        43 22 0:48 / /y rw - fuse oscope-fs rw,user_id=0\n\
+        44 22 0:49 / /z rw - fuse oscope-fsx rw,user_id=0\n";
 
     #[test]
     fn mounts_are_read_as_the_kernel_writes_them() {
         let found: Vec<_> = parse(TABLE).collect();
-        assert_eq!(found.len(), 4);
+        assert_eq!(found.len(), 6);
         assert_eq!(found[1].place, Path::new("/mnt/a b"));
         assert_eq!(found[3].source, "me@host:/x\ty");
         assert!(!found[3].is_ours());
         assert_eq!(found[1].user, Some(7));
-        assert!(found[1].is_ours());
+        assert!(found[1].is_ours() && found[4].is_ours());
+        assert!(!found[5].is_ours());
         // The source may be empty.
         assert_eq!((found[2].kind.as_str(), found[2].user), ("tmpfs", None));
     }

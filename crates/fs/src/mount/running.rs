@@ -77,7 +77,7 @@ impl Mounted {
     pub fn run(self, mountpoint: &Path, ready: impl FnOnce()) -> Result<(), Failure> {
         let workers = Workers::default();
         let session = Session::new(Arc::clone(&self.shared), workers.clone());
-        let config = config(&self.shared.options);
+        let config = config(&self.shared.options, &self.shared.remote.name());
         let session = fuser::Session::new(session, mountpoint, &config)
             .map_err(|error| refused(mountpoint, &error))?;
         // Set once: a mount is run once.
@@ -134,10 +134,21 @@ const UNKNOWN: Attributes = Attributes {
     more: None,
 };
 
-fn config(options: &Options) -> Config {
+/// What `df` and `findmnt` show as the source of the mount: two mounts differ by it.
+fn source(target: &str) -> String {
+    // Commas and backslashes end or change an option of fusermount3; what else is no plain letter is of no use in a table.
+    let plain = |letter: char| letter.is_ascii_graphic() && !matches!(letter, ',' | '\\');
+    let shown: String = target
+        .chars()
+        .map(|letter| if plain(letter) { letter } else { '?' })
+        .collect();
+    format!("oscope-fs:{shown}")
+}
+
+fn config(options: &Options, target: &str) -> Config {
     let mut config = Config::default();
     config.mount_options = vec![
-        MountOption::FSName("oscope-fs".into()),
+        MountOption::FSName(source(target)),
         MountOption::Subtype("oscope".into()),
         MountOption::NoDev,
         MountOption::NoSuid,
@@ -180,4 +191,15 @@ fn refused(mountpoint: &Path, error: &io::Error) -> Failure {
         _ => "see that fusermount3 is installed and the folder is yours",
     };
     Failure::remediable(format!("cannot mount on {at}: {said}"), remedy)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_source_has_no_letter_that_an_option_of_a_mount_cannot_have() {
+        assert_eq!(source("me@host:a/b-1"), "oscope-fs:me@host:a/b-1");
+        assert_eq!(source("host:a,b c\\\u{e9}\n"), "oscope-fs:host:a?b?c???");
+    }
 }
