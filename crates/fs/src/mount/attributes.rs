@@ -11,20 +11,30 @@ use nix::errno::Errno;
 use crate::remote::{Attributes, Kind, Time};
 
 use super::Shared;
+use super::tree::ROOT;
 
 /// Bytes that programs are advised to read and write at once.
 const BLOCK: u32 = 4096;
 
 impl Shared {
-    /// What to show of a node, and how long the kernel may believe it.
+    /// What to show of a node, and how long the kernel may believe it. Where it reads and writes the copy itself it may not: what is stored
+    /// through a mapping changes the time of the copy, and the kernel does not count that as a change of this file.
     pub(super) fn shown(&self, ino: u64) -> Result<(FileAttr, Duration), Errno> {
         let (known, names, file) = {
             let tree = self.tree();
             let known = tree.attributes(ino).ok_or(Errno::ESTALE)?;
-            (known, tree.names(ino), tree.file(ino))
+            // The root has no name below another folder.
+            let names = tree.names(ino).max(usize::from(ino == ROOT));
+            (known, names, tree.file(ino))
         };
-        let (mut attributes, keep) = known;
+        let (mut attributes, mut keep) = known;
         let mut blocks = attributes.size.div_ceil(512);
+        if file
+            .as_ref()
+            .is_some_and(|file| file.state().may_be_stored_to())
+        {
+            keep = Duration::ZERO;
+        }
         if let Some(copy) = file.and_then(|file| file.copy()) {
             let found = copy.file().metadata().map_err(errno)?;
             attributes.size = found.size();
@@ -33,6 +43,12 @@ impl Shared {
             blocks = found.blocks();
         }
         Ok((attr(ino, &attributes, blocks, names), keep))
+    }
+
+    /// Whether the server need not be asked for a node's attributes.
+    pub(super) fn is_known(&self, ino: u64) -> bool {
+        let known = self.tree().attributes(ino);
+        known.is_some_and(|(_, keep)| !keep.is_zero())
     }
 }
 
@@ -83,7 +99,7 @@ fn attr(ino: u64, of: &Attributes, blocks: u64, names: usize) -> FileAttr {
 /// The server's count, where it reports it. Else the names known here; of a folder 1, which makes programs (find) ignore it.
 fn link_count(of: &Attributes, names: usize) -> u32 {
     match (of.more, of.kind) {
-        _ if names == 0 && of.kind != Kind::Folder => 0,
+        _ if names == 0 => 0,
         (Some(more), _) => more.links,
         (None, Kind::Folder) => 1,
         (None, _) => u32::try_from(names).unwrap_or(u32::MAX),

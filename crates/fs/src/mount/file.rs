@@ -144,6 +144,11 @@ impl State {
         (read.is_some() || content.is_some()).then_some(Unsettled { read, content })
     }
 
+    /// Whether the copy may be stored to by a mapping of which this program hears nothing.
+    pub fn may_be_stored_to(&self) -> bool {
+        self.backing.is_some() && (self.writers > 0 || self.mapped.is_some())
+    }
+
     /// Whether the server has this content, but perhaps not on its disk.
     pub fn is_unsynced(&self) -> bool {
         self.unsynced.is_some() && self.unsynced == self.base

@@ -54,7 +54,7 @@ impl Filesystem for Session {
     ) {
         self.count("getattr");
         match self.shared.shown(ino.0) {
-            Ok((attr, keep)) if !keep.is_zero() => reply.attr(&keep, &attr),
+            Ok((attr, keep)) if self.shared.is_known(ino.0) => reply.attr(&keep, &attr),
             _ => self.later(move |shared| reply_attr(shared, reply, ino.0, shared.refresh(ino.0))),
         }
     }

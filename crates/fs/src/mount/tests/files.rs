@@ -7,6 +7,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::time::{Duration, UNIX_EPOCH};
 
 use super::rig::{Rig, number, options, through_daemon, until};
+use crate::mount::Options;
 
 #[test]
 fn what_is_written_through_one_descriptor_is_read_through_another() {
@@ -179,6 +180,68 @@ fn what_a_mapping_changes_after_close_goes_back_when_it_is_unmapped() {
         assert_eq!(fs::read(rig.at("f")).unwrap()[..4], *b"abc.");
         rig.unmount();
     }
+}
+
+#[test]
+fn what_a_mapping_stores_changes_the_time_though_the_attributes_are_believed() {
+    for passthrough in [true, false] {
+        let options = Options {
+            attribute_time: Duration::from_secs(3600),
+            passthrough,
+            ..options()
+        };
+        let mut rig = Rig::new(options);
+        rig.serve("f", &[b'.'; 4096]);
+        let before = rig.at("f").metadata().unwrap().modified().unwrap();
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(rig.at("f"))
+            .unwrap();
+        assert_eq!(file.metadata().unwrap().modified().unwrap(), before);
+        // SAFETY: a new mapping of a file of that length; nothing else is at the address it gets.
+        let map = unsafe {
+            let access = libc::PROT_READ | libc::PROT_WRITE;
+            libc::mmap(
+                std::ptr::null_mut(),
+                4096,
+                access,
+                libc::MAP_SHARED,
+                file.as_raw_fd(),
+                0,
+            )
+        };
+        assert_ne!(map, libc::MAP_FAILED);
+        // SAFETY: within the mapping, which lives until it is unmapped below.
+        unsafe { map.cast::<u8>().write_volatile(b'a') };
+        if rig.passthrough() {
+            assert_ne!(file.metadata().unwrap().modified().unwrap(), before);
+        }
+        // SAFETY: the mapping made above, of the same length; it is not used any more.
+        assert_eq!(unsafe { libc::munmap(map, 4096) }, 0);
+        drop(file);
+        assert_eq!(fs::read(rig.on("f")).unwrap()[..2], *b"a.");
+        let after = rig.at("f").metadata().unwrap().modified().unwrap();
+        assert_ne!(after, before);
+        rig.unmount();
+    }
+}
+
+#[test]
+fn a_folder_that_is_open_and_has_lost_its_name_has_no_link() {
+    let mut rig = Rig::new(options());
+    assert_ne!(rig.here.metadata().unwrap().nlink(), 0);
+    let names = ["removed", "replaced", "other"].map(|name| rig.at(name));
+    names.iter().for_each(|name| fs::create_dir(name).unwrap());
+    let [removed, replaced] = [0, 1].map(|at| fs::File::open(&names[at]).unwrap());
+    fs::remove_dir(&names[0]).unwrap();
+    fs::rename(&names[2], &names[1]).unwrap();
+    for folder in [&removed, &replaced] {
+        assert_eq!(folder.metadata().unwrap().nlink(), 0);
+    }
+    assert_ne!(names[1].metadata().unwrap().nlink(), 0);
+    drop((removed, replaced));
+    rig.unmount();
 }
 
 #[test]
