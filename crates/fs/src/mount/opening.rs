@@ -6,7 +6,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use fuser::BackingId;
+use fuser::{BackingId, INodeNo};
 use nix::errno::Errno;
 
 use crate::remote::{Attributes, State as Connection, Version};
@@ -78,10 +78,20 @@ impl Shared {
         let opened = self
             .bind(ino, &file, Use::of(flags))
             .and_then(|()| self.opened(ino, &file, writable, register));
-        if opened.is_err() {
-            self.finish(ino, &file);
+        match &opened {
+            Err(_) => self.finish(ino, &file),
+            // From here on stores through a mapping may change its time: what a look-up has left in the kernel may no longer be believed.
+            Ok(Opened::Passthrough(..)) if writable => self.attributes_out(ino),
+            Ok(_) => {}
         }
         opened
+    }
+
+    /// Has the kernel ask for the attributes of a node when they are wanted next. No page is touched, so nothing waits for this.
+    fn attributes_out(&self, ino: u64) {
+        let kernel = self.kernel.get();
+        // Without an answer they are old for the attribute time at most.
+        let _ = kernel.map(|kernel| kernel.inval_inode(INodeNo(ino), -1, 0));
     }
 
     /// With the gate held: has the node bound to a copy with the content that an open must see.
