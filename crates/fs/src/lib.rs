@@ -1,7 +1,8 @@
 //! `oscope-fs`: whole files over SFTP, cached and served locally, copied back on close.
 //!
-//! `remote` speaks SFTP, `serve` answers it, `store` keeps the cache folder, `mount` is the file system over both, `command` is the command line. Standard output is data,
-//! standard error is for people. Exit status: 0 done, 1 failed, 2 the request is wrong.
+//! `remote` speaks SFTP, `serve` answers it, `store` keeps the cache folder, `mount` is the file system over both,
+//! `command` is the command line. Standard output is data, standard error is for people. Exit status: 0 done, 1 failed,
+//! 2 the request is wrong.
 
 mod command;
 mod digest;

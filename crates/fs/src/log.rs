@@ -1,4 +1,5 @@
-//! Messages of a mount to people: a line each in the cache folder's file `log`, in the foreground on standard error as well.
+//! Messages of a mount to people: a line each in the cache folder's file `log`, in the foreground on standard error as
+//! well.
 //!
 //! Before `open`, and in commands that have no log, a line goes to standard error. Any thread may call `note`.
 
@@ -22,7 +23,8 @@ struct Log {
     on_standard_error: bool,
 }
 
-/// Have `note` write to `log` in `folder` from now on, which only the user can read; with `on_standard_error` there too.
+/// Have `note` write to `log` in `folder` from now on, which only the user can read; with `on_standard_error` there
+/// too.
 ///
 /// Without it, standard error becomes the log itself, so that the last words of a panic are kept.
 pub fn open(folder: &Path, on_standard_error: bool) -> io::Result<()> {

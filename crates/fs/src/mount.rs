@@ -3,22 +3,24 @@
 //! # Locks, in the order in which they may be taken
 //!
 //! 0. `UnresolvedRename::settled`: held while it is found out whether a rename was done.
-//! 1. `FileNode::gate`, one a file: held while its copy is fetched, copied back, opened, closed, renamed or removed, the server's
-//!    answer included. Who needs several (rename) takes them in order of node number.
-//!    Then `Shared::following`, while the store records names that were taken.
+//! 1. `FileNode::gate`, one a file: held while its copy is fetched, copied back, opened, closed, renamed or removed,
+//!    the server's answer included. Who needs several (rename) takes them in order of node number. Then
+//!    `Shared::following`, while the store records names that were taken.
 //! 2. `Shared::names`: held while the tree and the store come to agree on names; never while the server is asked.
 //! 3. `Shared::tree`: nodes, names, cached attributes. Never held while the server or the disk is asked.
 //! 4. `FileNode::state`: what a reader may see of a file while its gate is held by somebody else. Never held while the
 //!    server or the disk is asked; changed only with the gate held (but for `flushed`).
-//! 5. `Shared::handles`, `Shared::folders`, those of the report and of the worker threads: held for a look-up or a change alone.
+//! 5. `Shared::handles`, `Shared::folders`, those of the report and of the worker threads: held for a look-up or a
+//!    change alone.
 //!
 //! # Who waits for what
 //!
-//! The session's threads read requests of the kernel and do what memory and local disk can answer (read, write, attributes that are fresh).
-//! What may ask the server some of them do too, but never all at once: the rest is given to worker threads, which send the reply. Who does
-//! it waits for gates and for the server; the server waits for nobody, and each of its answers has a time limit, so each gate is given back.
-//! Two wait for the kernel, both without a gate: an open for a release that is on its way, within a time limit (`released`), and a setting of
-//! times for the writes of pages that are mapped (`change`), which the session's other threads answer by themselves.
+//! The session's threads read requests of the kernel and do what memory and local disk can answer (read, write,
+//! attributes that are fresh). What may ask the server some of them do too, but never all at once: the rest is given to
+//! worker threads, which send the reply. Who does it waits for gates and for the server; the server waits for nobody,
+//! and each of its answers has a time limit, so each gate is given back. Two wait for the kernel, both without a gate:
+//! an open for a release that is on its way, within a time limit (`released`), and a setting of times for the writes of
+//! pages that are mapped (`change`), which the session's other threads answer by themselves.
 
 mod attributes;
 mod back;

@@ -1,7 +1,8 @@
 //! The server: a folder reached by SFTP version 3 over a child `ssh`, from many threads at once.
 //!
-//! The connection is kept by a thread of its own, which makes it anew with back-off (0.25 s, doubling to 10 s) when it breaks.
-//! An operation waits for it at most as long as its own limit. Threads do not survive a fork: a daemon forks first, connects then.
+//! The connection is kept by a thread of its own, which makes it anew with back-off (0.25 s, doubling to 10 s) when it
+//! breaks. An operation waits for it at most as long as its own limit. Threads do not survive a fork: a daemon forks
+//! first, connects then.
 
 mod attributes;
 mod clock;
@@ -103,7 +104,8 @@ impl Remote {
     /// Connect, once; from then on the connection is kept.
     ///
     /// # Errors
-    /// What `ssh` said last (unknown host key, refused, permission denied), no such folder, a server that lacks what is needed; with a remedy.
+    /// What `ssh` said last (unknown host key, refused, permission denied), no such folder, a server that lacks what is
+    /// needed; with a remedy.
     pub fn connect(target: Target, limits: Limits) -> Result<Self, Failure> {
         let link = Link::connect(target, limits)?;
         Ok(Self {
@@ -128,7 +130,8 @@ impl Remote {
         Self { bounds, ..self }
     }
 
-    /// End the connection; what waits for the server gets EIO at once, and so does all that comes later. Dropping does it too.
+    /// End the connection; what waits for the server gets EIO at once, and so does all that comes later. Dropping does
+    /// it too.
     pub fn close(&self) {
         self.link.close();
     }
@@ -138,7 +141,8 @@ impl Remote {
         self.link.watch_folders(Box::new(watcher));
     }
 
-    /// Close the server's handles that wait for a next request to go with: to be called now and then where there may be none.
+    /// Close the server's handles that wait for a next request to go with: to be called now and then where there may be
+    /// none.
     pub fn close_handles(&self) {
         self.link.send_put_off();
     }
@@ -148,8 +152,9 @@ impl Remote {
         self.link.journal(journal);
     }
 
-    /// Remove temporaries that an earlier life of this cache began. One that is not there may have got its own name, or be made yet by a
-    /// server that is held up: it is looked for again as long as there is a connection, until it is old.
+    /// Remove temporaries that an earlier life of this cache began. One that is not there may have got its own name, or
+    /// be made yet by a server that is held up: it is looked for again as long as there is a connection, until it is
+    /// old.
     pub fn sweep(&self, temporaries: &[Temporary]) {
         let mut lost = false;
         for Temporary { path, age } in temporaries {
@@ -202,8 +207,8 @@ impl Remote {
     /// What is in a folder, without `.` and `..`, with what each name stands for. Names are any bytes but `/` and zero.
     ///
     /// # Errors
-    /// ENOENT, ENOTDIR, EACCES; EFBIG: the server lists more than [`BOUNDS`] lets in; EIO without an answer in time, or where the server
-    /// sends names too slowly.
+    /// ENOENT, ENOTDIR, EACCES; EFBIG: the server lists more than [`BOUNDS`] lets in; EIO without an answer in time, or
+    /// where the server sends names too slowly.
     pub fn list(&self, path: &Path) -> Result<Vec<(OsString, Attributes)>, Errno> {
         let limit = self.link.limits.operation;
         let bounds = self.bounds;
@@ -212,15 +217,16 @@ impl Remote {
         })
     }
 
-    /// The whole file into `into`, from offset 0 (truncated first), by pipelined reads; a small one takes two round trips.
+    /// The whole file into `into`, from offset 0 (truncated first), by pipelined reads; a small one takes two round
+    /// trips.
     ///
-    /// `watch` receives the bytes so far and may end it. The attributes are those of the open file, with size and mtime the same before
-    /// and after: a file that changes meanwhile is fetched anew. After a broken connection it goes on where it was.
-    /// To be asked for regular files only: the server's open of a fifo waits for its other end.
+    /// `watch` receives the bytes so far and may end it. The attributes are those of the open file, with size and mtime
+    /// the same before and after: a file that changes meanwhile is fetched anew. After a broken connection it goes on
+    /// where it was. To be asked for regular files only: the server's open of a fifo waits for its other end.
     ///
     /// # Errors
-    /// ENOENT, EACCES, EISDIR; what `watch` gives; what writing to `into` gives; EIO where the file changed three times, or without
-    /// progress for the limit.
+    /// ENOENT, EACCES, EISDIR; what `watch` gives; what writing to `into` gives; EIO where the file changed three
+    /// times, or without progress for the limit.
     pub fn fetch(
         &self,
         path: &Path,
@@ -231,7 +237,8 @@ impl Remote {
         Fetch::new(path, into, watch, self.link.limits.operation).run(&self.link)
     }
 
-    /// The digest of what a file holds, with its attributes, kept nowhere. `None`: it is no regular file, or changes just now.
+    /// The digest of what a file holds, with its attributes, kept nowhere. `None`: it is no regular file, or changes
+    /// just now.
     ///
     /// # Errors
     /// ENOENT, EACCES; EIO without progress for the limit.
@@ -250,8 +257,8 @@ impl Remote {
     /// A new empty file with this mode, whatever the server's umask. Two round trips.
     ///
     /// # Errors
-    /// EEXIST where there is something, ENOENT, ENOTDIR, EACCES, ENOSPC, EROFS, ENAMETOOLONG; EIO without an answer in time, or where
-    /// the connection broke: whether it was made is not known then.
+    /// EEXIST where there is something, ENOENT, ENOTDIR, EACCES, ENOSPC, EROFS, ENAMETOOLONG; EIO without an answer in
+    /// time, or where the connection broke: whether it was made is not known then.
     pub fn create(&self, path: &Path, mode: u32) -> Result<Attributes, Errno> {
         let made = self.run(Again::No, &[path], |talk| {
             operations::create(talk, path, mode)
@@ -259,22 +266,25 @@ impl Remote {
         self.known(made, path)
     }
 
-    /// Put a file: its attributes as it stands on the server, before anyone else can change it. Three round trips for a small one.
+    /// Put a file: its attributes as it stands on the server, before anyone else can change it. Three round trips for a
+    /// small one.
     ///
-    /// Whether it was done is known even where the connection breaks in between. Its times where `order.times` is `None` are the
-    /// server's.
+    /// Whether it was done is known even where the connection breaks in between. Its times where `order.times` is
+    /// `None` are the server's.
     ///
     /// # Errors
-    /// `Conflict`: not what the order expects is there, and nothing was changed. Else as for [`Self::create`] (without EEXIST), EISDIR
-    /// where a folder is there; what reading `from` gives. The temporary is removed, if need be when there is a connection again.
+    /// `Conflict`: not what the order expects is there, and nothing was changed. Else as for [`Self::create`] (without
+    /// EEXIST), EISDIR where a folder is there; what reading `from` gives. The temporary is removed, if need be when
+    /// there is a connection again.
     pub fn put(&self, from: &File, order: &Put<'_>) -> Result<Attributes, PutError> {
         check(&[order.path])?;
         Putting::new(&self.link, from, order).replace()
     }
 
-    /// Put a file into the one that is there, which stays the same one for its other names: two round trips for a small one. Not atomic,
-    /// but for one request into an empty file. `None`: the connection broke meanwhile, and what is there may be what was there, all of the
-    /// new, or a part of either; by the time that it is looked at, another's as well.
+    /// Put a file into the one that is there, which stays the same one for its other names: two round trips for a small
+    /// one. Not atomic, but for one request into an empty file. `None`: the connection broke meanwhile, and what is
+    /// there may be what was there, all of the new, or a part of either; by the time that it is looked at, another's as
+    /// well.
     ///
     /// # Errors
     /// As for [`Self::put`].
@@ -287,7 +297,8 @@ impl Remote {
         Putting::new(&self.link, from, order).in_place()
     }
 
-    /// A new folder with this mode, whatever the server's umask; it keeps the set-group-id bit that it has of its parent.
+    /// A new folder with this mode, whatever the server's umask; it keeps the set-group-id bit that it has of its
+    /// parent.
     ///
     /// # Errors
     /// As for [`Self::create`].
@@ -330,14 +341,16 @@ impl Remote {
     /// Rename, over what is there.
     ///
     /// # Errors
-    /// ENOENT, ENOTDIR, EISDIR, ENOTEMPTY, EINVAL (a folder into itself), EXDEV, EACCES, EROFS, ENOSPC; EIO as for [`Self::create`].
+    /// ENOENT, ENOTDIR, EISDIR, ENOTEMPTY, EINVAL (a folder into itself), EXDEV, EACCES, EROFS, ENOSPC; EIO as for
+    /// [`Self::create`].
     pub fn rename(&self, from: &Path, to: &Path) -> Result<(), Errno> {
         self.run(Again::No, &[from, to], |talk| {
             operations::rename(talk, from, to)
         })
     }
 
-    /// Rename where nothing is. Atomic for regular files on an OpenSSH server; of others, a name that is made in between may be lost.
+    /// Rename where nothing is. Atomic for regular files on an OpenSSH server; of others, a name that is made in
+    /// between may be lost.
     ///
     /// # Errors
     /// EEXIST where `to` is there, else as for [`Self::rename`].
@@ -379,8 +392,9 @@ impl Remote {
         self.known(made, at)
     }
 
-    /// Change attributes: what they were just before (`None`: the server did not say), and what they are then, in one round trip. Where the
-    /// connection broke meanwhile it is done twice: then what they were is what the first left. Owner and times of a link are the link's own, where the server has `lsetstat`.
+    /// Change attributes: what they were just before (`None`: the server did not say), and what they are then, in one
+    /// round trip. Where the connection broke meanwhile it is done twice: then what they were is what the first left.
+    /// Owner and times of a link are the link's own, where the server has `lsetstat`.
     ///
     /// # Errors
     /// EPERM, EACCES, ENOENT, EISDIR (the size of a folder), ENOSPC, EROFS; EIO without an answer in time.

@@ -1,17 +1,21 @@
 //! `oscope-fs serve`: the server's side, on standard input and output, in place of OpenSSH's sftp-server.
 //!
-//! It speaks SFTP version 3 with OpenSSH's extensions, so that any client can use it, and five extensions of its own, by which `oscope-fs mount`
-//! has what SFTP lacks (`serve@oscope` announces them; all numbers are big-endian, times are i64 seconds and u32 nanoseconds):
+//! It speaks SFTP version 3 with OpenSSH's extensions, so that any client can use it, and five extensions of its own,
+//! by which `oscope-fs mount` has what SFTP lacks (`serve@oscope` announces them; all numbers are big-endian, times are
+//! i64 seconds and u32 nanoseconds):
 //!
 //! - `attributes@oscope` with every ATTRS: access, modification and change time, number of links (u32), device (u32);
 //! - `times@oscope` with attributes that are to be set: access and modification time;
 //! - `mknod@oscope`, a request: path, mode with the kind of file (u32), device (u32);
-//! - `replace@oscope`, a request: two paths, a flag (u32), size (u64) and modification time. The first file takes the second's name if that
-//!   stands for this version of a file, or, where the flag is 0, for nothing. Else the status is ECANCELED, and nothing was done;
-//! - `digest@oscope`, a request, which is announced by itself: a path. The answer is the size of the file (u64) and the first 16 bytes of the
-//!   BLAKE3 hash of its content (text). EFBIG: it has more than 4 MiB; EBUSY: it changed while it was read; EINVAL: it is no regular file.
+//! - `replace@oscope`, a request: two paths, a flag (u32), size (u64) and modification time. The first file takes the
+//!   second's name if that stands for this version of a file, or, where the flag is 0, for nothing. Else the status is
+//!   ECANCELED, and nothing was done;
+//! - `digest@oscope`, a request, which is announced by itself: a path. The answer is the size of the file (u64) and the
+//!   first 16 bytes of the BLAKE3 hash of its content (text). EFBIG: it has more than 4 MiB; EBUSY: it changed while it
+//!   was read; EINVAL: it is no regular file.
 //!
-//! A status says in its message which error number it is (`errno 39`). It runs as the user who logs in, and can do no more than he can.
+//! A status says in its message which error number it is (`errno 39`). It runs as the user who logs in, and can do no
+//! more than he can.
 
 mod files;
 mod handles;

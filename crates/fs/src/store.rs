@@ -1,9 +1,10 @@
-//! The cache folder on disk: whole copies of the server's files, which version each is, and which have to be copied back.
+//! The cache folder on disk: whole copies of the server's files, which version each is, and which have to be copied
+//! back.
 //!
-//! What a method has acknowledged outlives `kill -9`: each record is a file that is written beside its place and renamed
-//! into it, and the page cache does not die with the process. A power cut is another matter: nothing is forced to disk but by
-//! [`Store::settle`] and [`Store::checkpoint`]; what they did not cover is known by its boot, see [`Dirty::other_boot`].
-//! Nothing here asks the server.
+//! What a method has acknowledged outlives `kill -9`: each record is a file that is written beside its place and
+//! renamed into it, and the page cache does not die with the process. A power cut is another matter: nothing is forced
+//! to disk but by [`Store::settle`] and [`Store::checkpoint`]; what they did not cover is known by its boot, see
+//! [`Dirty::other_boot`]. Nothing here asks the server.
 
 mod copy;
 mod digest;
@@ -83,8 +84,8 @@ impl Store {
         })
     }
 
-    /// What was found and could not be used when the folder was opened, a line for the person each: after a power cut, or when
-    /// somebody deleted files in it.
+    /// What was found and could not be used when the folder was opened, a line for the person each: after a power cut,
+    /// or when somebody deleted files in it.
     pub fn damaged(&self) -> &[String] {
         &self.damaged
     }
@@ -114,8 +115,8 @@ impl Store {
         self.lock().give_out(id)
     }
 
-    /// All that may have to be copied back, of this and earlier lives, oldest first. Ids: there may be more of them than a
-    /// process may have descriptors.
+    /// All that may have to be copied back, of this and earlier lives, oldest first. Ids: there may be more of them
+    /// than a process may have descriptors.
     pub fn dirty(&self) -> Vec<CopyId> {
         let shelf = self.lock();
         let mut ids: Vec<CopyId> = shelf
@@ -142,8 +143,9 @@ impl Store {
         paths
     }
 
-    /// A new empty copy, with `room` bytes set aside. It belongs to no name until [`Store::keep`] or [`Store::keep_dirty`], and is
-    /// gone after a kill or when it is dropped before. Clean copies that nobody holds give way, the longest unused first.
+    /// A new empty copy, with `room` bytes set aside. It belongs to no name until [`Store::keep`] or
+    /// [`Store::keep_dirty`], and is gone after a kill or when it is dropped before. Clean copies that nobody holds
+    /// give way, the longest unused first.
     ///
     /// # Errors
     /// `ENOSPC`: neither the limit nor the disk has that much, whatever is evicted (then nothing is). Those of open(2).
@@ -151,8 +153,8 @@ impl Store {
         self.lock().make(room)
     }
 
-    /// Evicts until the disk has that many free bytes: for a write into a copy that met `ENOSPC`. The limit does not apply to
-    /// what is dirty.
+    /// Evicts until the disk has that many free bytes: for a write into a copy that met `ENOSPC`. The limit does not
+    /// apply to what is dirty.
     ///
     /// # Errors
     /// `ENOSPC`: there is not enough to evict (then nothing is).
@@ -168,8 +170,9 @@ impl Store {
         self.lock().begin_rename(from, to)
     }
 
-    /// The server has done it: `from` and all below it have their new names; the copy that was named `to` has lost that name, and
-    /// is gone if it was its last (unless it became dirty since the rename was begun). A kill leaves all of it or nothing.
+    /// The server has done it: `from` and all below it have their new names; the copy that was named `to` has lost that
+    /// name, and is gone if it was its last (unless it became dirty since the rename was begun). A kill leaves all of
+    /// it or nothing.
     ///
     /// # Errors
     /// It could not be written down (in memory it is done); `EINVAL`: it was finished or cancelled before.
@@ -182,8 +185,8 @@ impl Store {
         self.lock().cancel_rename(rename);
     }
 
-    /// The renames that were begun, in this life or an earlier one, and neither finished nor cancelled; oldest first. Whether
-    /// they were done only the server can say.
+    /// The renames that were begun, in this life or an earlier one, and neither finished nor cancelled; oldest first.
+    /// Whether they were done only the server can say.
     pub fn renames_in_doubt(&self) -> Vec<Rename> {
         let shelf = self.lock();
         let doubts = shelf.doubts.iter();
@@ -197,12 +200,13 @@ impl Store {
             .collect()
     }
 
-    /// The name leads nowhere any more: the server has removed it, or the copy is of no use. With its last name a copy goes, dirty
-    /// or not; whoever holds it goes on using it, and the other methods then do nothing for it.
+    /// The name leads nowhere any more: the server has removed it, or the copy is of no use. With its last name a copy
+    /// goes, dirty or not; whoever holds it goes on using it, and the other methods then do nothing for it.
     pub fn forget(&self, path: &Path) {
         let mut shelf = self.lock();
         if let Some(id) = shelf.names.get(path).copied() {
-            // A name that cannot be taken from the record comes back after a kill; the server is asked about each name anyway.
+            // A name that cannot be taken from the record comes back after a kill; the server is asked about each name
+            // anyway.
             let _ = shelf.take_name(id, path);
         }
     }
@@ -219,8 +223,8 @@ impl Store {
         shelf.taken()
     }
 
-    /// Forces all to disk, and writes down that what is clean now may be believed after a power cut; other clean copies are
-    /// dropped then. Waits for the whole file system (syncfs(2)): at the end of a mount.
+    /// Forces all to disk, and writes down that what is clean now may be believed after a power cut; other clean copies
+    /// are dropped then. Waits for the whole file system (syncfs(2)): at the end of a mount.
     ///
     /// # Errors
     /// Those of syncfs(2) and write(2).
@@ -236,8 +240,9 @@ impl Store {
             .write_making_room("", "settled", &bytes, true, None, Need::Refusable)
     }
 
-    /// Whether the folder lies in memory. Such file systems do not tell of every store through a mapping: a page that was read stays writable,
-    /// and no time is set when it is written to (`vma_wants_writenotify`, mm/vma.c: there is nothing to write back).
+    /// Whether the folder lies in memory. Such file systems do not tell of every store through a mapping: a page that
+    /// was read stays writable, and no time is set when it is written to (`vma_wants_writenotify`, mm/vma.c: there is
+    /// nothing to write back).
     pub fn lies_in_memory(&self) -> bool {
         let kind = statfs(self.lock().folder.path()).map(|found| found.filesystem_type());
         kind.is_ok_and(|kind| kind == TMPFS_MAGIC || kind == RAMFS_MAGIC)

@@ -58,9 +58,9 @@ impl Server {
             false => "Subsystem sftp internal-sftp\n",
         };
         let config = format!(
-            "{lines}\n{sftp}Port {port}\nListenAddress 127.0.0.1\nHostKey {}\nAuthorizedKeysFile {}\nPidFile none\nUsePAM no\n\
-             StrictModes no\nPasswordAuthentication no\nKbdInteractiveAuthentication no\nPermitRootLogin yes\n\
-             MaxStartups 100\nPrintMotd no\nKexAlgorithms curve25519-sha256\n",
+            "{lines}\n{sftp}Port {port}\nListenAddress 127.0.0.1\nHostKey {}\nAuthorizedKeysFile {}\nPidFile \
+             none\nUsePAM no\nStrictModes no\nPasswordAuthentication no\nKbdInteractiveAuthentication \
+             no\nPermitRootLogin yes\nMaxStartups 100\nPrintMotd no\nKexAlgorithms curve25519-sha256\n",
             at("host"),
             at("user.pub"),
         );
@@ -68,7 +68,8 @@ impl Server {
         let host = fs::read_to_string(at("host.pub")).unwrap();
         fs::write(at("known_hosts"), format!("[127.0.0.1]:{port} {host}")).unwrap();
         let config = format!(
-            "IdentityFile {}\nIdentitiesOnly yes\nIdentityAgent none\nUserKnownHostsFile {}\nGlobalKnownHostsFile none\n",
+            "IdentityFile {}\nIdentitiesOnly yes\nIdentityAgent none\nUserKnownHostsFile {}\nGlobalKnownHostsFile \
+             none\n",
             at("user"),
             at("known_hosts"),
         );
@@ -94,7 +95,8 @@ impl Server {
         }
     }
 
-    /// A file of its own: `known_hosts`, `ssh_config`, `sshd_config`, `log`, `user` and `stranger` (a key that it does not let in).
+    /// A file of its own: `known_hosts`, `ssh_config`, `sshd_config`, `log`, `user` and `stranger` (a key that it does
+    /// not let in).
     pub fn file(&self, name: &str) -> PathBuf {
         self.home.path().join(name)
     }

@@ -8,9 +8,11 @@ use clap::{Args, Parser, Subcommand};
 
 use super::values;
 
-const AFTER: &str = "Exit codes: 0 done, 1 something failed, 2 the request is wrong. Sizes and durations are written like 512M, 10GiB, 500ms, 30s.";
+const AFTER: &str = "Exit codes: 0 done, 1 something failed, 2 the request is wrong. Sizes and durations are written \
+    like 512M, 10GiB, 500ms, 30s.";
 
-/// A folder of another machine as a folder here: whole files over SFTP, cached and served locally, copied back on close.
+/// A folder of another machine as a folder here: whole files over SFTP, cached and served locally, copied back on
+/// close.
 #[derive(Parser)]
 #[command(name = "oscope-fs", version, after_help = AFTER, disable_help_subcommand = true)]
 pub struct Cli {
@@ -59,7 +61,8 @@ pub struct Ssh {
         allow_hyphen_values = true
     )]
     pub options: Vec<String>,
-    /// Have the server run `oscope-fs serve`, which keeps what SFTP cannot: owners, exact times, special files. PROGRAM: its path there.
+    /// Have the server run `oscope-fs serve`, which keeps what SFTP cannot: owners, exact times, special files.
+    /// PROGRAM: its path there.
     #[arg(
         long,
         value_name = "PROGRAM",
@@ -76,7 +79,8 @@ pub struct Ssh {
 /// `mount`.
 #[derive(Args)]
 pub struct Mount {
-    /// The folder on the server: its path, or one relative to the user's home there. An IPv6 address stands in brackets.
+    /// The folder on the server: its path, or one relative to the user's home there. An IPv6 address stands in
+    /// brackets.
     #[arg(value_name = "[USER@]HOST:DIR")]
     pub target: OsString,
     /// An empty folder here.

@@ -1,6 +1,7 @@
 //! Becomes a process of its own, and reports the progress of the mount to the process that the person started.
 //!
-//! The child is forked before any thread exists. It reports by lines of JSON in a pipe, which ends with the mount standing, or with its failure.
+//! The child is forked before any thread exists. It reports by lines of JSON in a pipe, which ends with the mount
+//! standing, or with its failure.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};

@@ -26,7 +26,8 @@ pub struct Life {
 }
 
 impl Life {
-    /// Begin: from now on SIGINT, SIGTERM and SIGHUP end the process in order. While it is starting, so does the end of whoever reads `caller`.
+    /// Begin: from now on SIGINT, SIGTERM and SIGHUP end the process in order. While it is starting, so does the end of
+    /// whoever reads `caller`.
     pub fn begin(place: &Path, caller: Option<OwnedFd>) -> Result<Arc<Self>, Failure> {
         let cannot = |error: std::io::Error| {
             failed(
@@ -103,7 +104,8 @@ impl Life {
             Ok(Outcome::Busy) => {
                 let users = mountinfo::users_of(&self.place).join(", ");
                 note(&format!(
-                    "{place}: unmounted by a signal, but still used by {}: this process ends when they have closed it, or at once by a further signal",
+                    "{place}: unmounted by a signal, but still used by {}: this process ends when they have closed \
+                     it, or at once by a further signal",
                     if users.is_empty() { "others" } else { &users }
                 ));
                 if let Err(failure) = mountpoint::take_away(&self.place, Way::Lazily) {

@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::sys::statvfs::statvfs;
 
-/// The source of our mounts in mountinfo begins with this; a colon and the target follow. Their type is `fuse` where root mounted, since mount(2) leaves out the subtype, else `fuse.oscope`.
+/// The source of our mounts in mountinfo begins with this; a colon and the target follow. Their type is `fuse` where
+/// root mounted, since mount(2) leaves out the subtype, else `fuse.oscope`.
 const SOURCE: &str = "oscope-fs";
 
 /// How many processes that use a mount are named.
@@ -41,7 +42,8 @@ impl Mount {
             && (self.kind == "fuse" || self.kind.starts_with("fuse."))
     }
 
-    /// Whether the process that served it is gone: the kernel then answers ENOTCONN at once, or ECONNABORTED while it goes (fs/fuse/dev.c).
+    /// Whether the process that served it is gone: the kernel then answers ENOTCONN at once, or ECONNABORTED while it
+    /// goes (fs/fuse/dev.c).
     ///
     /// Asked by statfs(2), which always goes to that process; attributes may be answered by the kernel's cache.
     pub fn is_dead(&self) -> bool {
@@ -56,10 +58,11 @@ pub fn at(place: &Path) -> io::Result<Option<Mount>> {
     Ok(parse(&table).rfind(|mount| mount.place == place))
 }
 
-/// Other processes that are in `place` or have files in it open, as `PID (NAME)`, at most three; only those that this user may look at.
+/// Other processes that are in `place` or have files in it open, as `PID (NAME)`, at most three; only those that this
+/// user may look at.
 ///
-/// Links of /proc are read, which asks nothing of the file system itself. One that does not answer, as of a process amid execve(2), costs
-/// those behind it: what was found within the limit is returned.
+/// Links of /proc are read, which asks nothing of the file system itself. One that does not answer, as of a process
+/// amid execve(2), costs those behind it: what was found within the limit is returned.
 pub fn users_of(place: &Path) -> Vec<String> {
     let (sender, found) = mpsc::channel();
     let place = place.to_owned();
@@ -149,12 +152,10 @@ fn unescaped(field: &[u8]) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    const TABLE: &[u8] = b"22 1 8:1 / / rw - ext4 /dev/vda rw\n\
-        40 22 0:45 / /mnt/a\\040b rw,nosuid shared:9 master:1 - fuse.oscope oscope-fs:me@host:x rw,user_id=7,group_id=7\n\
-        41 40 0:46 / /mnt/a\\040b rw - tmpfs  rw\n\
-        42 22 0:47 / /x rw - fuse me@host:/x\\011y rw,user_id=0\n\
-        43 22 0:48 / /y rw - fuse oscope-fs rw,user_id=0\n\
-        44 22 0:49 / /z rw - fuse oscope-fsx rw,user_id=0\n";
+    const TABLE: &[u8] = b"22 1 8:1 / / rw - ext4 /dev/vda rw\n40 22 0:45 / /mnt/a\\040b rw,nosuid shared:9 master:1 \
+        - fuse.oscope oscope-fs:me@host:x rw,user_id=7,group_id=7\n41 40 0:46 / /mnt/a\\040b rw - tmpfs  rw\n42 22 \
+        0:47 / /x rw - fuse me@host:/x\\011y rw,user_id=0\n43 22 0:48 / /y rw - fuse oscope-fs rw,user_id=0\n44 22 \
+        0:49 / /z rw - fuse oscope-fsx rw,user_id=0\n";
 
     #[test]
     fn mounts_are_read_as_the_kernel_writes_them() {
@@ -182,7 +183,8 @@ mod tests {
             .current_dir(&place)
             .spawn()
             .unwrap();
-        // It is there before it has its new name (begin_new_exec, fs/exec.c); and a loaded machine may not be looked through within the limit.
+        // It is there before it has its new name (begin_new_exec, fs/exec.c); and a loaded machine may not be looked
+        // through within the limit.
         let wanted = [format!("{} (sleep)", other.id())];
         let until = Instant::now() + Duration::from_secs(60);
         let mut users = users_of(&place);

@@ -35,7 +35,8 @@ pub enum Outcome {
     Busy,
 }
 
-/// See that `place` (absolute) is an empty folder on which nothing is mounted; take away a mount of ours whose process is dead.
+/// See that `place` (absolute) is an empty folder on which nothing is mounted; take away a mount of ours whose process
+/// is dead.
 pub fn prepare(place: &Path) -> Result<(), Failure> {
     while let Some(mount) = look(place)? {
         if !mount.is_dead() {

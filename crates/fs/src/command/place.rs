@@ -53,7 +53,8 @@ pub fn make_private(folder: &Path) -> Result<(), Failure> {
         })
 }
 
-/// `path` as an absolute one without `.`, `..` and links, although its last part may be a mount whose process is dead, or not there at all.
+/// `path` as an absolute one without `.`, `..` and links, although its last part may be a mount whose process is dead,
+/// or not there at all.
 pub fn absolute(path: &Path) -> Result<PathBuf, Failure> {
     if let Ok(found) = path.canonicalize() {
         return Ok(found);

@@ -1,4 +1,5 @@
-//! What is known of a mount while it stands, and after it was killed: `mount.json` in the cache folder, and a link to that folder in the list of mounts.
+//! What is known of a mount while it stands, and after it was killed: `mount.json` in the cache folder, and a link to
+//! that folder in the list of mounts.
 
 use std::io;
 use std::path::{Path, PathBuf};

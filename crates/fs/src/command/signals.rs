@@ -11,7 +11,8 @@ use nix::unistd::pipe2;
 /// Where the handler writes; below zero before `watch`.
 static PIPE: AtomicI32 = AtomicI32::new(-1);
 
-/// Have each of the signals write a byte into a pipe, whose reading end is returned. To be called once, before any thread is made.
+/// Have each of the signals write a byte into a pipe, whose reading end is returned. To be called once, before any
+/// thread is made.
 pub fn watch() -> io::Result<OwnedFd> {
     let (reading, writing) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)?;
     // It stays open for the process's life: a handler may run at any time.
@@ -41,7 +42,8 @@ pub fn taken(reading: &OwnedFd) -> usize {
 
 extern "C" fn remember(_signal: libc::c_int) {
     let pipe = PIPE.load(Ordering::SeqCst);
-    // SAFETY: as above, and errno, which write(2) may set, is restored: the code that was interrupted may be about to read it.
+    // SAFETY: as above, and errno, which write(2) may set, is restored: the code that was interrupted may be about to
+    // read it.
     unsafe {
         let errno = *libc::__errno_location();
         // A full pipe has enough bytes in it to be heard.

@@ -1,6 +1,7 @@
 //! The mount's process answers on a Unix socket in its cache folder, which only its user may enter.
 //!
-//! A client sends one line, `status` or `wait`. The answer is one line of JSON: to `status` at once, to `wait` when the mount has ended.
+//! A client sends one line, `status` or `wait`. The answer is one line of JSON: to `status` at once, to `wait` when the
+//! mount has ended.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -86,7 +87,8 @@ fn answer(
     }
 }
 
-/// Ask the process whose cache folder this is for its status. An error says that it does not answer: mostly, that there is none.
+/// Ask the process whose cache folder this is for its status. An error says that it does not answer: mostly, that there
+/// is none.
 pub fn status(folder: &Path) -> io::Result<Value> {
     let mut stream = connect(folder, "status")?;
     parsed(&mut stream)
@@ -137,7 +139,8 @@ fn parsed(stream: &mut BufReader<UnixStream>) -> io::Result<Value> {
     Ok(serde_json::from_str(&line)?)
 }
 
-/// Call `act` with a short path of the socket: the address of one has room for 107 bytes (unix(7)), and a cache folder's path may be longer.
+/// Call `act` with a short path of the socket: the address of one has room for 107 bytes (unix(7)), and a cache
+/// folder's path may be longer.
 fn near<T>(folder: &Path, act: impl FnOnce(&Path) -> io::Result<T>) -> io::Result<T> {
     let held = File::options()
         .read(true)

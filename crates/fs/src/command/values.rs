@@ -39,7 +39,8 @@ const DURATIONS: &[(&str, u128)] = &[
 /// Nobody waits longer; what is added to the clock by it does not overflow.
 const LONGEST: Duration = Duration::from_secs(366 * 86_400);
 
-/// The bytes that `text` stands for. Units with an i, and bare letters, are powers of 1024, others of 1000. The error names what is wrong and an example.
+/// The bytes that `text` stands for. Units with an i, and bare letters, are powers of 1024, others of 1000. The error
+/// names what is wrong and an example.
 pub fn size(text: &str) -> Result<u64, String> {
     let bytes = scaled(text, SIZES).ok_or_else(|| {
         format!("{text:?} is not a size in whole bytes: write it like 4096, 512M, 10GiB or 10GB")

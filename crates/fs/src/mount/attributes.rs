@@ -1,6 +1,7 @@
 //! What the kernel is shown of a node: the server's attributes, and of a file in use the size and times of its copy.
 //!
-//! Times are shown as exactly as the server keeps them (SFTP: in whole seconds): a file's time stays the same when it is closed.
+//! Times are shown as exactly as the server keeps them (SFTP: in whole seconds): a file's time stays the same when it
+//! is closed.
 
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, UNIX_EPOCH};
@@ -17,8 +18,9 @@ use super::tree::ROOT;
 const BLOCK: u32 = 4096;
 
 impl Shared {
-    /// What to show of a node, and how long the kernel may believe it. Where it reads and writes the copy itself it may not: what is stored
-    /// through a mapping changes the time of the copy, and the kernel does not count that as a change of this file.
+    /// What to show of a node, and how long the kernel may believe it. Where it reads and writes the copy itself it may
+    /// not: what is stored through a mapping changes the time of the copy, and the kernel does not count that as a
+    /// change of this file.
     pub(super) fn shown(&self, ino: u64) -> Result<(FileAttr, Duration), Errno> {
         let (known, names, file) = {
             let tree = self.tree();
@@ -79,7 +81,8 @@ fn attr(ino: u64, of: &Attributes, blocks: u64, names: usize) -> FileAttr {
         blocks,
         atime: of.atime.into(),
         mtime: of.mtime.into(),
-        // Where the server does not report it, or what was changed has not gone back: programs use it as a sign of change, like mtime.
+        // Where the server does not report it, or what was changed has not gone back: programs use it as a sign of
+        // change, like mtime.
         ctime: of
             .more
             .map_or(of.mtime, |more| more.ctime.max(of.mtime))
@@ -96,7 +99,8 @@ fn attr(ino: u64, of: &Attributes, blocks: u64, names: usize) -> FileAttr {
     }
 }
 
-/// The server's count, where it reports it. Else the names known here; of a folder 1, which makes programs (find) ignore it.
+/// The server's count, where it reports it. Else the names known here; of a folder 1, which makes programs (find)
+/// ignore it.
 fn link_count(of: &Attributes, names: usize) -> u32 {
     match (of.more, of.kind) {
         _ if names == 0 => 0,

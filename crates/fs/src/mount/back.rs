@@ -30,8 +30,8 @@ pub(super) struct Load {
 }
 
 impl Shared {
-    /// With the gate held: if the copy differs from what the server has, copies it back; `durable` has the server sync it.
-    /// A file without a name (unlinked through this mount) stays here.
+    /// With the gate held: if the copy differs from what the server has, copies it back; `durable` has the server sync
+    /// it. A file without a name (unlinked through this mount) stays here.
     ///
     /// # Errors
     /// What the server or the disk said. The copy stays dirty and its content is forced to disk.
@@ -182,14 +182,16 @@ impl Shared {
             // It goes beside whatever is there.
             return Err(PutError::Conflict(None));
         }
-        // After a cut by a rename alone, until it is known to be whole: a server that is held up may resume what it had received.
+        // After a cut by a rename alone, until it is known to be whole: a server that is held up may resume what it had
+        // received.
         let fills = fills_empty(load.base, load.noted.size()) && file.state().filling.is_none();
         let filling = (fills || load.linked).then_some(load.digest);
         if let Err(why) = self
             .store
             .mark_sending(&load.copy, version, Some(load.digest), filling)
         {
-            // A full disk must not keep what is dirty from leaving it; after a kill there may be a needless conflict copy.
+            // A full disk must not keep what is dirty from leaving it; after a kill there may be a needless conflict
+            // copy.
             unwritten(load, why);
         }
         let order = Put {
@@ -250,8 +252,8 @@ impl Shared {
         }
     }
 
-    /// Both sides changed: ours goes to a name of its own beside it, and so does what is written through handles that are
-    /// still open. Nothing is lost, so this is no error.
+    /// Both sides changed: ours goes to a name of its own beside it, and so does what is written through handles that
+    /// are still open. Nothing is lost, so this is no error.
     fn divert(&self, ino: u64, file: &FileNode, load: &Load, durable: bool) -> Result<(), Errno> {
         let times = times(&self.remote, load.copy.file()).map_err(errno)?;
         let mut tries = super::conflict::names(&load.path);

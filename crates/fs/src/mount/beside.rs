@@ -59,9 +59,9 @@ pub(super) struct Ours<'a> {
     pub sent: Option<Digest>,
 }
 
-/// Puts what the server has at `path` (`there`) beside it, before it is written over: a writing in place that was cut off may have torn
-/// it, or somebody else may have changed it; which of the two is unknown. Not if it is a beginning of ours, or all that was sent: whoever wrote
-/// that, nothing is lost. What was there, and the name that it has now.
+/// Puts what the server has at `path` (`there`) beside it, before it is written over: a writing in place that was cut
+/// off may have torn it, or somebody else may have changed it; which of the two is unknown. Not if it is a beginning of
+/// ours, or all that was sent: whoever wrote that, nothing is lost. What was there, and the name that it has now.
 pub(super) fn save_theirs(
     remote: &Remote,
     store: &Store,

@@ -96,10 +96,10 @@ impl Shared {
         self.keep_attributes(ino, &file, timed)
     }
 
-    /// Without the gate: has the kernel write what was stored through shared mappings of a file that is about to be given a time. It comes
-    /// as writes, each of which dates the file, and would come after the new time else (fuse_do_setattr, fs/fuse/dir.c, does so for a
-    /// writeback cache alone; that the pages go too is all that the protocol offers: fuse_reverse_inval_inode, fs/fuse/inode.c).
-    /// The writes need neither the gate nor this thread.
+    /// Without the gate: has the kernel write what was stored through shared mappings of a file that is about to be
+    /// given a time. It comes as writes, each of which dates the file, and would come after the new time else
+    /// (fuse_do_setattr, fs/fuse/dir.c, does so for a writeback cache alone; that the pages go too is all that the
+    /// protocol offers: fuse_reverse_inval_inode, fs/fuse/inode.c). The writes need neither the gate nor this thread.
     fn mapped_pages_out(&self, ino: u64, file: &FileNode) {
         let may_be_mapped = {
             let state = file.state();
@@ -113,8 +113,8 @@ impl Shared {
         }
     }
 
-    /// With the gate held: the server is about to be given a new time for a file whose content it has. Whether nobody else changed it,
-    /// which that time must not hide.
+    /// With the gate held: the server is about to be given a new time for a file whose content it has. Whether nobody
+    /// else changed it, which that time must not hide.
     fn before_timing(&self, ino: u64, file: &FileNode, modification: Time) -> bool {
         let (base, copy) = {
             let state = file.state();
@@ -140,8 +140,9 @@ impl Shared {
         true
     }
 
-    /// With the gate held: the content is cut or grows. By a descriptor that writes it goes back when that is closed; by name (truncate(2))
-    /// at once, as if it was opened and closed for it: who else has it open for writing may be a mapping, of which no close comes.
+    /// With the gate held: the content is cut or grows. By a descriptor that writes it goes back when that is closed;
+    /// by name (truncate(2)) at once, as if it was opened and closed for it: who else has it open for writing may be a
+    /// mapping, of which no close comes.
     fn resize(
         &self,
         ino: u64,
@@ -166,7 +167,8 @@ impl Shared {
 
     /// With the gate held: whether the copy has content that has to be copied back yet, or none that ever will be.
     ///
-    /// If not, times may be set. That removes the sign of a write: from then on only the digest of what the server has shows it.
+    /// If not, times may be set. That removes the sign of a write: from then on only the digest of what the server has
+    /// shows it.
     fn differs(&self, ino: u64, file: &FileNode) -> Result<bool, Errno> {
         let (copy, journalled, before, acknowledged) = {
             let state = file.state();
@@ -288,8 +290,9 @@ impl Shared {
 }
 
 impl Shared {
-    /// With the gate held: a clean copy gets the time that this mount has just set on the server. It may be believed later if its version was
-    /// believed and was what the server had just before: else another's change may hide behind the time that was set.
+    /// With the gate held: a clean copy gets the time that this mount has just set on the server. It may be believed
+    /// later if its version was believed and was what the server had just before: else another's change may hide behind
+    /// the time that was set.
     fn dated(&self, entry: &Entry, now: &Attributes, timed: &Timed) -> Result<(), Errno> {
         set_times(entry.copy.file(), (now.atime, now.mtime))?;
         let alone = entry.trusted && timed.before.is_some() && timed.before == entry.version;
@@ -318,7 +321,8 @@ fn moment(time: TimeOrNow) -> Time {
     match time {
         TimeOrNow::SpecificTime(time) => match time.duration_since(UNIX_EPOCH) {
             Ok(_) => time.into(),
-            // fuser 0.18 takes the nanoseconds of a time before 1970 off, where the kernel adds them (system_time_from_time, fuser/src/time.rs).
+            // fuser 0.18 takes the nanoseconds of a time before 1970 off, where the kernel adds them
+            // (system_time_from_time, fuser/src/time.rs).
             Err(before) => Time {
                 seconds: i64::try_from(before.duration().as_secs())
                     .map_or(i64::MIN, |whole| -whole),

@@ -19,8 +19,8 @@ impl Shared {
         }
         file.released();
         if is_left(file) && self.still_mapped(file) {
-            // The flush has copied it back. What a mapping changes from then on is found by the thread that tends; so is the end of the
-            // kernel's own use of the copy, which may come a moment after its release.
+            // The flush has copied it back. What a mapping changes from then on is found by the thread that tends; so
+            // is the end of the kernel's own use of the copy, which may come a moment after its release.
             self.free(file);
         } else {
             self.finish_looked(handle.ino, file, false);
@@ -33,8 +33,9 @@ impl Shared {
         self.finish(ino, file);
     }
 
-    /// With the gate held: copies back what is left when nobody writes any more, unless that failed before, and frees the copy when nobody
-    /// has it open. A failure is already reported and recorded as dirty: trying again at once would make a program wait twice.
+    /// With the gate held: copies back what is left when nobody writes any more, unless that failed before, and frees
+    /// the copy when nobody has it open. A failure is already reported and recorded as dirty: trying again at once
+    /// would make a program wait twice.
     pub(super) fn finish(&self, ino: u64, file: &FileNode) {
         // Asked before the copy is read: what can no longer be written to then is read whole.
         let mapped = is_left(file) && self.still_mapped(file);

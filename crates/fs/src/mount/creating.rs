@@ -14,7 +14,8 @@ use super::opening::{Opened, kept};
 use super::{Shared, locked};
 
 impl Shared {
-    /// Makes a new file and opens it; opens the one that was made on the server since the kernel looked, unless it has to be new (`O_EXCL`).
+    /// Makes a new file and opens it; opens the one that was made on the server since the kernel looked, unless it has
+    /// to be new (`O_EXCL`).
     pub(super) fn create_or_open(
         &self,
         (parent, name): (u64, &OsStr),

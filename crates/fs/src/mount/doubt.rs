@@ -54,8 +54,8 @@ impl Shared {
         }
     }
 
-    /// Where it was done, all here gets its new name; but not over a file that is in use under that name, whose changes would be lost: then
-    /// all stays as it is, and goes back under the old name.
+    /// Where it was done, all here gets its new name; but not over a file that is in use under that name, whose changes
+    /// would be lost: then all stays as it is, and goes back under the old name.
     fn resolve(&self, doubt: &UnresolvedRename) -> Result<(), Errno> {
         let (from, to) = (
             (doubt.from.0, doubt.from.1.as_os_str()),
@@ -91,7 +91,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Where a path leads if the unresolved renames were done: copied back under its old name, a file would be there twice. Gates may be held.
+    /// Where a path leads if the unresolved renames were done: copied back under its old name, a file would be there
+    /// twice. Gates may be held.
     ///
     /// # Errors
     /// The server does not say.

@@ -35,8 +35,8 @@ pub struct State {
     pub copy: Option<Copy>,
     /// What the server has if nobody else changed it; `None`: no file.
     pub base: Option<Version>,
-    /// When that was read or put, by [`crate::remote::Clock::now`]: a change in the same second looks the same. `None`: that is not
-    /// known.
+    /// When that was read or put, by [`crate::remote::Clock::now`]: a change in the same second looks the same. `None`:
+    /// that is not known.
     pub known: Option<i64>,
     /// Digest of what the base held, where its version may hide another's change.
     pub content: Option<Digest>,
@@ -88,7 +88,8 @@ pub struct Noted {
 }
 
 impl FileNode {
-    /// Excludes all else that fetches, copies back, opens, closes, renames or removes this file. Held while the server is asked.
+    /// Excludes all else that fetches, copies back, opens, closes, renames or removes this file. Held while the server
+    /// is asked.
     pub fn gate(&self) -> MutexGuard<'_, ()> {
         locked(&self.gate)
     }

@@ -14,15 +14,16 @@ use super::same::{begins_with, fetched, in_memory};
 /// Bytes that every server takes in one request (draft-ietf-secsh-filexfer-02, 3: packets of 34000 bytes).
 const ONE_REQUEST: u64 = 32 << 10;
 
-/// Whether a content may be written into the file that is there: an empty one, filled by a single request, so that others see it
-/// empty or whole. That saves a round trip of three, and spares the server's disk the flush of a rename over a file
-/// (fs/ext4/namei.c, ext4_rename: ext4_alloc_da_blocks).
+/// Whether a content may be written into the file that is there: an empty one, filled by a single request, so that
+/// others see it empty or whole. That saves a round trip of three, and spares the server's disk the flush of a rename
+/// over a file (fs/ext4/namei.c, ext4_rename: ext4_alloc_da_blocks).
 pub fn fills_empty(base: Option<Version>, size: u64) -> bool {
     base.is_some_and(|base| base.size == 0) && size <= ONE_REQUEST
 }
 
-/// The version of what the server has now (`there`), and its digest, if a filling that was cut off has left it: a beginning of the copy, or all that was
-/// sent (`sent` is its digest) though the copy was changed since. The copy may replace it: whoever wrote it, nothing is lost.
+/// The version of what the server has now (`there`), and its digest, if a filling that was cut off has left it: a
+/// beginning of the copy, or all that was sent (`sent` is its digest) though the copy was changed since. The copy may
+/// replace it: whoever wrote it, nothing is lost.
 ///
 /// # Errors
 /// EIO: the server does not say.

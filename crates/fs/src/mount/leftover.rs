@@ -22,8 +22,8 @@ impl Shared {
     /// Puts what is left dirty under this name beside it, so that a new file can have the name.
     ///
     /// # Errors
-    /// `EEXIST`: the file is in use here, so it is there; `EBUSY`: a program of a dead mount can still write to what is left; else what
-    /// the server said. The name must not be made then.
+    /// `EEXIST`: the file is in use here, so it is there; `EBUSY`: a program of a dead mount can still write to what is
+    /// left; else what the server said. The name must not be made then.
     pub(super) fn put_leftover_beside(
         &self,
         parent: u64,

@@ -221,8 +221,8 @@ impl Shared {
         tree.made(parent, name, made)
     }
 
-    /// What root on the server made for another user becomes that user's, where users share the mount: there the numbers of both sides are
-    /// the same ones. A group that it has of its folder (the set-group-id bit) stays.
+    /// What root on the server made for another user becomes that user's, where users share the mount: there the
+    /// numbers of both sides are the same ones. A group that it has of its folder (the set-group-id bit) stays.
     pub(super) fn owned(&self, path: &Path, made: Attributes, by: Maker) -> Attributes {
         let gid = if made.gid == 0 { by.gid } else { made.gid };
         if !self.options.allow_other || made.uid != 0 || (by.uid, gid) == (made.uid, made.gid) {
@@ -326,7 +326,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Renames. All open files that move, or are replaced, are held meanwhile, so that none is copied back to a name that goes.
+    /// Renames. All open files that move, or are replaced, are held meanwhile, so that none is copied back to a name
+    /// that goes.
     pub(super) fn rename(
         &self,
         from: (u64, &OsStr),
@@ -419,7 +420,8 @@ impl Shared {
         Err(Errno::EIO)
     }
 
-    /// Whether access(2) may say yes: the server is the judge when it is asked, but what nobody may execute is no program.
+    /// Whether access(2) may say yes: the server is the judge when it is asked, but what nobody may execute is no
+    /// program.
     pub(super) fn may(&self, ino: u64, execute: bool) -> Result<(), Errno> {
         let (of, _) = self.tree().attributes(ino).ok_or(Errno::ESTALE)?;
         let program = of.kind != Kind::File || of.mode & 0o111 != 0;

@@ -80,14 +80,16 @@ impl Shared {
             .and_then(|()| self.opened(ino, &file, writable, register));
         match &opened {
             Err(_) => self.finish(ino, &file),
-            // From here on stores through a mapping may change its time: what a look-up has left in the kernel may no longer be believed.
+            // From here on stores through a mapping may change its time: what a look-up has left in the kernel may no
+            // longer be believed.
             Ok(Opened::Passthrough(..)) if writable => self.attributes_out(ino),
             Ok(_) => {}
         }
         opened
     }
 
-    /// Has the kernel ask for the attributes of a node when they are wanted next. No page is touched, so nothing waits for this.
+    /// Has the kernel ask for the attributes of a node when they are wanted next. No page is touched, so nothing waits
+    /// for this.
     fn attributes_out(&self, ino: u64) {
         let kernel = self.kernel.get();
         // Without an answer they are old for the attribute time at most.
@@ -214,7 +216,8 @@ impl Shared {
             Err(Errno::EIO) if wanted == Use::Read && self.is_down() => return Ok(Good::Unasked),
             answer => answer?,
         };
-        // A mode or owner that changed may mean that it may not be read any more: the server says so when it is fetched.
+        // A mode or owner that changed may mean that it may not be read any more: the server says so when it is
+        // fetched.
         let good = now.version() == version && kept(&now) == entry.kept;
         Ok(if good { Good::Yes } else { Good::No })
     }
@@ -287,8 +290,9 @@ impl Shared {
         Ok(())
     }
 
-    /// Has the store keep a copy under the names that the node has now: a folder above may have been renamed while the server
-    /// was asked. None is until that is done, for what is kept under an old name after a rename would be copied back to it.
+    /// Has the store keep a copy under the names that the node has now: a folder above may have been renamed while the
+    /// server was asked. None is until that is done, for what is kept under an old name after a rename would be copied
+    /// back to it.
     pub(super) fn under_its_names(
         &self,
         ino: u64,

@@ -81,7 +81,8 @@ pub const OPERATIONS: &[Operation] = &[
     ),
     done(
         "open",
-        "asks the server for the version; fetches the whole file unless the copy has it; for writing, writes down dirty",
+        "asks the server for the version; fetches the whole file unless the copy has it; for writing, writes down \
+         dirty",
     ),
     done("read", "only without passthrough: reads the copy"),
     done("write", "only without passthrough: writes to the copy"),
@@ -121,7 +122,8 @@ pub const OPERATIONS: &[Operation] = &[
     left("removexattr", "EOPNOTSUPP: SFTP has no extended attributes"),
     done(
         "access",
-        "refuses to execute what nobody may; else the server decides when it is asked (with --allow-other the kernel decides)",
+        "refuses to execute what nobody may; else the server decides when it is asked (with --allow-other the kernel \
+         decides)",
     ),
     done(
         "create",

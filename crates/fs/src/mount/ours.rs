@@ -16,7 +16,8 @@ use super::filling::left_by_filling;
 type Found = (Version, Option<Digest>);
 
 impl Shared {
-    /// Whether what is there, which is not the base, may be replaced after all: it is of our own making, or is saved beside.
+    /// Whether what is there, which is not the base, may be replaced after all: it is of our own making, or is saved
+    /// beside.
     ///
     /// # Errors
     /// The server does not say.
@@ -70,8 +71,8 @@ impl Shared {
         Ok(found.map(|(version, content)| (version, Some(content))))
     }
 
-    /// A writing in place of a linked file ended without an answer, and what is there now is neither the old nor the new: saves it beside
-    /// unless it is ours, so that ours may be written over it; `None` if it could not be saved.
+    /// A writing in place of a linked file ended without an answer, and what is there now is neither the old nor the
+    /// new: saves it beside unless it is ours, so that ours may be written over it; `None` if it could not be saved.
     ///
     /// # Errors
     /// EIO: the server does not say.

@@ -43,7 +43,8 @@ enum Outcome {
     Held,
 }
 
-/// Copies back what earlier lives of this cache left dirty. `tell` gets a line for each file for which there is something to say.
+/// Copies back what earlier lives of this cache left dirty. `tell` gets a line for each file for which there is
+/// something to say.
 ///
 /// # Errors
 /// None so far that would stop it as a whole: what fails for one file is reported and counted in `left`.
@@ -202,7 +203,8 @@ fn finish(
     Err(Errno::EIO)
 }
 
-/// Puts the copy under its name; in place if this mount linked it, which is written down before: `None` then if it was cut off.
+/// Puts the copy under its name; in place if this mount linked it, which is written down before: `None` then if it was
+/// cut off.
 fn put(
     remote: &Remote,
     store: &Store,
@@ -265,8 +267,8 @@ fn ours(
     Ok(found.is_some_and(|(_, found)| found == digest))
 }
 
-/// Whether the copy is as it was fetched or made. Its size and time alone would not tell: a program may set that very time after it
-/// has written. After a reboot nothing shows it: content may have reached the disk without its times.
+/// Whether the copy is as it was fetched or made. Its size and time alone would not tell: a program may set that very
+/// time after it has written. After a reboot nothing shows it: content may have reached the disk without its times.
 fn untouched(entry: &Entry, dirty: &Dirty) -> bool {
     let sent = dirty.sending.is_some() || dirty.filling.is_some() || dirty.digest.is_some();
     let fresh = !sent && dirty.settled.is_none();

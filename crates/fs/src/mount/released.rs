@@ -1,15 +1,16 @@
 //! A close whose release is still on its way.
 //!
-//! close(2) returns after FLUSH; the kernel sends RELEASE at about that time, but does not wait for it. An open that comes then must not
-//! take the closed file for one that is open and share its copy: the server may have another version by now.
+//! close(2) returns after FLUSH; the kernel sends RELEASE at about that time, but does not wait for it. An open that
+//! comes then must not take the closed file for one that is open and share its copy: the server may have another
+//! version by now.
 
 use std::time::{Duration, Instant};
 
 use super::file::FileNode;
 use super::{Shared, locked};
 
-/// How long an open waits for the release of what was flushed. A descriptor that has a duplicate (dup, fork) is flushed when the
-/// first of the two is closed, and may then stay open for ever: it costs this much, once a flush.
+/// How long an open waits for the release of what was flushed. A descriptor that has a duplicate (dup, fork) is flushed
+/// when the first of the two is closed, and may then stay open for ever: it costs this much, once a flush.
 const WAIT: Duration = Duration::from_millis(100);
 
 impl Shared {

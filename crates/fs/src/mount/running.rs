@@ -69,8 +69,8 @@ impl Mounted {
         Arc::clone(&self.shared)
     }
 
-    /// Mounts, calls `ready` when the kernel has been answered, and serves until it is unmounted; then copies back what is
-    /// left. What cannot be copied back stays dirty in the cache, and the report says so.
+    /// Mounts, calls `ready` when the kernel has been answered, and serves until it is unmounted; then copies back what
+    /// is left. What cannot be copied back stays dirty in the cache, and the report says so.
     ///
     /// # Errors
     /// It cannot be mounted there, or the session ended by an error. The reason and what fixes it are in the failure.
@@ -136,7 +136,8 @@ const UNKNOWN: Attributes = Attributes {
 
 /// What `df` and `findmnt` show as the source of the mount: two mounts differ by it.
 fn source(target: &str) -> String {
-    // Commas and backslashes end or change an option of fusermount3; what else is no plain letter is of no use in a table.
+    // Commas and backslashes end or change an option of fusermount3; what else is no plain letter is of no use in a
+    // table.
     let plain = |letter: char| letter.is_ascii_graphic() && !matches!(letter, ',' | '\\');
     let shown: String = target
         .chars()

@@ -1,7 +1,7 @@
 //! Whether a copy is what the server has, where the version cannot decide: the content is fetched and compared.
 //!
-//! A version that was less than two seconds old when it was read is not trusted. What was written a moment ago is mostly the same
-//! still: then the copy stays, which costs no new file in the cache.
+//! A version that was less than two seconds old when it was read is not trusted. What was written a moment ago is
+//! mostly the same still: then the copy stays, which costs no new file in the cache.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -19,11 +19,13 @@ use super::attributes::errno;
 use super::file::{FileNode, set_times};
 use super::opening::kept;
 
-/// Bytes up to which a file is fetched into memory to be compared: about one request. Of a bigger one a new copy is made.
+/// Bytes up to which a file is fetched into memory to be compared: about one request. Of a bigger one a new copy is
+/// made.
 const SMALL: u64 = 256 << 10;
 
 impl Shared {
-    /// With the gate held: the version of a clean cached copy if the server has the same content, and when that was asked.
+    /// With the gate held: the version of a clean cached copy if the server has the same content, and when that was
+    /// asked.
     pub(super) fn same_on_server(
         &self,
         ino: u64,
@@ -50,8 +52,9 @@ impl Shared {
         Ok(Some((Some(version), began)))
     }
 
-    /// With the gate held: makes sure that what could not be asked when the copy was bound is so, before it is built upon.
-    /// If the server has another content the base becomes one that it never has: both sides change, and ours goes beside.
+    /// With the gate held: makes sure that what could not be asked when the copy was bound is so, before it is built
+    /// upon. If the server has another content the base becomes one that it never has: both sides change, and ours goes
+    /// beside.
     pub(super) fn ask_base(&self, ino: u64, file: &FileNode) -> Result<(), Errno> {
         let (copy, base, unasked) = {
             let state = file.state();

@@ -3,8 +3,8 @@
 //!
 //! With passthrough a shared mapping holds the copy itself, not the kernel's open description: RELEASE comes when the
 //! descriptor is closed, and the mapping goes on writing unseen (`backing_file_mmap`, fs/backing-file.c). Whether
-//! anybody still has a copy open is found out by a lease: the kernel grants a write lease only to who alone has the file
-//! open (fcntl(2), `check_conflicting_open` in fs/locks.c).
+//! anybody still has a copy open is found out by a lease: the kernel grants a write lease only to who alone has the
+//! file open (fcntl(2), `check_conflicting_open` in fs/locks.c).
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -89,7 +89,8 @@ impl Drop for MaintenanceThread {
 }
 
 impl Shared {
-    /// Copies back files that nobody has open for writing but that may be mapped, and, if `again`, those that failed before.
+    /// Copies back files that nobody has open for writing but that may be mapped, and, if `again`, those that failed
+    /// before.
     pub(super) fn tend(&self, again: bool) {
         // Taken before the loop: in its head the lock would be held to the loop's end.
         let files = self.tree().files();
@@ -158,8 +159,8 @@ impl Shared {
         }
     }
 
-    /// The node of an entry's name, looked up name by name; made if the server has nothing there, for what is put there is to be
-    /// under its gate. `None`: it cannot be a file's.
+    /// The node of an entry's name, looked up name by name; made if the server has nothing there, for what is put there
+    /// is to be under its gate. `None`: it cannot be a file's.
     fn node_of(&self, entry: &Entry) -> Result<Option<(u64, Arc<FileNode>)>, Errno> {
         let path = entry.path();
         let (mut ino, mut left) = (ROOT, path.iter().peekable());
@@ -207,7 +208,8 @@ impl Shared {
             let state = file.state();
             (state.copy.clone(), state.backing.is_some(), state.handles)
         };
-        // Without passthrough the kernel's own pages are mapped, and each change of theirs comes as a write before RELEASE.
+        // Without passthrough the kernel's own pages are mapped, and each change of theirs comes as a write before
+        // RELEASE.
         let Some(copy) = copy.filter(|_| backing) else {
             return false;
         };
@@ -236,8 +238,8 @@ fn seen(remote: &Remote, entry: &Entry) -> Result<Attributes, Errno> {
     })
 }
 
-/// Whether this is the only open description of its file, mappings included. Where there are no leases it counts as such:
-/// what a mapping changes later is seen by the store at the next open, by the copy's times.
+/// Whether this is the only open description of its file, mappings included. Where there are no leases it counts as
+/// such: what a mapping changes later is seen by the store at the next open, by the copy's times.
 pub(super) fn alone(file: &File) -> bool {
     // Who opens the copy while the lease is held has the kernel send a signal; this one is ignored, SIGIO would kill.
     // SAFETY: fcntl with an integer argument touches no memory of ours.
@@ -252,7 +254,8 @@ pub(super) fn alone(file: &File) -> bool {
     true
 }
 
-/// The same, waited for: after a kill the kernel lets go of a copy a moment after the program that had it open has ended.
+/// The same, waited for: after a kill the kernel lets go of a copy a moment after the program that had it open has
+/// ended.
 pub(super) fn alone_soon(file: &File) -> bool {
     let end = Instant::now() + LET_GO;
     while !alone(file) {

@@ -123,7 +123,8 @@ impl Tree {
         };
         let known = listing.known;
         match listing.names.get(name).copied() {
-            // Such a name may be too long, which only the server can say: in a listing it looks like one that is not there.
+            // Such a name may be too long, which only the server can say: in a listing it looks like one that is not
+            // there.
             None if name.len() > ORDINARY_NAME => Cached::Unknown,
             None => Cached::Nothing,
             Some(attributes) => {
@@ -173,7 +174,8 @@ impl Tree {
         }
     }
 
-    /// Takes a name from a node, unless a file is in use there: what was removed elsewhere is copied back under its name.
+    /// Takes a name from a node, unless a file is in use there: what was removed elsewhere is copied back under its
+    /// name.
     fn lose(&mut self, parent: u64, name: &OsStr) {
         if self.child(parent, name).is_some_and(|ino| self.used(ino)) {
             if let Some(listing) = self
@@ -260,8 +262,8 @@ impl Tree {
         self.changed(ino);
     }
 
-    /// A change of this mount's own has made the folder at `path` so. An answer that is older than what is known says that it was changed
-    /// since: then the server is asked when it is looked at.
+    /// A change of this mount's own has made the folder at `path` so. An answer that is older than what is known says
+    /// that it was changed since: then the server is asked when it is looked at.
     pub fn folder_became(&mut self, path: &Path, attributes: Attributes) {
         let Some(ino) = self.at(path) else { return };
         let Some(node) = self.nodes.get(&ino) else {
@@ -289,7 +291,8 @@ impl Tree {
         self.node(ino, |node| node.known = past.unwrap_or(node.known));
     }
 
-    /// A change of names has changed more of the node than the server said: its time of change and, of several names, their number.
+    /// A change of names has changed more of the node than the server said: its time of change and, of several names,
+    /// their number.
     fn names_changed(&mut self, ino: u64) {
         let told = |node: &Node| node.attributes.more.is_some();
         if self.nodes.get(&ino).is_some_and(told) {

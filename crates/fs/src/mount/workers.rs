@@ -11,8 +11,8 @@ use super::locked;
 /// More requests than this at once wait for one another; each costs a thread.
 const MOST: usize = 128;
 
-/// So many of the session's own threads may wait for the server at once: what they do themselves is not handed over, which
-/// costs the waking of a thread each time.
+/// So many of the session's own threads may wait for the server at once: what they do themselves is not handed over,
+/// which costs the waking of a thread each time.
 pub const HERE: usize = 2;
 
 type Job = Box<dyn FnOnce() + Send>;
@@ -38,7 +38,8 @@ struct Queue {
 }
 
 impl Workers {
-    /// Does `job` at once if no more than [`HERE`] callers are in one of theirs, else has it done by a thread of the pool.
+    /// Does `job` at once if no more than [`HERE`] callers are in one of theirs, else has it done by a thread of the
+    /// pool.
     pub fn here_or_run(&self, job: impl FnOnce() + Send + 'static) {
         let here = &self.0.here;
         if here.fetch_add(1, Ordering::AcqRel) < HERE {

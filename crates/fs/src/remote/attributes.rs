@@ -99,7 +99,8 @@ pub struct Put<'a> {
     pub expect_nothing: bool,
     /// Permissions that it is to have: 0o7777.
     pub mode: u32,
-    /// User and group that it is to have, if the server lets us: where it does not, the file is put all the same, without set-id bits.
+    /// User and group that it is to have, if the server lets us: where it does not, the file is put all the same,
+    /// without set-id bits.
     pub owner: Option<(u32, u32)>,
     /// Access and modification times that it is to have; `None`: the server's present time.
     pub times: Option<(Time, Time)>,
@@ -110,7 +111,8 @@ pub struct Put<'a> {
 /// What distinguishes a version from another's change of the same size and second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unsettled {
-    /// When it was read, by [`super::Clock::now`]: if it was old enough then, by the server's clock at the putting, the version alone decides.
+    /// When it was read, by [`super::Clock::now`]: if it was old enough then, by the server's clock at the putting, the
+    /// version alone decides.
     pub read: Option<i64>,
     /// What was there then. Where that is not known the version is taken for another one.
     pub content: Option<Digest>,
@@ -171,7 +173,8 @@ pub struct Extensions {
     pub statvfs: bool,
     /// `lsetstat@openssh.com`: attributes of a symbolic link itself.
     pub lsetstat: bool,
-    /// `oscope@1`: the server runs `oscope-fs serve`, and has exact times, special files, and a comparison that goes with the replacement.
+    /// `oscope@1`: the server runs `oscope-fs serve`, and has exact times, special files, and a comparison that goes
+    /// with the replacement.
     pub exact: bool,
     /// `digest@oscope`: the server computes the digest of a small file, so that it need not be read over the network.
     pub digest: bool,

@@ -7,10 +7,12 @@ use nix::time::{ClockId, clock_gettime};
 
 use super::time::Time;
 
-/// A change within this many seconds of when a version was read may have left the same version (SFTP has whole seconds).
+/// A change within this many seconds of when a version was read may have left the same version (SFTP has whole
+/// seconds).
 const YOUNG_S: i64 = 2;
 
-/// What is settled for sure is so many seconds old: by a clock of the server that is known, and by this machine's alone.
+/// What is settled for sure is so many seconds old: by a clock of the server that is known, and by this machine's
+/// alone.
 const SETTLED_S: i64 = YOUNG_S + 1;
 const SETTLED_UNKNOWN_S: i64 = 60;
 
@@ -45,8 +47,8 @@ impl Default for Clock {
 impl Clock {
     /// The server gave a file this time when it made it just now.
     ///
-    /// Rounded down to a second by the server, and older by the way here: the true difference is the same or greater. So of several answerss
-    /// the greatest is the best; one that is far less shows that a clock was set.
+    /// Rounded down to a second by the server, and older by the way here: the true difference is the same or greater.
+    /// So of several answerss the greatest is the best; one that is far less shows that a clock was set.
     pub fn told(&self, mtime: Time) {
         let nanoseconds = mtime.seconds.saturating_mul(SECOND_NS) - now();
         let mut ahead = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -68,7 +68,8 @@ pub fn holds(
     Ok(found == (size, Some(digest)))
 }
 
-/// Its attributes and the digest of what it holds. `None`: it is no regular file, or changed meanwhile. `limit`: the time without progress.
+/// Its attributes and the digest of what it holds. `None`: it is no regular file, or changed meanwhile. `limit`: the
+/// time without progress.
 pub fn digest(
     talk: &mut RequestPipeline<'_>,
     path: &Path,

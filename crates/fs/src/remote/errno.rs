@@ -1,9 +1,10 @@
 //! The right error number for what SFTP's few status codes hide.
 //!
-//! OpenSSH folds error numbers into status codes (`errno_to_portable` of sftp-server.c): ENOENT, ENOTDIR, ELOOP into NO_SUCH_FILE;
-//! EACCES, EPERM into PERMISSION_DENIED; ENAMETOOLONG, EINVAL into BAD_MESSAGE; EEXIST, ENOTEMPTY, EISDIR, ENOSPC, EROFS, EXDEV and
-//! all others into FAILURE. So the server is asked, after a failure, how things stand there, and the answer is the one that a local
-//! file system would have given in that state. What nothing explains (a quota, a lost disk) is EIO.
+//! OpenSSH folds error numbers into status codes (`errno_to_portable` of sftp-server.c): ENOENT, ENOTDIR, ELOOP into
+//! NO_SUCH_FILE; EACCES, EPERM into PERMISSION_DENIED; ENAMETOOLONG, EINVAL into BAD_MESSAGE; EEXIST, ENOTEMPTY,
+//! EISDIR, ENOSPC, EROFS, EXDEV and all others into FAILURE. So the server is asked, after a failure, how things stand
+//! there, and the answer is the one that a local file system would have given in that state. What nothing explains (a
+//! quota, a lost disk) is EIO.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -89,7 +90,8 @@ fn unfit(doing: Doing<'_>) -> Errno {
         path.iter().any(long_name) || path.as_os_str().len() >= 4096
     };
     let too_long = match doing {
-        // The path is not at hand; nothing else about a name that is only looked at is invalid, but the text of what is not a link.
+        // The path is not at hand; nothing else about a name that is only looked at is invalid, but the text of what is
+        // not a link.
         Doing::Look => return Errno::EINVAL,
         Doing::List(path) | Doing::Read(path) | Doing::Make(path) | Doing::Remove(path) => {
             long(path)

@@ -22,9 +22,9 @@ const TRIES: usize = 3;
 /// A file that was changed so recently may be changed again without its version showing it: mtime is whole seconds.
 const UNSETTLED: u64 = 2;
 
-/// Reads are of whole blocks of so many bytes. OpenSSH gives 255 KiB at most: pieces of that size end amid a page, and a file that is written
-/// in such pieces gets small folios in the page cache, out of which each later read takes a quarter longer. Blocks of 128 KiB would save a
-/// little more, and cost the first read more requests.
+/// Reads are of whole blocks of so many bytes. OpenSSH gives 255 KiB at most: pieces of that size end amid a page, and
+/// a file that is written in such pieces gets small folios in the page cache, out of which each later read takes a
+/// quarter longer. Blocks of 128 KiB would save a little more, and cost the first read more requests.
 const BLOCK: u64 = 64 << 10;
 
 /// One fetching of one file, over as many connections as it takes.

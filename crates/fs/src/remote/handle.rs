@@ -24,8 +24,9 @@ impl<'a> Handle<'a> {
         }
     }
 
-    /// Gather the request that closes it, for who has to know whether that succeeds: the id of its answer. Without this it is closed when it
-    /// is dropped, with the next request over this connection, whoever asks it, or in half a second; a failure to do so concerns nobody.
+    /// Gather the request that closes it, for who has to know whether that succeeds: the id of its answer. Without this
+    /// it is closed when it is dropped, with the next request over this connection, whoever asks it, or in half a
+    /// second; a failure to do so concerns nobody.
     pub fn ask_close(&self, talk: &mut RequestPipeline<'_>) -> u32 {
         self.closing.set(true);
         talk.ask_handle(kind::CLOSE, self)

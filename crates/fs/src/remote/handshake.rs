@@ -76,7 +76,8 @@ fn hello(talk: &mut RequestPipeline<'_>) -> Result<Result<(), Failure>, RequestE
     if !has.posix_rename {
         return Ok(Err(Failure::remediable(
             format!(
-                "{}: its SFTP server cannot rename over a file that is there (posix-rename@openssh.com), so a file could not be replaced whole",
+                "{}: its SFTP server cannot rename over a file that is there (posix-rename@openssh.com), so a file \
+                 could not be replaced whole",
                 talk.target.host
             ),
             "use a server that runs OpenSSH",

@@ -1,7 +1,7 @@
 //! A whole file into the one that is there, which stays the same file for its other names.
 //!
-//! Not atomic: others may see it half-written. Where the connection breaks in between, it is not written anew: what is there by then may be our
-//! own beginning or another's change, which the caller has to find out.
+//! Not atomic: others may see it half-written. Where the connection breaks in between, it is not written anew: what is
+//! there by then may be our own beginning or another's change, which the caller has to find out.
 
 use std::os::unix::fs::FileExt;
 
@@ -18,8 +18,8 @@ use super::upload::Upload;
 use super::wire::{Packet, Status, flag, kind};
 
 impl Putting<'_> {
-    /// Put in place, over one connection from the first write on; `None`: it broke, and what is there by now has to be found out. A server that is
-    /// held up may write what it has received even then: only a rename is safe from that.
+    /// Put in place, over one connection from the first write on; `None`: it broke, and what is there by now has to be
+    /// found out. A server that is held up may write what it has received even then: only a rename is safe from that.
     pub fn in_place(mut self) -> Result<Option<Attributes>, PutError> {
         for _ in 0..TRIES {
             let put = self.over_one_connection()?;
@@ -49,7 +49,8 @@ impl Putting<'_> {
         }
     }
 
-    /// Over one connection. The file is opened while it is looked at: that changes nothing, and what is to be made is made by itself.
+    /// Over one connection. The file is opened while it is looked at: that changes nothing, and what is to be made is
+    /// made by itself.
     fn once(&mut self, talk: &mut RequestPipeline<'_>) -> Result<Attributes, Stop> {
         let path = self.order.path;
         let look = talk.ask_path(kind::LSTAT, path);
@@ -87,8 +88,8 @@ impl Putting<'_> {
         }
     }
 
-    /// What was empty and could not be filled becomes what it was, so that nobody reads a part of it; but only what holds nothing but a
-    /// beginning of ours.
+    /// What was empty and could not be filled becomes what it was, so that nobody reads a part of it; but only what
+    /// holds nothing but a beginning of ours.
     fn empty_again(&self, talk: &mut RequestPipeline<'_>, mtime: Time) -> Result<(), RequestError> {
         talk.extend(self.limit);
         let path = self.order.path;

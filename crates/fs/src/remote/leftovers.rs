@@ -10,7 +10,8 @@ use super::target::Target;
 use super::temporary::Journal;
 use super::wire::{Status, kind};
 
-/// When one that is not there is looked for again: a server that was held up may still make it, from what it had received.
+/// When one that is not there is looked for again: a server that was held up may still make it, from what it had
+/// received.
 const AGAIN: [Duration; 3] = [
     Duration::from_secs(2),
     Duration::from_secs(15),
@@ -109,8 +110,8 @@ impl Leftovers {
     }
 }
 
-/// How long to wait after one could not be removed; `None`: it will never be there. What the server does not let us remove, such as from a
-/// file system that is read-only for now, stays to be removed.
+/// How long to wait after one could not be removed; `None`: it will never be there. What the server does not let us
+/// remove, such as from a file system that is read-only for now, stays to be removed.
 fn pause(looked: usize, is_missing: bool) -> Option<Duration> {
     let longest = (!is_missing).then(|| AGAIN[AGAIN.len() - 1]);
     AGAIN.get(looked).copied().or(longest)

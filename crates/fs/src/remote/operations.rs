@@ -1,6 +1,7 @@
 //! The operations that are a few requests each: names, folders, attributes.
 //!
-//! One that must not be done twice answers `None` where it was done and the connection broke before its attributes came.
+//! One that must not be done twice answers `None` where it was done and the connection broke before its attributes
+//! came.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -152,7 +153,8 @@ fn made(
     Ok(found)
 }
 
-/// What was made gets the mode that it was to have, where the server's umask took some of it; a set-id bit that it has of its folder stays.
+/// What was made gets the mode that it was to have, where the server's umask took some of it; a set-id bit that it has
+/// of its folder stays.
 fn with_mode(
     talk: &mut RequestPipeline<'_>,
     path: &Path,
@@ -218,7 +220,8 @@ pub fn ask_rename(talk: &mut RequestPipeline<'_>, from: &Path, to: &Path) -> u32
     })
 }
 
-/// The request that a file takes a name if that stands for the version that is to be replaced: of a server that runs `oscope-fs serve`.
+/// The request that a file takes a name if that stands for the version that is to be replaced: of a server that runs
+/// `oscope-fs serve`.
 pub fn ask_replace(
     talk: &mut RequestPipeline<'_>,
     from: &Path,
@@ -265,8 +268,8 @@ pub fn rename(talk: &mut RequestPipeline<'_>, from: &Path, to: &Path) -> Result<
 
 /// Rename where nothing is.
 ///
-/// OpenSSH does the plain RENAME of a regular file by link and unlink, which is safe; of others by a look and a rename, for which it
-/// follows links: so it is looked here too.
+/// OpenSSH does the plain RENAME of a regular file by link and unlink, which is safe; of others by a look and a rename,
+/// for which it follows links: so it is looked here too.
 pub fn rename_new(
     talk: &mut RequestPipeline<'_>,
     from: &Path,

@@ -1,7 +1,7 @@
 //! A whole file to the server: under a temporary name, compared with what is there, then renamed over it.
 //!
-//! Three round trips for a small file: open the temporary; write, attributes, close, look at both names; rename. The rename cannot go
-//! with the second: a write that failed, or a version that is not the expected one, must keep it back.
+//! Three round trips for a small file: open the temporary; write, attributes, close, look at both names; rename. The
+//! rename cannot go with the second: a write that failed, or a version that is not the expected one, must keep it back.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -312,7 +312,8 @@ impl<'a> Putting<'a> {
 
     /// After a connection that broke at the rename: whether it was done.
     ///
-    /// To remove the temporary decides it: if it can be removed it was not renamed, and never will be; if it is gone, it was.
+    /// To remove the temporary decides it: if it can be removed it was not renamed, and never will be; if it is gone,
+    /// it was.
     fn was_named(&self, temporary: &Path) -> Result<bool, Errno> {
         let deadline = Instant::now() + self.limit;
         loop {

@@ -1,7 +1,8 @@
 //! One connection: a child `ssh`, its pipes, and the requests that wait for an answer.
 //!
-//! Whoever asks writes to the pipe himself, one at a time and within his own limit; a thread reads the answers and hands them out by
-//! their ids. A session that ends is never repaired: everyone who waits gets an error, and the next one is another session.
+//! Whoever asks writes to the pipe himself, one at a time and within his own limit; a thread reads the answers and
+//! hands them out by their ids. A session that ends is never repaired: everyone who waits gets an error, and the next
+//! one is another session.
 
 mod child;
 pub mod cipher;
@@ -130,7 +131,8 @@ impl Session {
         }
     }
 
-    /// An operation got no answer within its limit. If the server has not said anything at all for so long, the session is of no use.
+    /// An operation got no answer within its limit. If the server has not said anything at all for so long, the session
+    /// is of no use.
     pub fn late(&self, limit: Duration) {
         let heard = Duration::from_millis(self.heard_ms.load(Ordering::Relaxed));
         let silent = self.began.elapsed().saturating_sub(heard);
@@ -189,8 +191,8 @@ impl Session {
         }
     }
 
-    /// Send whole packets with the next ones, or by [`Self::send_put_off`]: one by itself costs as much as those that are waited for, in
-    /// the wakings of four processes.
+    /// Send whole packets with the next ones, or by [`Self::send_put_off`]: one by itself costs as much as those that
+    /// are waited for, in the wakings of four processes.
     pub fn put_off(&self, bytes: &[u8]) {
         locked(&self.put_off).extend_from_slice(bytes);
     }
@@ -264,7 +266,8 @@ impl Session {
         output.read_exact(&mut length).map_err(ended)?;
         let length = u32::from_be_bytes(length) as usize;
         if !(5..=wire::LONGEST).contains(&length) {
-            return Err("the server sends what is not SFTP; if its shell start-up files print text, silence them".to_owned());
+            return Err("the server sends what is not SFTP; if its shell start-up files print text, silence \
+                them".to_owned());
         }
         let kept = match length >= LARGE {
             true => locked(&self.buffers).pop(),

@@ -214,7 +214,8 @@ impl<'a> RequestPipeline<'a> {
         self.read(id, kind::ATTRS, |body| body.attributes())
     }
 
-    /// Gather the question what the folder of a name becomes, behind the request that changes it: no round trip of its own.
+    /// Gather the question what the folder of a name becomes, behind the request that changes it: no round trip of its
+    /// own.
     pub fn ask_folder(&mut self, path: &Path) -> Option<(PathBuf, u32)> {
         let folder = path.parent().unwrap_or(Path::new("")).to_owned();
         let id = self.watched.then(|| self.ask_path(kind::LSTAT, &folder))?;

@@ -89,7 +89,8 @@ impl Target {
 
     /// The arguments of `ssh` for the SFTP subsystem of this target, or for its helper.
     ///
-    /// ssh takes the first value of an option: what would break the byte stream comes first, then the user's, then the defaults.
+    /// ssh takes the first value of an option: what would break the byte stream comes first, then the user's, then the
+    /// defaults.
     pub fn arguments(&self) -> Vec<OsString> {
         const FIXED: [&str; 6] = [
             "RequestTTY=no",
@@ -132,7 +133,8 @@ impl Target {
     }
 }
 
-/// A word for the user's shell on the server, which sshd gives each command to; a path from the home may begin with `~/`.
+/// A word for the user's shell on the server, which sshd gives each command to; a path from the home may begin with
+/// `~/`.
 fn quoted(word: &str) -> String {
     let (home, rest) = match word.strip_prefix("~/") {
         Some(rest) => ("~/", rest),

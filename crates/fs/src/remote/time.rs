@@ -6,8 +6,9 @@ use serde::{Deserialize, Serialize};
 
 /// A time since the beginning of 1970.
 ///
-/// SFTP version 3 has whole seconds from 0 to `u32::MAX`; a server that runs `oscope-fs serve` has all that its file system has. It is
-/// written as a number where it is whole seconds, as it always was in the cache's records, else as `[seconds, nanoseconds]`.
+/// SFTP version 3 has whole seconds from 0 to `u32::MAX`; a server that runs `oscope-fs serve` has all that its file
+/// system has. It is written as a number where it is whole seconds, as it always was in the cache's records, else as
+/// `[seconds, nanoseconds]`.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
 )]

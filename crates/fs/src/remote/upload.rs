@@ -147,8 +147,8 @@ impl<'a> Upload<'a> {
         Ok(Sent { bytes: self.offset })
     }
 
-    /// Gather what sets the attributes: the owner first, for it clears set-id bits; the size before all, of a file that was there and may
-    /// have been longer. What such a file (`there`) has as wanted is not asked for.
+    /// Gather what sets the attributes: the owner first, for it clears set-id bits; the size before all, of a file that
+    /// was there and may have been longer. What such a file (`there`) has as wanted is not asked for.
     pub fn ask_attributes(
         &self,
         talk: &mut RequestPipeline<'_>,
@@ -195,7 +195,8 @@ impl<'a> Upload<'a> {
             .then(|| talk.ask(|id| Packet::extended(id, "fsync@openssh.com").text(self.handle)))
     }
 
-    /// It is on the disk. Meanwhile the server, which does one thing after the other, may be silent for as long as its disk takes.
+    /// It is on the disk. Meanwhile the server, which does one thing after the other, may be silent for as long as its
+    /// disk takes.
     pub fn settle_sync(
         &self,
         talk: &mut RequestPipeline<'_>,
@@ -212,7 +213,8 @@ impl<'a> Upload<'a> {
 }
 
 impl Asked {
-    /// They are set: whether the owner is as wanted. That may be refused; in a file that was there and is another's, mode and times too.
+    /// They are set: whether the owner is as wanted. That may be refused; in a file that was there and is another's,
+    /// mode and times too.
     pub fn settle(self, talk: &mut RequestPipeline<'_>, path: &Path) -> Result<bool, RequestError> {
         if let Some(id) = self.cut {
             let said = talk.status(id)?;

@@ -1,4 +1,5 @@
-//! Packets of SFTP version 3 (draft-ietf-secsh-filexfer-02) and of OpenSSH's extensions (its PROTOCOL file): bytes to values, no I/O.
+//! Packets of SFTP version 3 (draft-ietf-secsh-filexfer-02) and of OpenSSH's extensions (its PROTOCOL file): bytes to
+//! values, no I/O.
 
 use nix::errno::Errno;
 
@@ -53,7 +54,8 @@ pub mod flag {
     pub const EXCLUSIVE: u32 = 0x20;
 }
 
-/// `SSH_FX_*`: how a request ended. OpenSSH gives each error number one of these (`errno_to_portable`), several the same one.
+/// `SSH_FX_*`: how a request ended. OpenSSH gives each error number one of these (`errno_to_portable`), several the
+/// same one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Status {
     /// Done.
@@ -171,7 +173,8 @@ impl Packet {
             .number(time.nanoseconds)
     }
 
-    /// Attributes that a server reports: size, owner, group and mode; times of access, modification and change; number of links; device.
+    /// Attributes that a server reports: size, owner, group and mode; times of access, modification and change; number
+    /// of links; device.
     pub fn attributes(
         self,
         (size, uid, gid, mode): (u64, u32, u32, u32),

@@ -15,7 +15,8 @@ use crate::remote::wire::{Malformed, Reader};
 /// Bytes of a path that the system calls take at most, without the zero behind it (`PATH_MAX`).
 const LONGEST: usize = 4095;
 
-/// A path. The client's is below its mount point, where it may be as long as here all of it: what is too long is shortened by an open folder.
+/// A path. The client's is below its mount point, where it may be as long as here all of it: what is too long is
+/// shortened by an open folder.
 pub struct Place {
     path: PathBuf,
     /// The folder that the path begins at, by its descriptor.

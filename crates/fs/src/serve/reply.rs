@@ -25,7 +25,8 @@ pub fn end(id: u32) -> Packet {
         .text(b"")
 }
 
-/// An answer that it failed: with the code that OpenSSH has for the error (`errno_to_portable`), and its number as text.
+/// An answer that it failed: with the code that OpenSSH has for the error (`errno_to_portable`), and its number as
+/// text.
 pub fn status(id: u32, error: Errno) -> Packet {
     let code = match error {
         Errno::ENOENT | Errno::ENOTDIR | Errno::EBADF | Errno::ELOOP => 2,

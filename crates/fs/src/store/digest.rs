@@ -16,7 +16,8 @@ const CHUNK_BYTES: usize = 256 << 10;
 /// Those of read(2).
 pub fn digest(file: &File) -> io::Result<Digest> {
     let mut hasher = Hasher::default();
-    // No more than there is, and one byte to see its end by: a buffer that is too large costs a small file more than its reading.
+    // No more than there is, and one byte to see its end by: a buffer that is too large costs a small file more than
+    // its reading.
     let size = usize::try_from(file.metadata()?.len()).unwrap_or(CHUNK_BYTES);
     let mut chunk = vec![0; size.saturating_add(1).min(CHUNK_BYTES)];
     let mut offset = 0;

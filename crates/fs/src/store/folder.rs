@@ -1,9 +1,10 @@
 //! The cache folder: its layout, its lock, and files that are written whole or not at all.
 //!
-//! `lock` (flock, and the number of the process), `target` (format and whose files these are), `copies/ID` (the content of
-//! a file), `entries/ID.json` (what that copy is: a copy without it is a leftover, it was half-made), `renames/N.intent` and `N.done`,
-//! `settled` (what a reboot has not harmed), `temporaries` (names under which files were being put), `spare` (space for the journal when the disk is full), `torn/ID` (copies whose
-//! entry a power cut destroyed: put aside for the person, never deleted).
+//! `lock` (flock, and the number of the process), `target` (format and whose files these are), `copies/ID` (the content
+//! of a file), `entries/ID.json` (what that copy is: a copy without it is a leftover, it was half-made),
+//! `renames/N.intent` and `N.done`, `settled` (what a reboot has not harmed), `temporaries` (names under which files
+//! were being put), `spare` (space for the journal when the disk is full), `torn/ID` (copies whose entry a power cut
+//! destroyed: put aside for the person, never deleted).
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -162,12 +163,13 @@ impl Folder {
             .join(format!("{}.json", id.name()))
     }
 
-    /// Replaces `place/name` by this content, so that a kill leaves the old or the new; `durable`: so that a power cut does.
-    /// The content is text, and may be followed by blanks.
+    /// Replaces `place/name` by this content, so that a kill leaves the old or the new; `durable`: so that a power cut
+    /// does. The content is text, and may be followed by blanks.
     ///
-    /// What is there and small is written over in one pwrite(2) within a page, which a signal does not divide (mm/filemap.c,
-    /// generic_perform_write: it looks for a fatal signal between pages): 4 us, and no space is needed. To rename over it
-    /// costs 120 us on ext4, which begins to write to the disk then (fs/ext4/namei.c, ext4_rename: ext4_alloc_da_blocks).
+    /// What is there and small is written over in one pwrite(2) within a page, which a signal does not divide
+    /// (mm/filemap.c, generic_perform_write: it looks for a fatal signal between pages): 4 us, and no space is needed.
+    /// To rename over it costs 120 us on ext4, which begins to write to the disk then (fs/ext4/namei.c, ext4_rename:
+    /// ext4_alloc_da_blocks).
     pub(super) fn write(
         &self,
         place: &str,
@@ -187,8 +189,8 @@ impl Folder {
         fs::remove_file(self.path.join("spare")).is_ok()
     }
 
-    /// Sets the spare space aside again, as much of it as there is. On a full disk that may be nothing: then only what can be
-    /// refused is at stake, see [`Need`].
+    /// Sets the spare space aside again, as much of it as there is. On a full disk that may be nothing: then only what
+    /// can be refused is at stake, see [`Need`].
     pub(super) fn refill_spare(&self) {
         let at = self.path.join("spare");
         if fs::symlink_metadata(&at).is_ok_and(|m| m.len() >= SPARE_BYTES as u64) {

@@ -46,8 +46,8 @@ pub(super) fn settled_bytes(sequence: u64) -> Result<Vec<u8>, Errno> {
     serde_json::to_vec(&Settled { sequence }).map_err(|_| Errno::EIO)
 }
 
-/// Reads all that is in the folder, fixes what a kill left half done, and removes what belongs to nothing. Also: a line for
-/// each thing that was there and cannot be used, for the person.
+/// Reads all that is in the folder, fixes what a kill left half done, and removes what belongs to nothing. Also: a line
+/// for each thing that was there and cannot be used, for the person.
 pub(super) fn load(
     folder: Folder,
     boot_id: String,
@@ -102,8 +102,8 @@ pub(super) fn load(
 }
 
 impl CacheIndex {
-    /// Puts the records in their places, oldest first, so that of two with one name the later has it; the earlier one loses it if
-    /// it is clean. Gives those to be written anew.
+    /// Puts the records in their places, oldest first, so that of two with one name the later has it; the earlier one
+    /// loses it if it is clean. Gives those to be written anew.
     fn place(&mut self, mut found: Vec<Found>) -> Vec<CopyId> {
         found.sort_by_key(|f| f.used);
         for (tick, f) in (1_u64..).zip(&found) {
@@ -265,8 +265,8 @@ fn read_entries(
     Ok(found)
 }
 
-/// Whether the record can be believed: a clean copy of an earlier boot only if a checkpoint covered it, for its content may
-/// never have reached the disk; one of this boot that was written to since is dirty.
+/// Whether the record can be believed: a clean copy of an earlier boot only if a checkpoint covered it, for its content
+/// may never have reached the disk; one of this boot that was written to since is dirty.
 fn judge(mut record: Record, stamp: Stamp, boot_id: &str, settled: u64) -> Option<Record> {
     if record.dirty.is_some() {
         return Some(record);

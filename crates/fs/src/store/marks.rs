@@ -17,8 +17,9 @@ impl Store {
     /// different later was written to by others, and is given out as dirty.
     ///
     /// # Errors
-    /// `EBUSY`: `path` has a dirty copy, use that one; `EINVAL`: `copy` has or had a name (what is kept is never fetched into
-    /// again: a kill in the middle would leave half a file); `ENOSPC` and others of write(2). Nothing is changed then.
+    /// `EBUSY`: `path` has a dirty copy, use that one; `EINVAL`: `copy` has or had a name (what is kept is never
+    /// fetched into again: a kill in the middle would leave half a file); `ENOSPC` and others of write(2). Nothing is
+    /// changed then.
     pub fn keep(
         &self,
         copy: &Copy,
@@ -36,8 +37,8 @@ impl Store {
         self.lock().keep(copy, path, record)
     }
 
-    /// The new copy is that of `path` and dirty from its first moment: created, or emptied instead of fetched. `content`: see
-    /// [`Dirty::content`].
+    /// The new copy is that of `path` and dirty from its first moment: created, or emptied instead of fetched.
+    /// `content`: see [`Dirty::content`].
     ///
     /// # Errors
     /// As [`Store::keep`].
@@ -59,8 +60,8 @@ impl Store {
         shelf.keep(copy, path, record)
     }
 
-    /// Before the first write can come: when it is opened for writing or truncated. `base`: the version that the copy was made
-    /// from; `content`: see [`Dirty::content`]. Of a dirty copy nothing changes, and nothing is written.
+    /// Before the first write can come: when it is opened for writing or truncated. `base`: the version that the copy
+    /// was made from; `content`: see [`Dirty::content`]. Of a dirty copy nothing changes, and nothing is written.
     ///
     /// # Errors
     /// `ENOSPC` and others of write(2): it must not be written to.
@@ -81,8 +82,9 @@ impl Store {
         })
     }
 
-    /// Just before a copying back that will leave `version` (the size and time that it sets) and the content of which `sent` is the digest, see
-    /// [`Dirty::sending`]; `filling`: the digest of what goes into a file in place, see [`Dirty::filling`]. An earlier one stays until it is known what came of it.
+    /// Just before a copying back that will leave `version` (the size and time that it sets) and the content of which
+    /// `sent` is the digest, see [`Dirty::sending`]; `filling`: the digest of what goes into a file in place, see
+    /// [`Dirty::filling`]. An earlier one stays until it is known what came of it.
     ///
     /// # Errors
     /// Those of write(2). Copying back all the same risks a needless conflict copy after a kill, and no loss.
@@ -104,8 +106,8 @@ impl Store {
         })
     }
 
-    /// What a copying back left on the server, of which no answer came, was found there: that is the base now, with `content`. A filling
-    /// stays written down: a server that is held up may resume it.
+    /// What a copying back left on the server, of which no answer came, was found there: that is the base now, with
+    /// `content`. A filling stays written down: a server that is held up may resume it.
     ///
     /// # Errors
     /// Those of write(2). Copying back all the same risks a needless conflict copy after a kill, and no loss.
@@ -125,7 +127,8 @@ impl Store {
         })
     }
 
-    /// Copied back, but somebody may write to it yet: it stays dirty, from that version on. `digest`: of what went back.
+    /// Copied back, but somebody may write to it yet: it stays dirty, from that version on. `digest`: of what went
+    /// back.
     ///
     /// # Errors
     /// Those of write(2). As [`Dirty::sending`] names the version, nothing is lost by it.
@@ -146,7 +149,8 @@ impl Store {
         })
     }
 
-    /// The content is that version, and nobody can write to it any more. Also after the times of a clean copy were changed.
+    /// The content is that version, and nobody can write to it any more. Also after the times of a clean copy were
+    /// changed.
     ///
     /// # Errors
     /// Those of stat(2) and write(2): it stays dirty. As [`Dirty::sending`] names the version, nothing is lost by it.

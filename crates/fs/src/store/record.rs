@@ -139,7 +139,8 @@ pub(super) fn rename_from_bytes(bytes: &[u8]) -> Option<(PathBuf, PathBuf)> {
 pub(super) enum Stay {
     /// None: it is clean, the server has all of it.
     Nowhere,
-    /// Those below the new name: a folder that is renamed over was empty on the server, so what lies there has yet to be copied back.
+    /// Those below the new name: a folder that is renamed over was empty on the server, so what lies there has yet to
+    /// be copied back.
     Below,
     /// The new name itself too: the copy became dirty after the rename was begun, so it may belong to either file.
     Anywhere,

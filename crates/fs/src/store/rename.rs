@@ -1,8 +1,9 @@
 //! Renames: of a file, or of a folder with all that is cached below it, in one step that a kill cannot divide.
 //!
-//! `renames/N.intent` is written before the server is asked: when the mount dies in between, the next life asks the server
-//! which it was. That it was done is one rename(2) of that record, to `renames/M-N.done`; only then the records of the
-//! copies are written anew, one by one. A record of a copy that is older than M still has the old names: loading applies the rename to it.
+//! `renames/N.intent` is written before the server is asked: when the mount dies in between, the next life asks the
+//! server which it was. That it was done is one rename(2) of that record, to `renames/M-N.done`; only then the records
+//! of the copies are written anew, one by one. A record of a copy that is older than M still has the old names: loading
+//! applies the rename to it.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -186,8 +187,8 @@ impl CacheIndex {
             slot.record.names.clone_from(&new);
             moves.push(Move { id, old, new });
         }
-        // Of two copies with one name the later has it, here and (by its record) in the next life: what moved comes after what
-        // stayed, and what has its name after what was displaced from it.
+        // Of two copies with one name the later has it, here and (by its record) in the next life: what moved comes
+        // after what stayed, and what has its name after what was displaced from it.
         moves.sort_by_key(|moved| (moved.old != moved.new, !self.displaced.contains(&moved.id)));
         self.move_in_index(&moves);
         let mut result = Ok(());

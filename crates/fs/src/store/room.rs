@@ -16,13 +16,13 @@ use super::shelf::{CacheIndex, Loose};
 use super::types::CopyId;
 use super::{Copy, Store};
 
-/// Copies that are held grow unseen (the kernel writes to them itself). To look at a thousand takes a millisecond, so not each new
-/// copy waits for it, unless it would not fit otherwise.
+/// Copies that are held grow unseen (the kernel writes to them itself). To look at a thousand takes a millisecond, so
+/// not each new copy waits for it, unless it would not fit otherwise.
 const RECOUNT: Duration = Duration::from_millis(200);
 
 impl Store {
-    /// As [`Store::make`] with no room set aside, and with an empty record beside the copy, so that to keep it makes no file: on ext4
-    /// that takes a tenth of a millisecond and more each. Others resume the store meanwhile.
+    /// As [`Store::make`] with no room set aside, and with an empty record beside the copy, so that to keep it makes no
+    /// file: on ext4 that takes a tenth of a millisecond and more each. Others resume the store meanwhile.
     ///
     /// # Errors
     /// Those of open(2), also where `ENOSPC` could be fixed by evicting: [`Store::make`] does that.

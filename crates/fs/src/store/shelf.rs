@@ -1,4 +1,5 @@
-//! What is in the cache folder, in memory: the copies, the names that lead to them, who holds them, and when they were used.
+//! What is in the cache folder, in memory: the copies, the names that lead to them, who holds them, and when they were
+//! used.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::{self, OpenOptions};
@@ -88,7 +89,8 @@ impl CacheIndex {
                     .open(&path);
                 let file = match opened.map_err(errno) {
                     Ok(file) => file,
-                    // Somebody deleted it. What was clean is fetched again; what was dirty is lost, which must not look like "no such file".
+                    // Somebody deleted it. What was clean is fetched again; what was dirty is lost, which must not look
+                    // like "no such file".
                     Err(Errno::ENOENT) if slot.record.dirty.is_none() => {
                         self.remove(id);
                         return Ok(None);
@@ -124,8 +126,9 @@ impl CacheIndex {
         }))
     }
 
-    /// A clean copy that does not look as it did when it became clean was written to behind our back (a program of a killed
-    /// mount still had it open): it is dirty. That need not reach the disk: the difference itself is there to be seen.
+    /// A clean copy that does not look as it did when it became clean was written to behind our back (a program of a
+    /// killed mount still had it open): it is dirty. That need not reach the disk: the difference itself is there to be
+    /// seen.
     fn notice_changes(&mut self, id: CopyId, copy: &Copy) -> Result<(), Errno> {
         let stamp = Stamp::of_file(copy.file()).map_err(errno)?;
         let Some(slot) = self.slots.get_mut(&id) else {
@@ -158,8 +161,8 @@ impl CacheIndex {
         );
     }
 
-    /// Writes the record of a copy (with a new number and this boot), then takes it over in memory. On a full disk clean copies
-    /// give way, and the spare space if the matter is `Done` already; an error changes nothing.
+    /// Writes the record of a copy (with a new number and this boot), then takes it over in memory. On a full disk
+    /// clean copies give way, and the spare space if the matter is `Done` already; an error changes nothing.
     pub(super) fn write_record(
         &mut self,
         id: CopyId,
@@ -239,8 +242,8 @@ impl CacheIndex {
         }
     }
 
-    /// Takes one name from a copy; with its last name the copy goes too. The error is that of writing the rest of the names
-    /// down; in memory it is done all the same.
+    /// Takes one name from a copy; with its last name the copy goes too. The error is that of writing the rest of the
+    /// names down; in memory it is done all the same.
     pub(super) fn take_name(&mut self, id: CopyId, name: &Path) -> Result<(), Errno> {
         if self.names.get(name) == Some(&id) {
             self.names.remove(name);
@@ -262,8 +265,8 @@ impl CacheIndex {
         written
     }
 
-    /// The copy goes: its record first, for a copy without one is a leftover, while one without its copy would promise content
-    /// that is not there. Whoever holds it goes on using it.
+    /// The copy goes: its record first, for a copy without one is a leftover, while one without its copy would promise
+    /// content that is not there. Whoever holds it goes on using it.
     pub(super) fn remove(&mut self, id: CopyId) {
         let Some(slot) = self.slots.remove(&id) else {
             return;
@@ -277,7 +280,8 @@ impl CacheIndex {
                 self.names.remove(name);
             }
         }
-        // A file that cannot be removed is dealt with at the next start: a record without a copy, or a copy without a record.
+        // A file that cannot be removed is dealt with at the next start: a record without a copy, or a copy without a
+        // record.
         let _ = fs::remove_file(self.folder.entry_path(id));
         let _ = fs::remove_file(self.folder.copy_path(id));
         if slot.pin.strong_count() > 0 {

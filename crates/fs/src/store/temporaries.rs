@@ -1,8 +1,8 @@
-//! The names under which files are being put on the server: written down before each is made, so that the next life can remove what
-//! a kill left there.
+//! The names under which files are being put on the server: written down before each is made, so that the next life can
+//! remove what a kill left there.
 //!
-//! `temporaries` in the cache folder has a line for each that begins (`+SECONDS HEX`) and each that is gone (`-HEX`). A line is one write(2)
-//! to the end of the file, which a kill leaves there whole or not at all.
+//! `temporaries` in the cache folder has a line for each that begins (`+SECONDS HEX`) and each that is gone (`-HEX`). A
+//! line is one write(2) to the end of the file, which a kill leaves there whole or not at all.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -123,7 +123,8 @@ impl Journal for Temporaries {
 }
 
 impl Open {
-    /// On a full disk copying back goes on: then a kill may leave a temporary on the server, or have the next life look for one in vain.
+    /// On a full disk copying back goes on: then a kill may leave a temporary on the server, or have the next life look
+    /// for one in vain.
     fn add(&mut self, line: &str) {
         match self.file.write_all(line.as_bytes()) {
             Ok(()) => self.bytes += line.len() as u64,

@@ -49,15 +49,18 @@ pub struct Dirty {
     /// What a copying back that was under way would have left on the server. If the server has this version, that
     /// copying back was done, by us, though nobody lived to write it down: then it is the base.
     pub sending: Option<Version>,
-    /// Digest of what that copying back would have left. Left out where there is none, as by versions that did not know it.
+    /// Digest of what that copying back would have left. Left out where there is none, as by versions that did not know
+    /// it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sent: Option<Digest>,
-    /// Digest of what the server had as [`Dirty::base`], where that version may hide another's change of the same second: what is there is
-    /// compared with it before it is replaced. Left out where there is none, as by versions that did not know it.
+    /// Digest of what the server had as [`Dirty::base`], where that version may hide another's change of the same
+    /// second: what is there is compared with it before it is replaced. Left out where there is none, as by versions
+    /// that did not know it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content: Option<Digest>,
-    /// Digest of what was to be written in place, into the file of [`Dirty::base`], which was empty or has other names: if the server has that,
-    /// or a beginning of the copy, a kill or a broken connection cut it off. Left out where there is none, as by versions that did not know it.
+    /// Digest of what was to be written in place, into the file of [`Dirty::base`], which was empty or has other names:
+    /// if the server has that, or a beginning of the copy, a kill or a broken connection cut it off. Left out where
+    /// there is none, as by versions that did not know it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub filling: Option<Digest>,
     /// Digest of what the server was last known to hold of this copy's making. A copy that still has it has nothing
@@ -88,8 +91,8 @@ pub struct Entry {
     pub dirty: Option<Dirty>,
     /// Mode and owner.
     pub kept: Kept,
-    /// The copy looks (size, times of content and of change) as it did when it was kept or last became clean: in this boot nobody has
-    /// written to it since, whatever time any program gave it.
+    /// The copy looks (size, times of content and of change) as it did when it was kept or last became clean: in this
+    /// boot nobody has written to it since, whatever time any program gave it.
     pub untouched: bool,
 }
 

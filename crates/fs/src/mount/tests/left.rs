@@ -187,7 +187,8 @@ fn made_whole(there: &[u8], is_kept: bool) {
     assert_eq!(kept, vec![there; usize::from(is_kept)], "what was there");
 }
 
-/// What became of the content that was written to a copy, where its blocks did not reach the disk before power was lost.
+/// What became of the content that was written to a copy, where its blocks did not reach the disk before power was
+/// lost.
 const DAMAGES: [&[u8]; 5] = [
     b"",
     b"new",
@@ -196,8 +197,8 @@ const DAMAGES: [&[u8]; 5] = [
     b"old content",
 ];
 
-/// `f`, changed here from `old content` to `new content`; then power is lost. `settled`: that it was on the disk had been made sure of,
-/// and the disk lost it all the same.
+/// `f`, changed here from `old content` to `new content`; then power is lost. `settled`: that it was on the disk had
+/// been made sure of, and the disk lost it all the same.
 fn after_power_was_lost(damage: &[u8], settled: bool) -> (Rig, Store) {
     let mut rig = Rig::new(options());
     rig.unmount();

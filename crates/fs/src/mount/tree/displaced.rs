@@ -1,7 +1,8 @@
-//! Nodes whose name something else took while they were in use here: they go on under a name beside it, as conflict copies.
+//! Nodes whose name something else took while they were in use here: they go on under a name beside it, as conflict
+//! copies.
 //!
-//! On the server the name stands for a folder, a link or a file that was made meanwhile. What is open here has lost nothing by that:
-//! its content goes back to the name that it is given here.
+//! On the server the name stands for a folder, a link or a file that was made meanwhile. What is open here has lost
+//! nothing by that: its content goes back to the name that it is given here.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -61,7 +62,8 @@ impl Tree {
         files.iter().any(|(_, file)| file.in_use())
     }
 
-    /// The name is another's now: takes it from its node, and gives that a name beside it if it is in use and has no other.
+    /// The name is another's now: takes it from its node, and gives that a name beside it if it is in use and has no
+    /// other.
     pub(super) fn displace(&mut self, parent: u64, name: &OsStr) {
         let used = self.child(parent, name).is_some_and(|ino| self.used(ino));
         let old = self.path_of(parent, name);

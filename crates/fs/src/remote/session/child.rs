@@ -41,9 +41,10 @@ pub struct Ssh {
 impl Ssh {
     /// Start it; what is sent to it never waits (`O_NONBLOCK`).
     ///
-    /// It must not be called by a process that has changed files open on the very mount that needs this connection: the child has them too
-    /// until it executes, where each is closed (`do_close_on_exec`, fs/exec.c), and that asks the mount to copy it back; this waits for the
-    /// connection, up to its limit for each file. A mount's own process, which opens nothing there, has none.
+    /// It must not be called by a process that has changed files open on the very mount that needs this connection: the
+    /// child has them too until it executes, where each is closed (`do_close_on_exec`, fs/exec.c), and that asks the
+    /// mount to copy it back; this waits for the connection, up to its limit for each file. A mount's own process,
+    /// which opens nothing there, has none.
     pub fn start(target: &Target) -> Result<(Self, ChildStdin, ChildStdout), String> {
         let mut command = Command::new("ssh");
         if let Some(option) = preference(target) {
@@ -126,7 +127,8 @@ pub fn in_own_session(command: &mut Command) {
     }
 }
 
-/// In the child, between fork and exec: a session of its own (no terminal to ask at), ended with the thread that started it.
+/// In the child, between fork and exec: a session of its own (no terminal to ask at), ended with the thread that
+/// started it.
 fn own_session(parent: Pid) -> io::Result<()> {
     setsid()?;
     prctl::set_pdeathsig(Signal::SIGKILL)?;

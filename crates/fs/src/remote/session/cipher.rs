@@ -21,8 +21,9 @@ const LIMIT: Duration = Duration::from_secs(5);
 /// Bytes of its answer at most.
 const MOST: usize = 1 << 20;
 
-/// An option of `ssh` that puts the fast cipher before those that the settings allow; None where they order the ciphers themselves, do not
-/// have it, or this processor does not compute AES. Nothing is allowed that was not, so a server that lacks it is reached as ever.
+/// An option of `ssh` that puts the fast cipher before those that the settings allow; None where they order the ciphers
+/// themselves, do not have it, or this processor does not compute AES. Nothing is allowed that was not, so a server
+/// that lacks it is reached as ever.
 pub fn preference(target: &Target) -> Option<String> {
     if !has_aes() {
         return None;

@@ -1,4 +1,5 @@
-//! A full disk: a tmpfs of its own, seen by this thread alone (a mount namespace, so it goes with the thread). Needs root.
+//! A full disk: a tmpfs of its own, seen by this thread alone (a mount namespace, so it goes with the thread). Needs
+//! root.
 
 use std::fs;
 use std::os::unix::fs::FileExt;

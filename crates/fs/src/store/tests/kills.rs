@@ -1,5 +1,5 @@
-//! A process that works on a store and is killed (SIGKILL) at random points, many times over one folder. The state afterwards is
-//! that before the step under way or that after it, for each kind of step.
+//! A process that works on a store and is killed (SIGKILL) at random points, many times over one folder. The state
+//! afterwards is that before the step under way or that after it, for each kind of step.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -73,7 +73,8 @@ fn tell(word: &str, step: u32) {
     out.flush().unwrap();
 }
 
-/// Kills the child some time after it has begun to work; gives the last step that it began, and whether it had ended it.
+/// Kills the child some time after it has begun to work; gives the last step that it began, and whether it had ended
+/// it.
 fn kill(mut child: Child, numbers: &mut Numbers, lines_at_most: u64) -> (u32, bool) {
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let mut last = None;

@@ -1,5 +1,5 @@
-//! The store as it should be, in memory, and operations that are done to both. Each changes what is on disk in one step: a kill
-//! leaves the state before it or the one after it.
+//! The store as it should be, in memory, and operations that are done to both. Each changes what is on disk in one
+//! step: a kill leaves the state before it or the one after it.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::FileExt;
