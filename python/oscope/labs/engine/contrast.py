@@ -93,7 +93,7 @@ def beside(point: Point, factor: str, base: Level) -> ComparedMetric | None:
     if level == base:
         return None
     rows = point.run.once(
-        (point.metric, factor, base, level),
+        ("beside", point.metric, factor, base, level),
         lambda: compared(point.run.experiment, (point.metric,), factor, (base, level)),
     )
     rest = {name: each for name, each in point.factors.items() if name not in (factor, "tracer")}
@@ -113,9 +113,10 @@ class Sides:
 
     def compared(self, run: Run) -> list[ComparedMetric]:
         """Return how the second level compares with the first, all quantities and places one family."""
-        asked = self.quantities[: len(self.quantities) - self.uncompared]
+        asked = tuple(self.quantities[: len(self.quantities) - self.uncompared])
         return run.once(
-            (self.factor, self.ends), lambda: compared(run.experiment, asked, self.factor, self.ends)
+            ("sides", self.factor, self.ends, asked),
+            lambda: compared(run.experiment, asked, self.factor, self.ends),
         )
 
     def table(

@@ -132,7 +132,7 @@ class Run:
     def only(self, **wanted: Level) -> Run:
         """Return the run with the points that have these levels, or no such factor."""
         return self._of(
-            tuple(wanted.items()),
+            ("only", *wanted.items()),
             lambda point: all(point.factors.get(name, level) == level for name, level in wanted.items()),
         )
 
@@ -158,7 +158,7 @@ class Run:
         others = [name for name in self.experiment.varied() if name not in named]
         levels_of = self.experiment.points[0].factors if others else {}
         wanted = {name: levels_of[name] for name in others if name in levels_of}
-        return self._of(named, lambda point: has(point, wanted)) if others else self
+        return self._of(("narrowed", *named), lambda point: has(point, wanted)) if others else self
 
     def points(self, metric: str, **wanted: Level) -> list[Point]:
         """Return the points with these levels, without a tracer, that have values of `metric`."""
