@@ -105,11 +105,21 @@ impl Shared {
             let state = file.state();
             state.writers > 0 && state.backing.is_none()
         };
-        let kernel = self.kernel.get().filter(|_| may_be_mapped);
-        if let Some(Err(why)) = kernel.map(|kernel| kernel.inval_inode(INodeNo(ino), 0, 0)) {
-            log::note(&format!(
-                "what is mapped may be dated later than a program has set: {why}"
-            ));
+        if may_be_mapped {
+            self.invalidate(
+                ino,
+                0,
+                "what is mapped may be dated later than a program has set",
+            );
+        }
+    }
+
+    /// Has the kernel forget a node's attributes, and its pages from `offset` on; a negative one leaves the pages.
+    /// Where it refuses, a note says what follows.
+    pub(super) fn invalidate(&self, ino: u64, offset: i64, consequence: &str) {
+        let kernel = self.kernel.get();
+        if let Some(Err(why)) = kernel.map(|kernel| kernel.inval_inode(INodeNo(ino), offset, 0)) {
+            log::note(&format!("{consequence}: {why}"));
         }
     }
 

@@ -6,7 +6,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use fuser::{BackingId, INodeNo};
+use fuser::BackingId;
 use nix::errno::Errno;
 
 use crate::remote::{Attributes, State as Connection, Version};
@@ -81,19 +81,17 @@ impl Shared {
         match &opened {
             Err(_) => self.finish(ino, &file),
             // From here on stores through a mapping may change its time: what a look-up has left in the kernel may no
-            // longer be believed.
-            Ok(Opened::Passthrough(..)) if writable => self.attributes_out(ino),
+            // longer be believed. No page is touched, so nothing waits for this.
+            Ok(Opened::Passthrough(..)) if writable => {
+                self.invalidate(
+                    ino,
+                    -1,
+                    "the time of a store through a mapping may be shown late",
+                );
+            }
             Ok(_) => {}
         }
         opened
-    }
-
-    /// Has the kernel ask for the attributes of a node when they are wanted next. No page is touched, so nothing waits
-    /// for this.
-    fn attributes_out(&self, ino: u64) {
-        let kernel = self.kernel.get();
-        // Without an answer they are old for the attribute time at most.
-        let _ = kernel.map(|kernel| kernel.inval_inode(INodeNo(ino), -1, 0));
     }
 
     /// With the gate held: has the node bound to a copy with the content that an open must see.

@@ -136,6 +136,24 @@ fn a_file_that_is_unlinked_while_open_works_on_and_does_not_come_back() {
     }
 }
 
+/// The first page of a file of that length, mapped to be read and stored to.
+fn first_page(file: &fs::File) -> *mut u8 {
+    // SAFETY: a new mapping; nothing else is at the address it gets.
+    let map = unsafe {
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        libc::mmap(
+            std::ptr::null_mut(),
+            4096,
+            access,
+            libc::MAP_SHARED,
+            file.as_raw_fd(),
+            0,
+        )
+    };
+    assert_ne!(map, libc::MAP_FAILED);
+    map.cast()
+}
+
 #[test]
 fn what_a_mapping_changes_after_close_goes_back_when_it_is_unmapped() {
     for options in [options(), through_daemon()] {
@@ -146,22 +164,10 @@ fn what_a_mapping_changes_after_close_goes_back_when_it_is_unmapped() {
             .write(true)
             .open(rig.at("f"))
             .unwrap();
-        // SAFETY: a new mapping of a file of that length; nothing else is at the address it gets.
-        let map = unsafe {
-            let access = libc::PROT_READ | libc::PROT_WRITE;
-            libc::mmap(
-                std::ptr::null_mut(),
-                4096,
-                access,
-                libc::MAP_SHARED,
-                file.as_raw_fd(),
-                0,
-            )
-        };
-        assert_ne!(map, libc::MAP_FAILED);
+        let map = first_page(&file);
         let store = |at: usize, byte: u8| {
             // SAFETY: within the mapping, which lives until it is unmapped below.
-            unsafe { map.cast::<u8>().add(at).write_volatile(byte) }
+            unsafe { map.add(at).write_volatile(byte) }
         };
         store(0, b'a');
         file.sync_all().unwrap();
@@ -172,7 +178,7 @@ fn what_a_mapping_changes_after_close_goes_back_when_it_is_unmapped() {
         assert_eq!(fs::read(rig.on("f")).unwrap()[..3], *b"ab.");
         store(2, b'c');
         // SAFETY: the mapping made above, of the same length; it is not used any more.
-        assert_eq!(unsafe { libc::munmap(map, 4096) }, 0);
+        assert_eq!(unsafe { libc::munmap(map.cast(), 4096) }, 0);
         until("the last change is on the server", || {
             fs::read(rig.on("f")).unwrap()[..4] == *b"abc."
         });
@@ -198,26 +204,14 @@ fn what_a_mapping_stores_changes_the_time_though_the_attributes_are_believed() {
             .write(true)
             .open(rig.at("f"))
             .unwrap();
-        // SAFETY: a new mapping of a file of that length; nothing else is at the address it gets.
-        let map = unsafe {
-            let access = libc::PROT_READ | libc::PROT_WRITE;
-            libc::mmap(
-                std::ptr::null_mut(),
-                4096,
-                access,
-                libc::MAP_SHARED,
-                file.as_raw_fd(),
-                0,
-            )
-        };
-        assert_ne!(map, libc::MAP_FAILED);
+        let map = first_page(&file);
         // SAFETY: within the mapping, which lives until it is unmapped below.
-        unsafe { map.cast::<u8>().write_volatile(b'a') };
+        unsafe { map.write_volatile(b'a') };
         if rig.passthrough() {
             assert_ne!(file.metadata().unwrap().modified().unwrap(), before);
         }
         // SAFETY: the mapping made above, of the same length; it is not used any more.
-        assert_eq!(unsafe { libc::munmap(map, 4096) }, 0);
+        assert_eq!(unsafe { libc::munmap(map.cast(), 4096) }, 0);
         drop(file);
         assert_eq!(fs::read(rig.on("f")).unwrap()[..2], *b"a.");
         let after = rig.at("f").metadata().unwrap().modified().unwrap();
