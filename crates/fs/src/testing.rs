@@ -58,9 +58,20 @@ impl Server {
             false => "Subsystem sftp internal-sftp\n",
         };
         let config = format!(
-            "{lines}\n{sftp}Port {port}\nListenAddress 127.0.0.1\nHostKey {}\nAuthorizedKeysFile {}\nPidFile \
-             none\nUsePAM no\nStrictModes no\nPasswordAuthentication no\nKbdInteractiveAuthentication \
-             no\nPermitRootLogin yes\nMaxStartups 100\nPrintMotd no\nKexAlgorithms curve25519-sha256\n",
+            "{lines}\n\
+             {sftp}Port {port}\n\
+             ListenAddress 127.0.0.1\n\
+             HostKey {}\n\
+             AuthorizedKeysFile {}\n\
+             PidFile none\n\
+             UsePAM no\n\
+             StrictModes no\n\
+             PasswordAuthentication no\n\
+             KbdInteractiveAuthentication no\n\
+             PermitRootLogin yes\n\
+             MaxStartups 100\n\
+             PrintMotd no\n\
+             KexAlgorithms curve25519-sha256\n",
             at("host"),
             at("user.pub"),
         );
@@ -68,8 +79,11 @@ impl Server {
         let host = fs::read_to_string(at("host.pub")).unwrap();
         fs::write(at("known_hosts"), format!("[127.0.0.1]:{port} {host}")).unwrap();
         let config = format!(
-            "IdentityFile {}\nIdentitiesOnly yes\nIdentityAgent none\nUserKnownHostsFile {}\nGlobalKnownHostsFile \
-             none\n",
+            "IdentityFile {}\n\
+             IdentitiesOnly yes\n\
+             IdentityAgent none\n\
+             UserKnownHostsFile {}\n\
+             GlobalKnownHostsFile none\n",
             at("user"),
             at("known_hosts"),
         );

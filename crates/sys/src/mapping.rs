@@ -293,9 +293,14 @@ fn judge(mapped: Mapped, bytes: u64, pages: Pages) -> Result<(), Failure> {
 mod tests {
     use super::*;
 
-    const SMAPS: &str = "7f0000000000-7f0000200000 rw-p 00000000 00:00 0 \nSize:               2048 \
-        kB\nRss:                2048 kB\nAnonHugePages:      2048 kB\nVmFlags: rd wr\n7f0000400000-7f0000402000 r--p \
-        00000000 fe:00 12 /lib/x-y: z.so\nRss:                   8 kB\nAnonHugePages:         0 kB\n";
+    const SMAPS: &str = "7f0000000000-7f0000200000 rw-p 00000000 00:00 0 \n\
+        Size:               2048 kB\n\
+        Rss:                2048 kB\n\
+        AnonHugePages:      2048 kB\n\
+        VmFlags: rd wr\n\
+        7f0000400000-7f0000402000 r--p 00000000 fe:00 12 /lib/x-y: z.so\n\
+        Rss:                   8 kB\n\
+        AnonHugePages:         0 kB\n";
 
     #[test]
     fn only_mappings_in_the_range_count() {

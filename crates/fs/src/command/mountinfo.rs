@@ -152,10 +152,13 @@ fn unescaped(field: &[u8]) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    const TABLE: &[u8] = b"22 1 8:1 / / rw - ext4 /dev/vda rw\n40 22 0:45 / /mnt/a\\040b rw,nosuid shared:9 master:1 \
-        - fuse.oscope oscope-fs:me@host:x rw,user_id=7,group_id=7\n41 40 0:46 / /mnt/a\\040b rw - tmpfs  rw\n42 22 \
-        0:47 / /x rw - fuse me@host:/x\\011y rw,user_id=0\n43 22 0:48 / /y rw - fuse oscope-fs rw,user_id=0\n44 22 \
-        0:49 / /z rw - fuse oscope-fsx rw,user_id=0\n";
+    const TABLE: &[u8] = b"22 1 8:1 / / rw - ext4 /dev/vda rw\n\
+        40 22 0:45 / /mnt/a\\040b rw,nosuid shared:9 master:1 - fuse.oscope oscope-fs:me@host:x \
+        rw,user_id=7,group_id=7\n\
+        41 40 0:46 / /mnt/a\\040b rw - tmpfs  rw\n\
+        42 22 0:47 / /x rw - fuse me@host:/x\\011y rw,user_id=0\n\
+        43 22 0:48 / /y rw - fuse oscope-fs rw,user_id=0\n\
+        44 22 0:49 / /z rw - fuse oscope-fsx rw,user_id=0\n";
 
     #[test]
     fn mounts_are_read_as_the_kernel_writes_them() {

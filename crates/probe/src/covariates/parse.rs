@@ -191,12 +191,18 @@ pub fn steal_unreported(
 mod tests {
     use super::*;
 
-    const X86: &str = "           CPU0       CPU1       \n 24:          1          0  IO-APIC   5-edge      \
-        ACPI:Ged\nNMI:          0          0   Non-maskable interrupts\nLOC:      16557      17577   Local timer \
-        interrupts\nRES:         10       1000   Rescheduling interrupts\nCAL:         20       1000   Function call \
-        interrupts\nERR:          5\nMIS:          7\n";
-    const ARM: &str = "           CPU0       CPU1       CPU2\n 11:        100        200        300     GICv3  27 \
-        Level     arch_timer\nIPI0:         4         5         6       Rescheduling interrupts\nErr:          7\n";
+    const X86: &str = "           CPU0       CPU1       \n \
+        24:          1          0  IO-APIC   5-edge      ACPI:Ged\n\
+        NMI:          0          0   Non-maskable interrupts\n\
+        LOC:      16557      17577   Local timer interrupts\n\
+        RES:         10       1000   Rescheduling interrupts\n\
+        CAL:         20       1000   Function call interrupts\n\
+        ERR:          5\n\
+        MIS:          7\n";
+    const ARM: &str = "           CPU0       CPU1       CPU2\n \
+        11:        100        200        300     GICv3  27 Level     arch_timer\n\
+        IPI0:         4         5         6       Rescheduling interrupts\n\
+        Err:          7\n";
 
     #[test]
     fn interrupts_of_one_cpu_and_of_all() {
@@ -272,8 +278,10 @@ mod tests {
         assert_eq!(interrupts("LOC: 1 2\n", None), None);
     }
 
-    const STAT: &str = "cpu  3209 0 2420 127887 358 0 77 22 0 0\ncpu0 866 0 866 65214 20 0 17 7 0 0\ncpu10 1 2 3 4 5 \
-        6 7 99 0 0\nintr 5 0\n";
+    const STAT: &str = "cpu  3209 0 2420 127887 358 0 77 22 0 0\n\
+        cpu0 866 0 866 65214 20 0 17 7 0 0\n\
+        cpu10 1 2 3 4 5 6 7 99 0 0\n\
+        intr 5 0\n";
 
     #[test]
     fn stolen_time_of_one_cpu_and_of_all() {
@@ -304,8 +312,8 @@ mod tests {
 
     #[test]
     fn a_stall_is_that_of_some_task() {
-        let reported = "some avg10=0.00 avg60=0.00 avg300=0.00 total=29592301\nfull avg10=0.00 avg60=0.00 avg300=0.00 \
-            total=27891394\n";
+        let reported = "some avg10=0.00 avg60=0.00 avg300=0.00 total=29592301\n\
+            full avg10=0.00 avg60=0.00 avg300=0.00 total=27891394\n";
         assert_eq!(stalled_us(reported), Some(29_592_301));
         assert_eq!(stalled_us("full avg10=0.00 total=3\n"), None);
         assert_eq!(stalled_us(""), None);
@@ -322,9 +330,11 @@ mod tests {
 
     #[test]
     fn migrations_are_found_by_their_name() {
-        let sched = "cat (1, #threads: 1)\n---\nse.sum_exec_runtime                          :             \
-            0.000000\nse.nr_migrations                             :                   \
-            12\nnr_switches                                  :     3\n";
+        let sched = "cat (1, #threads: 1)\n\
+            ---\n\
+            se.sum_exec_runtime                          :             0.000000\n\
+            se.nr_migrations                             :                   12\n\
+            nr_switches                                  :     3\n";
         assert_eq!(migrations(sched), Some(12));
         assert_eq!(migrations("nr_switches : 3\n"), None);
     }

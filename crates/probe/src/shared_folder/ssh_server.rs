@@ -128,10 +128,20 @@ fn write_server_settings(folder: &Path, address: SocketAddr) -> Result<(), Failu
     write(
         &folder.join("sshd_config"),
         &format!(
-            "Port {port}\nListenAddress {ip}\nHostKey {keys}/host\nAuthorizedKeysFile {keys}/user.pub\nPidFile \
-            none\nUsePAM no\nStrictModes no\nPermitRootLogin prohibit-password\nPasswordAuthentication \
-            no\nKbdInteractiveAuthentication no\nLogLevel ERROR\nSubsystem sftp internal-sftp\nForceCommand \
-            internal-sftp\nChrootDirectory /\n"
+            "Port {port}\n\
+            ListenAddress {ip}\n\
+            HostKey {keys}/host\n\
+            AuthorizedKeysFile {keys}/user.pub\n\
+            PidFile none\n\
+            UsePAM no\n\
+            StrictModes no\n\
+            PermitRootLogin prohibit-password\n\
+            PasswordAuthentication no\n\
+            KbdInteractiveAuthentication no\n\
+            LogLevel ERROR\n\
+            Subsystem sftp internal-sftp\n\
+            ForceCommand internal-sftp\n\
+            ChrootDirectory /\n"
         ),
     )
 }
@@ -146,9 +156,17 @@ fn write_client_settings(folder: &Path, address: SocketAddr) -> Result<PathBuf, 
     write(
         &config,
         &format!(
-            "Host {ALIAS}\n  HostName {ip}\n  Port {port}\n  IdentityFile {keys}/user\n  IdentitiesOnly yes\n  \
-            BatchMode yes\n  UserKnownHostsFile {keys}/known\n  GlobalKnownHostsFile /dev/null\n  \
-            StrictHostKeyChecking yes\n  ControlMaster no\n  ControlPath none\n"
+            "Host {ALIAS}\n  \
+            HostName {ip}\n  \
+            Port {port}\n  \
+            IdentityFile {keys}/user\n  \
+            IdentitiesOnly yes\n  \
+            BatchMode yes\n  \
+            UserKnownHostsFile {keys}/known\n  \
+            GlobalKnownHostsFile /dev/null\n  \
+            StrictHostKeyChecking yes\n  \
+            ControlMaster no\n  \
+            ControlPath none\n"
         ),
     )?;
     Ok(config)

@@ -213,8 +213,14 @@ pub fn record(processor: Processor, ledger: &mut Ledger) -> Value {
 mod tests {
     use super::*;
 
-    const INTEL: &str = "processor\t: 0\nvendor_id\t: GenuineIntel\nmodel name\t: Intel(R) Xeon(R) Gold 6130 CPU @ \
-        2.10GHz\nmicrocode\t: 0x2006e05\nflags\t\t: fpu vme tsc\n\nprocessor\t: 1\nmodel name\t: another\n";
+    const INTEL: &str = "processor\t: 0\n\
+        vendor_id\t: GenuineIntel\n\
+        model name\t: Intel(R) Xeon(R) Gold 6130 CPU @ 2.10GHz\n\
+        microcode\t: 0x2006e05\n\
+        flags\t\t: fpu vme tsc\n\
+        \n\
+        processor\t: 1\n\
+        model name\t: another\n";
     const ARM: &str = "processor\t: 0\nBogoMIPS\t: 243.75\nFeatures\t: fp asimd evtstrm\nCPU implementer\t: 0x41\n\
         CPU architecture: 8\nCPU variant\t: 0x3\nCPU part\t: 0xd0c\nCPU revision\t: 1\n";
 

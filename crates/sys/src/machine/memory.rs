@@ -85,8 +85,11 @@ pub fn record(ledger: &mut Ledger) -> Value {
 mod tests {
     use super::*;
 
-    const MEMINFO: &str = "MemTotal:       24684096 kB\nMemFree:        24264856 kB\nMemAvailable:   24311544 \
-        kB\nSwapTotal:             0 kB\nHugePages_Total:       3\n";
+    const MEMINFO: &str = "MemTotal:       24684096 kB\n\
+        MemFree:        24264856 kB\n\
+        MemAvailable:   24311544 kB\n\
+        SwapTotal:             0 kB\n\
+        HugePages_Total:       3\n";
 
     #[test]
     fn fields_are_in_bytes() {

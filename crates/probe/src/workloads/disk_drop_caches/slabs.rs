@@ -55,8 +55,13 @@ mod tests {
 
     #[test]
     fn objects_in_use_are_added_up_over_the_file_systems() {
-        let text = "slabinfo - version: 2.1\n# name <active_objs> <num_objs>\ndentry 3633 3800 192\next4_inode_cache \
-            2170 2171 1128\ninode_cache 30 40 600\nlsm_inode_cache 7 8 9\nkmalloc-8k 5 8 8192\n";
+        let text = "slabinfo - version: 2.1\n\
+            # name <active_objs> <num_objs>\n\
+            dentry 3633 3800 192\n\
+            ext4_inode_cache 2170 2171 1128\n\
+            inode_cache 30 40 600\n\
+            lsm_inode_cache 7 8 9\n\
+            kmalloc-8k 5 8 8192\n";
         let expected = Objects {
             dentries: 3633,
             inodes: 2200,

@@ -69,8 +69,9 @@ mod tests {
     fn real_accounts_are_read() {
         for (errors, bytes, time_s) in [
             (
-                "2441+1 records in\n2441+1 records out\n10000001 bytes (10 MB, 9.5 MiB) copied, 0.0145888 s, 685 \
-                 MB/s\n",
+                "2441+1 records in\n\
+                 2441+1 records out\n\
+                 10000001 bytes (10 MB, 9.5 MiB) copied, 0.0145888 s, 685 MB/s\n",
                 10_000_001,
                 0.014_588_8,
             ),

@@ -164,8 +164,14 @@ fn report(arguments: &Arguments, time_s: f64) -> String {
         return rate;
     }
     format!(
-        "Benchmark configuration:\n  buffersize: {buffer}\n  totalsize: {total}\n  blockcount: {}\n  mode: {}\n  \
-            ipctype: {}\n  time: {time_s:.9}\n{rate}",
+        "Benchmark configuration:\n  \
+            buffersize: {buffer}\n  \
+            totalsize: {total}\n  \
+            blockcount: {}\n  \
+            mode: {}\n  \
+            ipctype: {}\n  \
+            time: {time_s:.9}\n\
+            {rate}",
         total.div_ceil(*buffer),
         name(mode),
         name(channel),
@@ -199,8 +205,14 @@ mod tests {
         let arguments = parsed(&["-v"]).expect("they are right");
         assert_eq!(
             report(&arguments, 0.033_753_791),
-            "Benchmark configuration:\n  buffersize: 131072\n  totalsize: 16777216\n  blockcount: 128\n  mode: \
-                1thread\n  ipctype: pipe\n  time: 0.033753791\n485397.33 KBytes/sec\n"
+            "Benchmark configuration:\n  \
+                buffersize: 131072\n  \
+                totalsize: 16777216\n  \
+                blockcount: 128\n  \
+                mode: 1thread\n  \
+                ipctype: pipe\n  \
+                time: 0.033753791\n\
+                485397.33 KBytes/sec\n"
         );
     }
 

@@ -90,8 +90,15 @@ impl Reclaim {
 mod tests {
     use super::*;
 
-    const TEXT: &str = "nr_free_pages 5\npswpin 7\npswpout 9\nworkingset_refault_anon 3\npgactivate 11\npgscan_kswapd \
-        100\npgscan_anon 20\npgscan_file 22\npgsteal_anon 4\n";
+    const TEXT: &str = "nr_free_pages 5\n\
+        pswpin 7\n\
+        pswpout 9\n\
+        workingset_refault_anon 3\n\
+        pgactivate 11\n\
+        pgscan_kswapd 100\n\
+        pgscan_anon 20\n\
+        pgscan_file 22\n\
+        pgsteal_anon 4\n";
 
     #[test]
     fn counters_are_found_by_their_whole_name_and_added_up() {
