@@ -9,7 +9,7 @@ help:
 	@echo "make run        set everything up, measure this machine, write oscope-report.html"
 	@echo "make test       set everything up, run linters and all tests but those that are long by nature"
 	@echo "make test-full  the same with those"
-	@echo "make conformance  outside suites of file systems on oscope-fs and its peers; writes docs/fs-conformance.md"
+	@echo "make conformance  outside suites of file systems on oscope-fs and its peers; writes docs/fs-conformance.md; XFSTESTS=DIR"
 	@echo "make coverage   which lines the tests execute, of Rust and of Python"
 	@echo "make bench      Oscope beside its peers, in 40 minutes; writes docs/benchmarks.md"
 	@echo "make bench-full the same with all rounds and trials; half a day"
@@ -38,10 +38,11 @@ test: setup
 test-full: setup
 	$(PYTHON) tools/run_tests.py --full
 
-# Root, and crates.io for the suites. Some twenty minutes.
+# Root, and crates.io for the suites. Some twenty minutes; two hours more with a checkout of xfstests:
+# make conformance XFSTESTS=DIR [PJDFSTEST=DIR]
 conformance:
 	tools/setup.sh bench
-	$(PYTHON) tools/conformance.py
+	$(PYTHON) tools/conformance.py $(if $(PJDFSTEST),--pjdfstest $(PJDFSTEST)) $(if $(XFSTESTS),--xfstests $(XFSTESTS))
 
 coverage: setup
 	$(PYTHON) tools/measure_coverage.py

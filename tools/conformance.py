@@ -1,64 +1,52 @@
 """Runs outside test suites of file systems on oscope-fs and its peers, and writes docs/fs-conformance.md.
 
-    python tools/conformance.py [--pjdfstest CHECKOUT] [--operations N] [--without SYSTEM]
+    python tools/conformance.py [--suite SUITE]... [--without SYSTEM]... [--operations N]
+        [--pjdfstest CHECKOUT] [--xfstests CHECKOUT]
 
 As root. pjdfstest 0.2.2 and fsx 0.3.2 are installed from crates.io into target/conformance. With a checkout
-of the original pjdfstest (built: ./configure && make), its 8,800 assertions are run too. The server is an
-sshd of our own on the loopback device; every file system is mounted with --allow-other, by root.
+of the original pjdfstest (built: ./configure && make), its 8,800 assertions are run too; with one of
+xfstests, which is built where it was not, its group generic/quick. The server is an sshd of our own on the
+loopback device; every file system is mounted with --allow-other, by root. All mounts and processes are in
+namespaces that end with this program.
+
+Each result is stored in target/conformance/results. The page is written from all that are there, each with
+its date: suites and file systems can be run one by one (--suite, --without; --page runs none).
 
 A test that fails through SFTP and passes with `oscope-fs mount --helper` fails by what SFTP cannot say: the
 program, the mount, the kernel and the disk are the same ones. A test that fails in both, and passes on the
-local file system, is a defect of oscope-fs.
+local file system, is a defect of oscope-fs, unless its reason is known (conformance_xfstests.py).
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import datetime
 import os
-import platform
-import re
-import subprocess
 import sys
 import tempfile
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
 
-ROOT = Path(__file__).resolve().parent.parent
+from conformance_namespace import disk, enter
+from conformance_page import defects, page
+from conformance_results import ROOT, load
+from conformance_suites import SETTINGS, fsx, install, original, pjdfstest, pjdfstest_names
+from conformance_xfstests import Served, quick
+from conformance_xfstests import run as xfstests
+
 sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "tests")]
 
-from fs_mount import Mount, find_oscope_fs, mounted, oscope_fs, sshfs  # noqa: E402
-from ssh_server import SshServer, running  # noqa: E402
+from fs_mount import Mount, find_oscope_fs, mounted, oscope_fs, sshfs, target  # noqa: E402
+from ssh_server import ALIAS, SshServer, running  # noqa: E402
 
 PAGE = ROOT / "docs" / "fs-conformance.md"
-TOOLS = ROOT / "target" / "conformance"
-CRATES = ("pjdfstest@0.2.2", "fsx@0.3.2")
-SETTINGS = """\
-[features]
-posix_fallocate = {}
-rename_ctime = {}
-utime_now = {}
-utimensat = {}
-[settings]
-naptime = 0.02
-allow_remount = false
-[dummy_auth]
-entries = [["nobody", "nogroup"], ["daemon", "daemon"]]
-"""
-TEST_S = 30.0
-"""A single test that takes longer hangs."""
-SUITE_S = 1800.0
-REASONS = {
-    r"EPERM|is_ok\(\)": "cannot make a special file (no mknod)",
-    r"ctime|[Tt]imestamp|tv_nsec|atime|mtime": "whole seconds only, or no time of change",
-    r"left: 1|nlink": "no number of links",
-}
-"""By what a failed test says, the reason where SFTP is in between."""
+SUITES = ("pjdfstest", "fsx", "original", "xfstests")
+DISK = "6G"
+"""Size of the file system on which the server keeps the folders of xfstests."""
+PEER_OPTIONS = "allow_other,default_permissions"
 
 
 @dataclass(frozen=True)
@@ -69,18 +57,6 @@ class System:
     options: tuple[str, ...] | None = None
 
 
-@dataclass
-class Outcome:
-    """What the suites found."""
-
-    passed: set[str] = field(default_factory=set)
-    failed: dict[str, str] = field(default_factory=dict)
-    """By test, what it said."""
-    skipped: set[str] = field(default_factory=set)
-    fsx: str = ""
-    original: str = ""
-
-
 def systems() -> Mapping[str, System]:
     """Return what is tested, by key."""
     helper = f"--helper={find_oscope_fs()}"
@@ -89,7 +65,7 @@ def systems() -> Mapping[str, System]:
         "helper": System("oscope-fs, helper on the server", ("--allow-other", helper)),
         "sftp": System("oscope-fs, SFTP", ("--allow-other",)),
         "daemon": System("oscope-fs, SFTP, no passthrough", ("--allow-other", "--no-passthrough")),
-        "sshfs": System("sshfs", ("-o", "allow_other,default_permissions")),
+        "sshfs": System("sshfs", ("-o", PEER_OPTIONS)),
     }
 
 
@@ -122,188 +98,147 @@ def place(key: str, system: System, server: SshServer, home: Path) -> Iterator[P
         yield Place(mount.root, mount)
 
 
-def pjdfstest(place: Place, settings: Path, names: Sequence[str]) -> Outcome:
-    """Run each test by itself, so that one that hangs is one."""
-    outcome = Outcome()
-    for name in names:
-        words = _suite(settings, place.folder, "-e", f"pjdfstest::tests::{name}")
-        with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as test:
-            try:
-                text = test.communicate(timeout=TEST_S)[0]
-            except subprocess.TimeoutExpired:
-                place.renew()
-                test.kill()
-                outcome.failed[name] = "hangs"
-                continue
-        if "FAILED" in text:
-            outcome.failed[name] = " ".join(text.split("FAILED", 1)[1].split())[:300]
-        elif re.search(r"\b0 failed, 0 skipped, [1-9]", text):
-            outcome.passed.add(name)
-        else:
-            outcome.skipped.add(name)
-    return outcome
+def served(key: str, system: System, server: SshServer, folder: Path, work: Path) -> Served | None:
+    """Return how xfstests mounts it."""
+    if system.options is None:
+        return None
+    options = [*system.options]
+
+    # xfstests wants the type "fuse" in /proc/mounts, without a subtype.
+    def peer(name: str) -> list[str]:
+        reached = f"{ALIAS}:{folder / name}"
+        return ["sshfs", "-F", str(server.config), reached, '"$dir"', *options, "-o", "subtype="]
+
+    def ours(name: str) -> list[str]:
+        reached = map(str, target(server, folder / name))
+        cache = str(work / f"cache-{name}")
+        return [str(find_oscope_fs()), "mount", *reached, '"$dir"', "--cache", cache, *options]
+
+    if key == "sshfs":
+        return Served("sshfs", ALIAS, peer, "-o ro")
+    return Served("oscope", f"oscope-fs:{ALIAS}", ours, "--read-only")
 
 
-def _suite(settings: Path, folder: Path, *words: str) -> list[str]:
-    return [str(TOOLS / "bin" / "pjdfstest"), "-c", str(settings), "-p", str(folder), *words]
+@dataclass(frozen=True)
+class Wanted:
+    """What is to be run."""
+
+    suites: Sequence[str]
+    systems: Mapping[str, System]
+    operations: int
+    pjdfstest: Path | None
+    xfstests: Path | None
+    tests: Sequence[str]
+    """Of xfstests; empty: the whole group."""
 
 
-def _names(folder: Path, settings: Path) -> list[str]:
-    """Return the names of all tests: a run says them."""
-    done = subprocess.run(
-        _suite(settings, folder), capture_output=True, text=True, timeout=SUITE_S, check=False
+def run_posix(wanted: Wanted, server: SshServer, work: Path, console: Console) -> None:
+    """Run the suites that take a folder, and store their results."""
+    settings = work / "pjdfstest.toml"
+    settings.write_text(SETTINGS)
+    names: list[str] = []
+    for key, system in wanted.systems.items():
+        console.print(f"{system.name} …")
+        with place(key, system, server, work / key) as where:
+            if "pjdfstest" in wanted.suites:
+                names = names or pjdfstest_names(where.folder, settings)
+                result = pjdfstest(where.folder, where.renew, settings, names, key)
+                result.save()
+                console.print(f"  pjdfstest: {len(result.passed)} passed, {len(result.failed)} failed")
+            if "fsx" in wanted.suites:
+                result = fsx(where.folder, work, wanted.operations, key)
+                result.save()
+                console.print(f"  fsx: {result.summary}")
+            if "original" in wanted.suites and wanted.pjdfstest is not None:
+                result = original(where.folder, wanted.pjdfstest, key)
+                result.save()
+                console.print(f"  original pjdfstest: {result.summary}")
+
+
+def run_xfstests(wanted: Wanted, server: SshServer, work: Path, console: Console) -> None:
+    """Run xfstests and store its results; last on the local file system, only what any other could run."""
+    if wanted.xfstests is None:
+        raise SystemExit("conformance: xfstests needs the path of a checkout")
+    tests = list(wanted.tests) or quick(wanted.xfstests)
+    keys = [key for key in wanted.systems if key not in ("local", "daemon")]
+    for key in [*keys, *(key for key in wanted.systems if key == "local")]:
+        system = wanted.systems[key]
+        console.print(f"{system.name}: xfstests …")
+        home = work / f"x-{key}"
+        (home / "w").mkdir(parents=True)
+        (home / "s").mkdir()
+        if key == "local":
+            others = [result for name, result in load().get("xfstests", {}).items() if name != "local"]
+            ran = {name for result in others for name in (*result.passed, *result.failed)}
+            tests = [name for name in tests if name in ran]
+        with disk(home / "image", DISK, home / "s"):
+            how = served(key, system, server, home / "s", home / "w")
+            result = xfstests(key, how, home / "s", home / "w", wanted.xfstests, tests)
+        result.save()
+        console.print(
+            f"  {len(result.passed)} passed, {len(result.failed)} failed, {len(result.skipped)} not run"
+        )
+
+
+def _wanted(chosen: argparse.Namespace) -> Wanted:
+    suites = [] if chosen.page else list(chosen.suite or SUITES)
+    for name, option in (("original", "pjdfstest"), ("xfstests", "xfstests")):
+        if getattr(chosen, option) is None and name in suites:
+            if chosen.suite:
+                raise SystemExit(f"conformance: --suite {name} needs --{option} CHECKOUT")
+            suites.remove(name)
+    return Wanted(
+        suites,
+        {key: system for key, system in systems().items() if key not in chosen.without},
+        chosen.operations,
+        None if chosen.pjdfstest is None else chosen.pjdfstest.resolve(),
+        None if chosen.xfstests is None else chosen.xfstests.resolve(),
+        [f"generic/{name}" for name in chosen.test],
     )
-    found = re.findall(r"^([a-z_]+(?:::\w+)+)\s", done.stdout, re.MULTILINE)
-    if not found:
-        raise SystemExit(f"pjdfstest ran no test: {done.stdout[-500:]}{done.stderr[-500:]}")
-    return list(dict.fromkeys(found))
-
-
-def fsx(folder: Path, work: Path, operations: int) -> str:
-    """Run fsx on one file, which it closes and opens now and then, and say how far it came."""
-    settings = work / "fsx.toml"
-    settings.write_text("[weights]\nclose_open = 1.0\nwrite = 10.0\nread = 10.0\n")
-    options = ["-q", "-f", settings, "-N", operations, "-S", 1, "-P", work, folder / "fsx"]
-    done = subprocess.run(
-        [TOOLS / "bin" / "fsx", *map(str, options)],
-        capture_output=True,
-        text=True,
-        timeout=SUITE_S,
-        check=False,
-    )
-    said = (done.stdout + done.stderr).strip()
-    return f"{operations:,} operations" if done.returncode == 0 else f"fails: {said[-200:]}"
-
-
-def original(folder: Path, checkout: Path | None) -> str:
-    """Run the original pjdfstest; say how many of its assertions failed."""
-    if checkout is None:
-        return ""
-    words = ["prove", "-r", str(checkout / "tests")]
-    try:
-        done = subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=SUITE_S, check=False)
-    except subprocess.TimeoutExpired:
-        return "hangs"
-    count = re.search(r"Tests=(\d+)", done.stdout)
-    failed = sum(map(int, re.findall(r"Failed: (\d+)\)", done.stdout)))
-    wrong = re.findall(r"Parse errors|Non-zero exit", done.stdout)
-    return "did not run" if count is None else f"{int(count[1]):,}, {failed + len(wrong)} failed"
-
-
-def reason(said: str) -> str:
-    """Say why a test fails through SFTP."""
-    return next((why for pattern, why in REASONS.items() if re.search(pattern, said)), "other")
-
-
-def page(found: Mapping[str, Outcome], known: Mapping[str, System], with_original: bool) -> str:
-    """Return the page."""
-    here = f"{platform.system()} {platform.release()}"
-    day = datetime.datetime.now(datetime.UTC).date().isoformat()
-    heads = ["file system", "pjdfstest passed", "failed", "skipped", "fsx"]
-    heads += ["original pjdfstest"] if with_original else []
-    about = (
-        f"Written by `make conformance` on {day}, {here}, as root; the server is OpenSSH's sshd on this "
-        "machine. [pjdfstest](https://crates.io/crates/pjdfstest) 0.2.2 and "
-        "[fsx](https://crates.io/crates/fsx) 0.3.2 are not ours. Skipped is what this machine cannot do on "
-        "any file system (flags of BSD, mounting read-only anew), or what one does not offer."
-    )
-    lines = [
-        "# File systems, held to POSIX by outside suites",
-        "",
-        about,
-        "",
-        f"| {' | '.join(heads)} |",
-        f"|{'---|' * len(heads)}",
-    ]
-    for key, outcome in found.items():
-        cells = [
-            known[key].name,
-            len(outcome.passed),
-            len(outcome.failed),
-            len(outcome.skipped),
-            outcome.fsx,
-            *([outcome.original] if with_original else []),
-        ]
-        lines.append(f"| {' | '.join(map(str, cells))} |")
-    lines += ["", *_failures(found)]
-    return "\n".join(lines) + "\n"
-
-
-def _failures(found: Mapping[str, Outcome]) -> Iterator[str]:
-    """Say why each test fails on oscope-fs."""
-    helper, local = found["helper"], found["local"]
-    ours = sorted(name for name in helper.failed if name not in local.failed)
-    yield "## Why oscope-fs fails some"
-    yield ""
-    yield (
-        "A test that fails through SFTP and passes with a [helper](reference/fs.md#a-helper-on-the-server) "
-        "fails by what SFTP version 3 cannot say: program, kernel and disk are the same ones."
-    )
-    yield ""
-    yield f"- Fail with a helper but not on the server's own file system (defects of oscope-fs): {len(ours)}."
-    yield from (f"  - `{name}`: {helper.failed[name]}" for name in ours)
-    sftp = found["sftp"]
-    yield f"- Fail by SFTP alone: {len(sftp.failed.keys() - helper.failed.keys())}, for these reasons:"
-    why = Counter(reason(said) for name, said in sftp.failed.items() if name not in helper.failed)
-    yield from (f"  - {text}: {count}" for text, count in why.most_common())
-    yield ""
-    yield "## Every failed test"
-    yield ""
-    for key, title in (("sftp", "oscope-fs, SFTP"), ("sshfs", "sshfs")):
-        if key not in found:
-            continue
-        names = sorted(found[key].failed)
-        yield f"<details><summary>{title}: {len(names)}</summary>"
-        yield ""
-        for name in names:
-            said = found[key].failed[name]
-            # The reasons are those of oscope-fs; why a peer fails was not looked into.
-            because = "hangs" if said == "hangs" else reason(said) if key == "sftp" else ""
-            yield f"- `{name}`: {because}" if because else f"- `{name}`"
-        yield ""
-        yield "</details>"
-        yield ""
 
 
 def main() -> int:
-    """Run all; exit code 1 where a test fails that is not SFTP's."""
+    """Run what is asked for and write the page; exit code 1 where oscope-fs has a defect."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("--suite", choices=SUITES, action="append", help="run only it; may be repeated")
+    keys = ("local", "helper", "sftp", "daemon", "sshfs")
+    parser.add_argument("--without", choices=keys, action="append", default=[], help="leave it out")
     parser.add_argument("--pjdfstest", type=Path, metavar="CHECKOUT", help="a built checkout of the original")
+    parser.add_argument("--xfstests", type=Path, metavar="CHECKOUT", help="a checkout of xfstests")
     parser.add_argument(
-        "--without", choices=("daemon", "sshfs"), action="append", default=[], help="leave it out"
+        "--test", metavar="NNN", action="append", default=[], help="of xfstests run only generic/NNN"
     )
     parser.add_argument("--operations", type=int, default=20_000, metavar="N", help="of fsx")
+    parser.add_argument("--page", action="store_true", help="run nothing, write the page from what is stored")
     chosen = parser.parse_args()
-    if os.geteuid() != 0:
-        raise SystemExit("conformance: only root can do all that is tested; run it by sudo")
-    subprocess.run(["cargo", "install", "--quiet", "--locked", "--root", TOOLS, *CRATES], check=True)
-    console, found, known = Console(stderr=True), dict[str, Outcome](), systems()
-    checkout = None if chosen.pjdfstest is None else chosen.pjdfstest.resolve()
+    wanted = _wanted(chosen)
+    console = Console(stderr=True)
+    if wanted.suites:
+        if os.geteuid() != 0:
+            raise SystemExit("conformance: only root can do all that is tested; run it by sudo")
+        enter()
+        run_all(wanted, console)
+    found = load()
+    PAGE.write_text(page(found, {key: system.name for key, system in systems().items()}))
+    console.print(f"{PAGE} is written")
+    return 1 if defects(found) else 0
+
+
+def run_all(wanted: Wanted, console: Console) -> None:
+    """Run the suites against a server of our own."""
+    posix = {"pjdfstest", "fsx", "original"}.intersection(wanted.suites)
+    if posix:
+        install()
     # Short: the name of a socket has 108 bytes at most, its folder included (unix(7)).
     with tempfile.TemporaryDirectory(prefix="oc-") as name:
         work = Path(name)
         work.chmod(0o755)
         (work / "keys").mkdir(mode=0o700)
-        settings = work / "pjdfstest.toml"
-        settings.write_text(SETTINGS)
-        names: list[str] = []
         with running(work / "keys") as server:
-            for key, system in known.items():
-                if key in chosen.without:
-                    continue
-                console.print(f"{system.name} …")
-                with place(key, system, server, work / key) as where:
-                    names = names or _names(where.folder, settings)
-                    found[key] = outcome = pjdfstest(where, settings, names)
-                    outcome.fsx = fsx(where.folder, work, chosen.operations)
-                    outcome.original = original(where.folder, checkout)
-                console.print(
-                    f"  {len(outcome.passed)} passed, {len(outcome.failed)} failed, fsx: {outcome.fsx}"
-                )
-    text = page(found, known, checkout is not None)
-    PAGE.write_text(text)
-    console.print(f"{PAGE} is written")
-    return 1 if found["helper"].failed.keys() - found["local"].failed.keys() else 0
+            if posix:
+                run_posix(wanted, server, work, console)
+            if "xfstests" in wanted.suites:
+                run_xfstests(wanted, server, work, console)
 
 
 if __name__ == "__main__":
