@@ -104,10 +104,9 @@ def served(key: str, system: System, server: SshServer, folder: Path, work: Path
         return None
     options = [*system.options]
 
-    # xfstests wants the type "fuse" in /proc/mounts, without a subtype.
     def peer(name: str) -> list[str]:
         reached = f"{ALIAS}:{folder / name}"
-        return ["sshfs", "-F", str(server.config), reached, '"$dir"', *options, "-o", "subtype="]
+        return ["sshfs", "-F", str(server.config), reached, '"$dir"', *options]
 
     def ours(name: str) -> list[str]:
         reached = map(str, target(server, folder / name))

@@ -173,7 +173,7 @@ def _difference(block: str) -> str:
 
 def _script(served: Served | None, server: Path, work: Path, checkout: Path, kept: Path) -> Path:
     """Write the script that runs check in its namespace, and what it mounts over the system's files."""
-    for name in ("sbin", "test", "scratch"):
+    for name in ("bin", "sbin", "test", "scratch"):
         (work / name).mkdir()
     # Two runs of the same machine have the same process numbers in their namespaces, of which xfstests makes
     # the names of its files in /tmp.
@@ -197,6 +197,8 @@ def _script(served: Served | None, server: Path, work: Path, checkout: Path, kep
             "SCRATCH_DEV": Path(f"{served.source}:{server}/scratch"),
         }
         _helper(served, work / "sbin" / f"mount.fuse.{served.subtype}")
+        _df(work / "bin" / "df")
+        lines.append(f"export PATH={work}/bin:$PATH")
         sbin = Path("/sbin").resolve()
         lines.append(f"mount -t overlay -o lowerdir={work}/sbin:{sbin} overlay {sbin}")
         for name in ("test", "scratch"):
@@ -243,6 +245,15 @@ def _devices(work: Path) -> list[str]:
             f"losetup --detach ${name}_DEV",
         ]
     return lines
+
+
+def _df(path: Path) -> None:
+    """Write a df that shows the type `fuse.NAME` as `fuse`: check compares it with FSTYP."""
+    path.write_text(f"""#!/bin/bash
+set -o pipefail
+{shutil.which("df")} "$@" | sed -E 's/ fuse\\.[a-z]+ / fuse /'
+""")
+    path.chmod(0o755)
 
 
 def _helper(served: Served, path: Path) -> None:
