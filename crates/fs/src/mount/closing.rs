@@ -1,6 +1,6 @@
 //! Release: what is left goes back, and the copy is freed at the last one.
 
-use super::file::{FileNode, set_times};
+use super::file::{FileNode, set_modification};
 use super::{Shared, locked};
 
 impl Shared {
@@ -76,7 +76,7 @@ impl Shared {
                 false => {
                     let clock = self.remote.clock();
                     let trusted = known.is_some_and(|known| clock.can_trust(base.mtime, known));
-                    let settled = set_times(copy.file(), (base.mtime, base.mtime))
+                    let settled = set_modification(copy.file(), base.mtime)
                         .and_then(|()| self.store.mark_clean(&copy, base, trusted));
                     if let Err(error) = settled {
                         self.told.failed(path, error.desc());

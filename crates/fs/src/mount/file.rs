@@ -165,8 +165,16 @@ impl Noted {
 
 /// Gives a copy the times that the server has (access, modification).
 pub fn set_times(file: &File, (access, modification): (Time, Time)) -> nix::Result<()> {
-    let spec = |time: Time| TimeSpec::new(time.seconds, time.nanoseconds.into());
     futimens(file, &spec(access), &spec(modification))
+}
+
+/// Gives a copy the time of modification that the server has; its time of access stays.
+pub fn set_modification(file: &File, modification: Time) -> nix::Result<()> {
+    futimens(file, &TimeSpec::UTIME_OMIT, &spec(modification))
+}
+
+fn spec(time: Time) -> TimeSpec {
+    TimeSpec::new(time.seconds, time.nanoseconds.into())
 }
 
 /// The copy's times (access, modification) as the server can have them.

@@ -81,7 +81,8 @@ impl CacheIndex {
             Some(inner) => Copy(inner),
             None => {
                 let path = self.folder.copy_path(id);
-                let flags = nix::libc::O_NOFOLLOW;
+                // What this program reads of a copy, to copy it back, is no access of a user.
+                let flags = nix::libc::O_NOFOLLOW | nix::libc::O_NOATIME;
                 let opened = OpenOptions::new()
                     .read(true)
                     .write(true)

@@ -4,7 +4,8 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
-use std::time::{Duration, UNIX_EPOCH};
+use std::thread::sleep;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::rig::{Rig, number, options, through_daemon, until};
 use crate::mount::Options;
@@ -51,6 +52,25 @@ fn a_file_is_on_the_server_when_close_returns() {
             1,
             "a temporary file is left"
         );
+    }
+}
+
+/// What reads a changed copy in order to copy it back is this program, not a user of the file.
+#[test]
+fn copying_back_is_no_access() {
+    for options in [options(), through_daemon()] {
+        let rig = Rig::new(options);
+        rig.serve("f", b"one");
+        let mut file = OpenOptions::new().append(true).open(rig.at("f")).unwrap();
+        // That the server read it to have it fetched counts as one.
+        let opened = SystemTime::now();
+        // The server has whole seconds.
+        sleep(Duration::from_millis(1100));
+        file.write_all(b" two").unwrap();
+        drop(file);
+        let accessed = rig.on("f").metadata().unwrap().accessed().unwrap();
+        assert!(accessed <= opened, "{accessed:?} is after {opened:?}");
+        assert_eq!(fs::read(rig.on("f")).unwrap(), b"one two");
     }
 }
 
