@@ -45,6 +45,10 @@ impl Shared {
     ) -> Result<(), Errno> {
         let handle = self.handle(number).ok_or(Errno::EBADF)?;
         let flags = FallocateFlags::from_bits(mode).ok_or(Errno::EOPNOTSUPP)?;
+        if !flags.contains(FallocateFlags::FALLOC_FL_KEEP_SIZE) {
+            let end = offset.checked_add(length).ok_or(Errno::EFBIG)?;
+            self.server_has_room(handle.copy.file(), u64::try_from(end).unwrap_or(0))?;
+        }
         handle.file.wrote();
         let attempt = || fallocate(handle.copy.file(), flags, offset, length);
         match attempt() {
@@ -56,6 +60,19 @@ impl Shared {
         }?;
         handle.file.writes.fetch_add(1, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Refuses a size (`ENOSPC`) that the server's file system cannot take: a program must not be promised room that is
+    /// missing when the file is copied back. Where the server does not report its room nothing is refused.
+    fn server_has_room(&self, copy: &File, end: u64) -> Result<(), Errno> {
+        let grown = end.saturating_sub(copy.metadata().map_err(errno)?.len());
+        if grown == 0 {
+            return Ok(());
+        }
+        match self.remote.room() {
+            Ok(room) if room.bfree.saturating_mul(room.frsize) < grown => Err(Errno::ENOSPC),
+            _ => Ok(()),
+        }
     }
 
     /// Where data or a hole begins (`SEEK_DATA`, `SEEK_HOLE`).
