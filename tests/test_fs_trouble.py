@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from fs_mount import Mount, MountFailed, recover, recover_words
+from fs_mount import Mount, MountFailed, mounted, recover, recover_words
 from fs_scene import mount, opened, refusal
 from ssh_server import SshServer
 from waiting import wait_until
@@ -269,6 +272,40 @@ def test_two_mounts_of_one_cache_are_refused(fs_server: SshServer, fs_folder: Pa
         assert "in use" in error.value.words
         assert str(first.pid) in error.value.words
         first.stop()
+
+
+@as_root
+def test_a_mount_waits_for_one_that_was_unmounted_and_is_still_copying_back(
+    fs_server: SshServer, fs_folder: Path, tmp_path: Path
+) -> None:
+    with mount(fs_server, fs_folder, tmp_path / "home") as first:
+        os.kill(first.pid, signal.SIGSTOP)
+        # As umount(8) does, which does not wait for the process, but first asks it for the attributes.
+        assert ctypes.CDLL(None, use_errno=True).umount2(bytes(first.root), 0) == 0
+        second = Mount(first.words, first.root, tmp_path / "second.log")
+        later = threading.Timer(1.0, os.kill, (first.pid, signal.SIGCONT))
+        later.start()
+        try:
+            with mounted(second):
+                (second.root / "file").write_text("second")
+        finally:
+            later.join()
+    assert (fs_folder / "file").read_text() == "second"
+
+
+@as_root
+def test_room_that_the_server_does_not_have_is_not_promised(fs_server: SshServer, tmp_path: Path) -> None:
+    with (
+        small_disk(tmp_path / "small", 4 * MIB) as fs_folder,
+        mount(fs_server, fs_folder, tmp_path / "home") as mounted_at,
+        (mounted_at.root / "file").open("wb") as file,
+    ):
+        os.posix_fallocate(file.fileno(), 0, MIB)
+        with pytest.raises(OSError, match=r".") as error:
+            os.posix_fallocate(file.fileno(), 0, 8 * MIB)
+        assert refusal(error) == "ENOSPC"
+        file.close()
+        assert (fs_folder / "file").stat().st_size == MIB
 
 
 @as_root

@@ -3,11 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::arguments::Mount;
 use super::daemon::{self, Side, Teller};
 use super::life::Life;
 use super::record::Record;
+use super::umount::Process;
 use super::{Ending, failed, mountpoint, place, socket, ssh, status};
 use crate::log;
 use crate::log::note;
@@ -87,11 +89,7 @@ fn live(wanted: &Wanted, teller: &Teller) -> Result<ExitCode, Failure> {
     // Before the cache folder is made: a host name with a slip leaves nothing behind.
     let remote = Remote::connect(wanted.target.clone(), limits)?;
     place::make_private(&wanted.cache)?;
-    let store = Store::open(
-        &wanted.cache,
-        &wanted.target.key(),
-        wanted.arguments.cache_size,
-    )?;
+    let store = open_store(wanted)?;
     log::open(&wanted.cache, wanted.arguments.foreground).map_err(|error| {
         failed(
             format!(
@@ -113,6 +111,34 @@ fn live(wanted: &Wanted, teller: &Teller) -> Result<ExitCode, Failure> {
     let ended = serve(wanted, teller, &life, (remote, store), &record);
     record.unlist(&wanted.cache);
     ended
+}
+
+/// The cache; where umount(8) has taken away the mount that uses it, when that has ended.
+fn open_store(wanted: &Wanted) -> Result<Store, Failure> {
+    let open = || {
+        Store::open(
+            &wanted.cache,
+            &wanted.target.key(),
+            wanted.arguments.cache_size,
+        )
+    };
+    open().or_else(|failure| {
+        await_earlier(&wanted.cache, wanted.arguments.ssh.timeout).map_or(Err(failure), |()| open())
+    })
+}
+
+/// Waits for the end of the process of an earlier mount: umount(8), unlike `oscope-fs umount`, returns while that is
+/// still copying back. None where there is none, or it is still mounted.
+fn await_earlier(cache: &Path, limit: Duration) -> Option<()> {
+    let earlier = Record::read(cache)?;
+    // Held before the look at its mount: its number cannot become another's in between.
+    let process = Process::open(earlier.pid)?;
+    let mounted = mountpoint::look(&earlier.mountpoint).ok()?;
+    if mounted.is_some_and(|mount| mount.is_ours()) {
+        return None;
+    }
+    process.ended_within(limit);
+    Some(())
 }
 
 /// Copy back what an earlier mount of this cache could not.

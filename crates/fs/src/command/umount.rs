@@ -215,15 +215,16 @@ fn not_mounted(at: &Path, cache: Option<&Path>) -> Failure {
 }
 
 /// A process, held so that its number cannot become another's.
-struct Process(OwnedFd);
+pub(super) struct Process(OwnedFd);
 
 impl Process {
-    fn open(pid: u32) -> Option<Self> {
+    /// The process of this number; None where there is none.
+    pub(super) fn open(pid: u32) -> Option<Self> {
         pidfd(pid).ok().map(Self)
     }
 
     /// Wait for the end, after which all that it had locked is free; at most this long.
-    fn ended_within(&self, limit: Duration) {
+    pub(super) fn ended_within(&self, limit: Duration) {
         let mut watched = [PollFd::new(self.0.as_fd(), PollFlags::POLLIN)];
         let limit = PollTimeout::try_from(limit).unwrap_or(PollTimeout::MAX);
         // The lock of the cache says whether it has ended; a signal ends the wait early.
