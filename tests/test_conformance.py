@@ -107,6 +107,23 @@ def test_a_test_of_xfstests_that_hangs_is_one(tmp_path: Path, monkeypatch: pytes
     assert (found.passed, found.failed) == (["generic/001", "generic/003"], {"generic/002": "hangs"})
 
 
+def test_an_interrupted_run_of_xfstests_keeps_what_was_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(conformance_xfstests, "TOOLS", tmp_path)
+    monkeypatch.setattr(conformance_xfstests, "killable", lambda words: list(map(str, words)))
+    script = tmp_path / "run"
+    script.write_text(
+        'for name; do printf "$name  "; '
+        "[ $name != generic/002 ] || { sleep 1; kill -INT $PPID; exec sleep 600; }; echo 1s; done\n"
+    )
+    monkeypatch.setattr(conformance_xfstests, "_script", lambda *_: script)
+    tests = ["generic/001", "generic/002", "generic/003"]
+    found = conformance_xfstests.run("sftp", None, tmp_path, tmp_path, tmp_path, tests)
+    assert (found.passed, found.failed) == (["generic/001"], {})
+    assert found.left == ["generic/002", "generic/003"]
+
+
 def test_the_program_for_mount_refuses_an_option_it_does_not_know(tmp_path: Path) -> None:
     served = Served("x", "host", lambda name: ["echo", name, '"$dir"'], "--read-only")
     (tmp_path / "sbin").mkdir()
@@ -136,7 +153,7 @@ def test_a_failure_by_design_is_no_defect(monkeypatch: pytest.MonkeyPatch) -> No
     assert conformance_page.defects(found) == ["generic/001"]
     text = conformance_page.page(found, NAMES)
     assert "not yet explained: `+one`" in text
-    assert "SFTP: whole seconds" in text
+    assert "whole seconds |" in text
     assert "fails on the server's own file system too" in text
     assert "- no &lt;x> (2): 010, 011" in text
 

@@ -173,10 +173,16 @@ def run_xfstests(wanted: Wanted, server: SshServer, work: Path, console: Console
         with disk(home / "image", DISK, home / "s"):
             how = served(key, system, server, home / "s", home / "w")
             result = xfstests(key, how, home / "s", home / "w", wanted.xfstests, tests)
+        earlier = load().get("xfstests", {}).get(key)
+        if wanted.tests and earlier is not None:
+            result = result.merged(earlier)
         result.save()
         console.print(
             f"  {len(result.passed)} passed, {len(result.failed)} failed, {len(result.skipped)} not run"
         )
+        if result.left:
+            console.print(f"  interrupted: {len(result.left)} not reached")
+            return
 
 
 def _wanted(chosen: argparse.Namespace) -> Wanted:
@@ -205,7 +211,11 @@ def main() -> int:
     parser.add_argument("--pjdfstest", type=Path, metavar="CHECKOUT", help="a built checkout of the original")
     parser.add_argument("--xfstests", type=Path, metavar="CHECKOUT", help="a checkout of xfstests")
     parser.add_argument(
-        "--test", metavar="NNN", action="append", default=[], help="of xfstests run only generic/NNN"
+        "--test",
+        metavar="NNN",
+        action="append",
+        default=[],
+        help="of xfstests run only generic/NNN, whose results replace those that are stored",
     )
     parser.add_argument("--operations", type=int, default=20_000, metavar="N", help="of fsx")
     parser.add_argument("--page", action="store_true", help="run nothing, write the page from what is stored")

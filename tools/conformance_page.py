@@ -138,9 +138,9 @@ def _xfstests(results: Mapping[str, Result], names: Mapping[str, str]) -> Iterat
         "itself, without a network, only those tests are run that any of the others could run."
     )
     yield ""
-    yield from _head(["file system", "passed", "failed", "not run"])
+    yield from _head(["file system", "passed", "failed", "not run", "not reached (interrupted)"])
     for key in order:
-        yield _row([names[key], *_counts(results[key])])
+        yield _row([names[key], *_counts(results[key]), len(results[key].left)])
     yield ""
     failed = sorted({name for result in results.values() for name in result.failed})
     yield f"### Failed tests of xfstests: {len(failed)}"
@@ -165,7 +165,7 @@ def _verdict(result: Result, name: str) -> str:
         return "hangs" if result.failed[name] == HANGS else "failed"
     if name in result.passed:
         return "passed"
-    return "not run"
+    return "not reached" if name in result.left else "not run"
 
 
 def _cause(results: Mapping[str, Result], name: str) -> str:
@@ -178,7 +178,7 @@ def _cause(results: Mapping[str, Result], name: str) -> str:
     if name in BY_DESIGN:
         return BY_DESIGN[name]
     if ours == ["sftp"] and name in SFTP_LIMITS:
-        return f"SFTP: {SFTP_LIMITS[name]}"
+        return SFTP_LIMITS[name]
     output = results[ours[0]].failed[name].replace("|", "\\|").replace("`", "'")
     return f"defect of oscope-fs, or not yet explained: `{output[:160]}`"
 

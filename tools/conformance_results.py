@@ -28,10 +28,26 @@ class Result:
     """By test, what it reported."""
     skipped: dict[str, str] = field(default_factory=dict)
     """By test, the reason that the suite gives; empty where it gives none."""
+    left: list[str] = field(default_factory=list)
+    """Tests that were not reached: the run was interrupted."""
     summary: str = ""
     """One line, of a suite that has no named tests."""
     date: str = field(default_factory=lambda: datetime.datetime.now(datetime.UTC).date().isoformat())
     kernel: str = field(default_factory=lambda: f"{platform.system()} {platform.release()}")
+
+    def merged(self, earlier: Result) -> Result:
+        """Return this result with those tests of an earlier one that it does not have."""
+        new = {*self.passed, *self.failed, *self.skipped}
+        result = dataclasses.replace(
+            self,
+            passed=[*(name for name in earlier.passed if name not in new), *self.passed],
+            failed={name: text for name, text in earlier.failed.items() if name not in new} | self.failed,
+            skipped={name: text for name, text in earlier.skipped.items() if name not in new} | self.skipped,
+            left=[name for name in earlier.left if name not in new],
+        )
+        if earlier.kernel != self.kernel:
+            result.kernel = f"{earlier.kernel}; {self.kernel}"
+        return result
 
     def save(self, folder: Path = RESULTS) -> None:
         """Store it in place of an earlier result of the same suite on the same file system."""

@@ -27,7 +27,10 @@ TEST_S = 240.0
 """A single test that takes longer hangs: the longest of the group takes 30 s on a local file system."""
 DISK = "3G"
 """Size of each of the two devices of the baseline."""
-EXCLUDED: Mapping[str, str] = {}
+EXCLUDED: Mapping[str, str] = {
+    "generic/247": "changes and closes a file of 500 MB 500 times: each time the whole file is copied back",
+    "generic/308": "makes a file of 16 TiB that is nearly all hole: oscope-fs copies back holes as zeros",
+}
 """Tests that are never started, and why."""
 NAME = re.compile(r"^(generic/\d+)(?=\s)", re.MULTILINE)
 WRONG = re.compile(r"output mismatch|\[failed, exit status|_check_\w+:|dumped core|no qualified output")
@@ -57,6 +60,8 @@ class Run:
     passed: list[str] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
+    interrupted: bool = False
+    """By SIGINT; the test that ran then is none of them."""
 
     def seen(self) -> set[str]:
         """Return the names of all."""
@@ -92,33 +97,45 @@ def run(
     while left:
         found = _check(script, kept / "log", left)
         done = found.seen()
-        if not done:
+        if found.interrupted:
+            result.left = [name for name in left if name not in done]
+        elif not done:
             log = (kept / "log").read_text(errors="replace")
             raise SystemExit(f"conformance: check of xfstests ended without a test: {log[-2000:]}")
+        for cache in work.glob("cache-*"):
+            # The next mount would first copy back what a test that hangs has left.
+            shutil.rmtree(cache)
         result.passed += found.passed
         result.failed |= {name: plain(text, names) for name, text in found.failed.items()}
         result.skipped |= {name: plain(text, names) for name, text in found.skipped.items()}
-        left = [name for name in left if name not in done]
+        left = [name for name in left if name not in done and not found.interrupted]
     return result
 
 
 def _check(script: Path, log_path: Path, tests: Sequence[str]) -> Run:
-    """Run check once; a test that takes longer than TEST_S ends it."""
-    text, current, since, hangs = "", "", time.monotonic(), False
+    """Run check once; a test that takes longer than TEST_S ends it, and so does SIGINT."""
+    text, current, since, hangs, interrupted = "", "", time.monotonic(), False, False
     with (
         log_path.open("ab", buffering=0) as log,
         subprocess.Popen(
             killable(["bash", script, *tests]), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log
         ) as program,
     ):
-        while piece := _piece(program, since):
-            log.write(piece)
-            text += piece.decode(errors="replace")
-            if (names := NAME.findall(text)) and names[-1] != current:
-                current, since = names[-1], time.monotonic()
-        hangs = program.poll() == -signal.SIGKILL
+        try:
+            while piece := _piece(program, since):
+                log.write(piece)
+                text += piece.decode(errors="replace")
+                if (names := NAME.findall(text)) and names[-1] != current:
+                    current, since = names[-1], time.monotonic()
+            hangs = program.poll() == -signal.SIGKILL
+        except KeyboardInterrupt:
+            interrupted = True
+            program.kill()
     found = parse(text)
-    if hangs and current:
+    found.interrupted = interrupted
+    if current and (hangs or interrupted):
+        found.failed.pop(current, None)
+    if current and hangs:
         found.failed[current] = HANGS
     return found
 
