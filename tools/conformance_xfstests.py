@@ -23,8 +23,8 @@ from pathlib import Path
 from conformance_namespace import killable, make_image
 from conformance_results import HANGS, TOOLS, Result
 
-TEST_S = 240.0
-"""A single test that takes longer hangs: the longest of the group takes 30 s on a local file system."""
+TEST_S = 600.0
+"""A single test that takes longer hangs. generic/013 makes 25,000 calls, each answered by the server."""
 DISK = "3G"
 """Size of each of the two devices of the baseline."""
 EXCLUDED: Mapping[str, str] = {
