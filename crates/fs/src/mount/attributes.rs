@@ -30,7 +30,8 @@ impl Shared {
             (known, names, tree.file(ino))
         };
         let (mut attributes, mut keep) = known;
-        let mut blocks = attributes.size.div_ceil(512);
+        // As a file system without holes has it: the room of a file must not grow when its copy is opened.
+        let mut blocks = attributes.size.div_ceil(BLOCK.into()) * u64::from(BLOCK / 512);
         if file
             .as_ref()
             .is_some_and(|file| file.state().may_be_stored_to())

@@ -1,6 +1,7 @@
 //! Copying back: a changed copy goes to the server under a temporary name and is renamed over its own.
 
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
 use nix::errno::Errno;
 
@@ -8,10 +9,10 @@ use crate::log;
 use crate::remote::{Attributes, Put, PutError, Time, Unsettled, Version};
 use crate::store::{self, Copy, Digest};
 
-use super::Shared;
 use super::attributes::errno;
 use super::file::{FileNode, Noted, times};
 use super::filling::fills_empty;
+use super::{Shared, locked};
 
 /// What is being copied back, from where to where.
 pub(super) struct Load {
@@ -27,6 +28,8 @@ pub(super) struct Load {
     pub(super) began: i64,
     /// The server has it, and is only to sync it.
     pub(super) again: bool,
+    /// Digest of what was sent, which is another one where the copy was written to meanwhile.
+    pub(super) sent: Mutex<Option<Digest>>,
 }
 
 impl Shared {
@@ -156,6 +159,7 @@ impl Shared {
             digest,
             began: self.remote.clock().now(),
             again,
+            sent: Mutex::default(),
         }))
     }
 
@@ -225,12 +229,14 @@ impl Shared {
     /// The server has it: writes that down.
     fn sent(&self, ino: u64, file: &FileNode, load: &Load, now: Attributes, durable: bool) {
         let displaced_from = self.tree().displaced_from(ino);
+        // Not what the copy held before: it would be taken for another's change the next time.
+        let digest = locked(&load.sent).unwrap_or(load.digest);
         {
             let mut state = file.state();
             (state.base, state.known) = (Some(now.version()), Some(load.began));
-            (state.content, state.sent) = (Some(load.digest), None);
+            (state.content, state.sent) = (Some(digest), None);
             state.noted = Some(load.noted);
-            state.acknowledged = Some(load.digest);
+            state.acknowledged = Some(digest);
             state.unsynced = (!durable).then(|| now.version());
             (state.sending, state.filling) = (None, None);
             if state.diverted.is_none() {
@@ -245,7 +251,7 @@ impl Shared {
         }
         let written = self
             .store
-            .mark_acknowledged(&load.copy, now.version(), load.digest);
+            .mark_acknowledged(&load.copy, now.version(), digest);
         if let Err(why) = written {
             // It is on the server all the same, and the journal records what was being sent.
             unwritten(load, why);
@@ -295,7 +301,7 @@ impl Shared {
 }
 
 fn order<'a>(
-    load: &Load,
+    load: &'a Load,
     path: &'a Path,
     base: Option<Version>,
     times: (Time, Time),
@@ -310,6 +316,7 @@ fn order<'a>(
         owner: Some((load.attributes.uid, load.attributes.gid)),
         times: Some(times),
         durable,
+        sent: Some(&load.sent),
     }
 }
 

@@ -1,6 +1,7 @@
 //! The attributes that the server reports of a file, and what it is asked to change or to put.
 
 use std::path::Path;
+use std::sync::Mutex;
 
 use nix::errno::Errno;
 use serde::{Deserialize, Serialize};
@@ -106,6 +107,8 @@ pub struct Put<'a> {
     pub times: Option<(Time, Time)>,
     /// On the server's disk before it gets its name, where the server has `fsync@openssh.com`.
     pub durable: bool,
+    /// Where the digest of what was sent is left: the file may be written to while it is read.
+    pub sent: Option<&'a Mutex<Option<Digest>>>,
 }
 
 /// What distinguishes a version from another's change of the same size and second.

@@ -174,6 +174,7 @@ impl Putting<'_> {
         let said = talk.status(close)?;
         settle(talk, said, Doing::Write(path, 1))?;
         whole(&made, &sent)?;
+        self.note_sent(&sent);
         Ok(made)
     }
 }

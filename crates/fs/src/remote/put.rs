@@ -5,6 +5,7 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
@@ -176,7 +177,15 @@ impl<'a> Putting<'a> {
         whole(&made, &sent)?;
         // Last of all: what is compared now is replaced by the next request.
         self.judge_content(talk, said, comparison)?;
+        self.note_sent(&sent);
         Ok(made)
+    }
+
+    /// Leave the digest of what was sent where the order wants it.
+    pub(super) fn note_sent(&self, sent: &Sent) {
+        if let Some(wanted) = self.order.sent {
+            *wanted.lock().unwrap_or_else(PoisonError::into_inner) = Some(sent.digest);
+        }
     }
 
     /// Gather the question for the content of what is there, if that decides beside the version.

@@ -16,6 +16,7 @@ use super::fetch::local;
 use super::talk::{RequestError, RequestPipeline};
 use super::window::Window;
 use super::wire::{Answer, Packet, Status, kind};
+use crate::digest::{Digest, Hasher};
 
 /// Bytes a second that a server's disk writes at least: how much longer than other operations an fsync may take.
 const DISK: u64 = 8 << 20;
@@ -25,6 +26,8 @@ const DISK: u64 = 8 << 20;
 pub struct Sent {
     /// Bytes.
     pub bytes: u64,
+    /// Of these bytes.
+    pub digest: Digest,
 }
 
 /// The contents of one file on their way.
@@ -37,6 +40,7 @@ pub struct Upload<'a> {
     under_way: HashMap<u32, u64>,
     window: Window,
     buffer: Vec<u8>,
+    hasher: Hasher,
 }
 
 /// Attributes that were asked to be set.
@@ -59,6 +63,7 @@ impl<'a> Upload<'a> {
             under_way: HashMap::new(),
             window: Window::new(1),
             buffer: Vec::new(),
+            hasher: Hasher::default(),
         }
     }
 
@@ -104,6 +109,7 @@ impl<'a> Upload<'a> {
         }
         if count > 0 {
             let (handle, offset, bytes) = (self.handle, self.offset, &self.buffer[..count]);
+            self.hasher.update(bytes);
             let id = talk.ask(|id| {
                 Packet::request(kind::WRITE, id)
                     .text(handle)
@@ -144,7 +150,10 @@ impl<'a> Upload<'a> {
         while !self.under_way.is_empty() {
             self.answer(talk)?;
         }
-        Ok(Sent { bytes: self.offset })
+        Ok(Sent {
+            bytes: self.offset,
+            digest: self.hasher.finish(),
+        })
     }
 
     /// Gather what sets the attributes: the owner first, for it clears set-id bits; the size before all, of a file that

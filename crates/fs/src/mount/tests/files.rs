@@ -4,7 +4,9 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
-use std::thread::sleep;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, sleep};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::rig::{Rig, number, options, through_daemon, until};
@@ -71,6 +73,35 @@ fn copying_back_is_no_access() {
         let accessed = rig.on("f").metadata().unwrap().accessed().unwrap();
         assert!(accessed <= opened, "{accessed:?} is after {opened:?}");
         assert_eq!(fs::read(rig.on("f")).unwrap(), b"one two");
+    }
+}
+
+/// What was sent is neither what the copy held before nor what it holds afterwards: that is no change of another's.
+#[test]
+fn a_file_that_is_written_to_while_it_is_copied_back_has_no_conflict() {
+    for options in [options(), through_daemon()] {
+        let rig = Rig::new(options);
+        fs::write(rig.at("f"), vec![0; 640 << 10]).unwrap();
+        let open = || {
+            let mut how = OpenOptions::new();
+            how.read(true).write(true).open(rig.at("f")).unwrap()
+        };
+        let done = AtomicBool::new(false);
+        thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    while !done.load(Ordering::Relaxed) {
+                        drop(open());
+                    }
+                });
+            }
+            for round in 0..100_u8 {
+                open().write_all_at(&vec![round; 640 << 10], 0).unwrap();
+            }
+            done.store(true, Ordering::Relaxed);
+        });
+        assert_eq!(rig.conflicts(), Vec::<PathBuf>::new());
+        assert_eq!(fs::read(rig.on("f")).unwrap(), vec![99; 640 << 10]);
     }
 }
 
@@ -321,6 +352,8 @@ fn holes_and_allocation_are_those_of_the_copy() {
     assert_eq!(file.metadata().unwrap().len(), 2 << 20);
     drop(file);
     assert_eq!(fs::metadata(rig.on("f")).unwrap().len(), 2 << 20);
+    rig.serve("g", &[b'x'; 4097]);
+    assert_eq!(fs::metadata(rig.at("g")).unwrap().blocks() * 512, 8192);
 }
 
 #[test]
