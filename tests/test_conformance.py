@@ -165,3 +165,10 @@ def test_results_are_stored_by_suite_and_system(tmp_path: Path) -> None:
     found = load(tmp_path)
     assert {key: result.summary for key, result in found["fsx"].items()} == {"local": "3", "sftp": "2"}
     assert conformance_results.load(tmp_path / "none") == {}
+
+
+def test_a_test_that_is_run_again_replaces_what_is_stored() -> None:
+    earlier = Result("xfstests", "sftp", passed=["a"], failed={"b": "x"}, skipped={"c": "y"}, left=["d", "e"])
+    found = Result("xfstests", "sftp", passed=["b", "d"]).merged(earlier)
+    assert (found.passed, found.failed, found.skipped) == (["a", "b", "d"], {}, {"c": "y"})
+    assert (found.left, found.again) == (["e"], ["b"])

@@ -24,6 +24,8 @@ BY_DESIGN: Mapping[str, str] = {
     "generic/434": _NODEV,
     "generic/467": _HANDLES,
     "generic/477": _HANDLES,
+    "generic/756": _HANDLES,
+    "generic/777": _HANDLES,
     "generic/732": "one folder is mounted twice, here with one cache folder: one mount uses it at a time",
 }
 """By test, a property of oscope-fs that is documented in docs/reference/fs.md."""

@@ -142,6 +142,11 @@ def _xfstests(results: Mapping[str, Result], names: Mapping[str, str]) -> Iterat
     for key in order:
         yield _row([names[key], *_counts(results[key]), len(results[key].left)])
     yield ""
+    for key in order:
+        if results[key].again:
+            names_again = ", ".join(name.removeprefix("generic/") for name in results[key].again)
+            yield f"Run again later than the others, {names[key]}: {names_again}."
+            yield ""
     failed = sorted({name for result in results.values() for name in result.failed})
     yield f"### Failed tests of xfstests: {len(failed)}"
     yield ""
@@ -179,6 +184,8 @@ def _cause(results: Mapping[str, Result], name: str) -> str:
         return BY_DESIGN[name]
     if ours == ["sftp"] and name in SFTP_LIMITS:
         return SFTP_LIMITS[name]
+    if results[ours[0]].failed[name] == HANGS:
+        return "did not end within the time limit: not yet explained"
     output = results[ours[0]].failed[name].replace("|", "\\|").replace("`", "'")
     return f"defect of oscope-fs, or not yet explained: `{output[:160]}`"
 

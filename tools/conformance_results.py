@@ -30,6 +30,8 @@ class Result:
     """By test, the reason that the suite gives; empty where it gives none."""
     left: list[str] = field(default_factory=list)
     """Tests that were not reached: the run was interrupted."""
+    again: list[str] = field(default_factory=list)
+    """Tests that were run again later than the others."""
     summary: str = ""
     """One line, of a suite that has no named tests."""
     date: str = field(default_factory=lambda: datetime.datetime.now(datetime.UTC).date().isoformat())
@@ -44,6 +46,7 @@ class Result:
             failed={name: text for name, text in earlier.failed.items() if name not in new} | self.failed,
             skipped={name: text for name, text in earlier.skipped.items() if name not in new} | self.skipped,
             left=[name for name in earlier.left if name not in new],
+            again=sorted({*earlier.again, *(new - {*earlier.left})}),
         )
         if earlier.kernel != self.kernel:
             result.kernel = f"{earlier.kernel}; {self.kernel}"
