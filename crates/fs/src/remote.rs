@@ -40,7 +40,9 @@ use nix::errno::Errno;
 
 #[cfg(test)]
 pub use attributes::Extensions;
-pub use attributes::{Attributes, Change, Kind, Put, PutError, Statvfs, Unsettled, Version};
+pub use attributes::{
+    Attributes, Change, Kind, Put, PutError, Statvfs, Stored, Unsettled, Version,
+};
 pub use clock::Clock;
 pub use content::SMALL;
 pub use listing::{BOUNDS, Bounds};
@@ -266,8 +268,7 @@ impl Remote {
         self.known(made, path)
     }
 
-    /// Put a file: its attributes as it stands on the server, before anyone else can change it. Three round trips for a
-    /// small one.
+    /// Put a file. Three round trips for a small one.
     ///
     /// Whether it was done is known even where the connection breaks in between. Its times where `order.times` is
     /// `None` are the server's.
@@ -276,7 +277,7 @@ impl Remote {
     /// `Conflict`: not what the order expects is there, and nothing was changed. Else as for [`Self::create`] (without
     /// EEXIST), EISDIR where a folder is there; what reading `from` gives. The temporary is removed, if need be when
     /// there is a connection again.
-    pub fn put(&self, from: &File, order: &Put<'_>) -> Result<Attributes, PutError> {
+    pub fn put(&self, from: &File, order: &Put<'_>) -> Result<Stored, PutError> {
         check(&[order.path])?;
         Putting::new(&self.link, from, order).replace()
     }
@@ -288,11 +289,7 @@ impl Remote {
     ///
     /// # Errors
     /// As for [`Self::put`].
-    pub fn put_in_place(
-        &self,
-        from: &File,
-        order: &Put<'_>,
-    ) -> Result<Option<Attributes>, PutError> {
+    pub fn put_in_place(&self, from: &File, order: &Put<'_>) -> Result<Option<Stored>, PutError> {
         check(&[order.path])?;
         Putting::new(&self.link, from, order).in_place()
     }

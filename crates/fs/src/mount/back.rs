@@ -1,18 +1,17 @@
 //! Copying back: a changed copy goes to the server under a temporary name and is renamed over its own.
 
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 
 use nix::errno::Errno;
 
 use crate::log;
-use crate::remote::{Attributes, Put, PutError, Time, Unsettled, Version};
+use crate::remote::{Attributes, Put, PutError, Stored, Time, Unsettled, Version};
 use crate::store::{self, Copy, Digest};
 
+use super::Shared;
 use super::attributes::errno;
 use super::file::{FileNode, Noted, times};
 use super::filling::fills_empty;
-use super::{Shared, locked};
 
 /// What is being copied back, from where to where.
 pub(super) struct Load {
@@ -28,8 +27,6 @@ pub(super) struct Load {
     pub(super) began: i64,
     /// The server has it, and is only to sync it.
     pub(super) again: bool,
-    /// Digest of what was sent, which is another one where the copy was written to meanwhile.
-    pub(super) sent: Mutex<Option<Digest>>,
 }
 
 impl Shared {
@@ -159,7 +156,6 @@ impl Shared {
             digest,
             began: self.remote.clock().now(),
             again,
-            sent: Mutex::default(),
         }))
     }
 
@@ -175,7 +171,7 @@ impl Shared {
         file: &FileNode,
         load: &Load,
         durable: bool,
-    ) -> Result<Option<Attributes>, PutError> {
+    ) -> Result<Option<Stored>, PutError> {
         let times =
             times(&self.remote, load.copy.file()).map_err(|error| PutError::Errno(errno(error)))?;
         let version = Version {
@@ -216,7 +212,7 @@ impl Shared {
         sent
     }
 
-    fn fill(&self, load: &Load, order: &Put<'_>) -> Result<Option<Attributes>, PutError> {
+    fn fill(&self, load: &Load, order: &Put<'_>) -> Result<Option<Stored>, PutError> {
         match self.remote.put_in_place(load.copy.file(), order) {
             // It was made without leave to be written to (mode 0444): it can yet be replaced.
             Err(PutError::Errno(Errno::EACCES | Errno::EPERM)) => {
@@ -226,11 +222,11 @@ impl Shared {
         }
     }
 
-    /// The server has it: writes that down.
-    fn sent(&self, ino: u64, file: &FileNode, load: &Load, now: Attributes, durable: bool) {
+    /// The server has it: writes that down. If somebody wrote to the copy meanwhile, the server has neither what it held
+    /// before nor what it holds now, and it still looks changed.
+    fn sent(&self, ino: u64, file: &FileNode, load: &Load, stored: Stored, durable: bool) {
+        let (now, digest) = (stored.attributes, stored.digest);
         let displaced_from = self.tree().displaced_from(ino);
-        // Not what the copy held before: it would be taken for another's change the next time.
-        let digest = locked(&load.sent).unwrap_or(load.digest);
         {
             let mut state = file.state();
             (state.base, state.known) = (Some(now.version()), Some(load.began));
@@ -271,7 +267,7 @@ impl Shared {
                 Err(PutError::Errno(why)) => return Err(why),
                 Ok(now) => {
                     self.told.conflict(&load.path, &name);
-                    self.tree().made_beside(ino, &name, now);
+                    self.tree().made_beside(ino, &name, now.attributes);
                     {
                         let mut state = file.state();
                         (state.diverted, state.suspect) = (Some(name), false);
@@ -301,7 +297,7 @@ impl Shared {
 }
 
 fn order<'a>(
-    load: &'a Load,
+    load: &Load,
     path: &'a Path,
     base: Option<Version>,
     times: (Time, Time),
@@ -316,7 +312,6 @@ fn order<'a>(
         owner: Some((load.attributes.uid, load.attributes.gid)),
         times: Some(times),
         durable,
-        sent: Some(&load.sent),
     }
 }
 

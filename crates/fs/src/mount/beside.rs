@@ -87,7 +87,6 @@ pub(super) fn save_theirs(
             owner: Some((there.uid, there.gid)),
             times: Some((there.atime, there.mtime)),
             durable: true,
-            sent: None,
         };
         match remote.put(theirs.file(), &order) {
             Ok(_) => return Ok((found, Some(name))),

@@ -63,13 +63,12 @@ impl Shared {
                 owner: Some((entry.kept.uid, entry.kept.gid)),
                 times: Some(times(&self.remote, entry.copy.file()).map_err(errno)?),
                 durable: true,
-                sent: None,
             };
             match self.remote.put(entry.copy.file(), &order) {
                 Ok(made) => {
                     self.told.conflict(path, &beside);
                     if let Some(name) = beside.file_name() {
-                        self.tree().made(parent, name, made);
+                        self.tree().made(parent, name, made.attributes);
                     }
                     self.store.forget_copy(entry.copy.id());
                     return Ok(());

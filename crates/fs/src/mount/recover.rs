@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use nix::errno::Errno;
 
-use crate::remote::{Attributes, Kind, Put, PutError, Remote, Unsettled, Version};
+use crate::remote::{Attributes, Kind, Put, PutError, Remote, Stored, Unsettled, Version};
 use crate::store::{self, CopyId, Digest, Dirty, Entry, Rename, Store, Temporaries};
 use oscope_sys::error::Failure;
 
@@ -167,8 +167,9 @@ fn finish(
     let mut outcome = Outcome::CopiedBack;
     for _ in 0..TRIES {
         match put(remote, store, entry, (base, content), digest) {
-            Ok(Some(now)) => {
-                return rest(store, entry, Some(now.version()), digest, alone, outcome);
+            Ok(Some(stored)) => {
+                let version = Some(stored.attributes.version());
+                return rest(store, entry, version, stored.digest, alone, outcome);
             }
             // Cut off: the next try finds what is there.
             Ok(None) => {
@@ -211,7 +212,7 @@ fn put(
     entry: &Entry,
     (base, content): (Option<Version>, Option<Digest>),
     digest: Digest,
-) -> Result<Option<Attributes>, PutError> {
+) -> Result<Option<Stored>, PutError> {
     let mut order = order(remote, entry, entry.path(), base)?;
     order.unsettled = content.map(|content| Unsettled {
         read: None,
@@ -345,6 +346,5 @@ fn order<'a>(
         owner: Some((entry.kept.uid, entry.kept.gid)),
         times: Some(times(remote, entry.copy.file()).map_err(errno)?),
         durable: true,
-        sent: None,
     })
 }

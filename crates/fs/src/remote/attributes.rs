@@ -1,7 +1,6 @@
 //! The attributes that the server reports of a file, and what it is asked to change or to put.
 
 use std::path::Path;
-use std::sync::Mutex;
 
 use nix::errno::Errno;
 use serde::{Deserialize, Serialize};
@@ -107,8 +106,15 @@ pub struct Put<'a> {
     pub times: Option<(Time, Time)>,
     /// On the server's disk before it gets its name, where the server has `fsync@openssh.com`.
     pub durable: bool,
-    /// Where the digest of what was sent is left: the file may be written to while it is read.
-    pub sent: Option<&'a Mutex<Option<Digest>>>,
+}
+
+/// What the server has by a put.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stored {
+    /// Its attributes, before anyone else can change them.
+    pub attributes: Attributes,
+    /// Digest of the content. That of the file that was put only if nobody wrote to that meanwhile.
+    pub digest: Digest,
 }
 
 /// What distinguishes a version from another's change of the same size and second.

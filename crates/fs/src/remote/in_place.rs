@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 
 use nix::errno::Errno;
 
-use super::attributes::{Attributes, Change, Kind, PutError, Version};
+use super::attributes::{Attributes, Change, Kind, PutError, Stored, Version};
 use super::errno::{Doing, settle};
 use super::handle::Handle;
 use super::operations::{NEW, ask_open};
@@ -20,7 +20,7 @@ use super::wire::{Packet, Status, flag, kind};
 impl Putting<'_> {
     /// Put in place, over one connection from the first write on; `None`: it broke, and what is there by now has to be
     /// found out. A server that is held up may write what it has received even then: only a rename is safe from that.
-    pub fn in_place(mut self) -> Result<Option<Attributes>, PutError> {
+    pub fn in_place(mut self) -> Result<Option<Stored>, PutError> {
         for _ in 0..TRIES {
             let put = self.over_one_connection()?;
             if put.is_some() || self.begun {
@@ -31,14 +31,14 @@ impl Putting<'_> {
     }
 
     /// Put in place; `None`: the connection broke.
-    fn over_one_connection(&mut self) -> Result<Option<Attributes>, PutError> {
+    fn over_one_connection(&mut self) -> Result<Option<Stored>, PutError> {
         let deadline = self.progress + self.limit;
         let session = self.link.session(deadline)?;
         let mut talk = RequestPipeline::new(&session, &self.link.target, deadline);
         let put = self.once(&mut talk);
         self.progress = talk.deadline - self.limit;
         match put {
-            Ok(attributes) => Ok(Some(attributes)),
+            Ok(stored) => Ok(Some(stored)),
             Err(Stop::Conflict(now)) => Err(PutError::Conflict(now)),
             Err(Stop::RequestError(RequestError::Errno(error))) => Err(PutError::Errno(error)),
             Err(Stop::RequestError(RequestError::Lost | RequestError::Unsent)) => Ok(None),
@@ -51,7 +51,7 @@ impl Putting<'_> {
 
     /// Over one connection. The file is opened while it is looked at: that changes nothing, and what is to be made is
     /// made by itself.
-    fn once(&mut self, talk: &mut RequestPipeline<'_>) -> Result<Attributes, Stop> {
+    fn once(&mut self, talk: &mut RequestPipeline<'_>) -> Result<Stored, Stop> {
         let path = self.order.path;
         let look = talk.ask_path(kind::LSTAT, path);
         let open = ask_open(talk, path, flag::WRITE, PRIVATE);
@@ -157,7 +157,7 @@ impl Putting<'_> {
         talk: &mut RequestPipeline<'_>,
         handle: &Handle<'_>,
         there: Option<&Attributes>,
-    ) -> Result<Attributes, Stop> {
+    ) -> Result<Stored, Stop> {
         let path = self.order.path;
         let mut upload = Upload::new(self.from, handle, self.limit, path);
         upload.send(talk)?;
@@ -174,7 +174,9 @@ impl Putting<'_> {
         let said = talk.status(close)?;
         settle(talk, said, Doing::Write(path, 1))?;
         whole(&made, &sent)?;
-        self.note_sent(&sent);
-        Ok(made)
+        Ok(Stored {
+            attributes: made,
+            digest: sent.digest,
+        })
     }
 }

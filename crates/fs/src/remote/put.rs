@@ -5,12 +5,11 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 
-use super::attributes::{Attributes, Change, Kind, Put, PutError};
+use super::attributes::{Attributes, Change, Kind, Put, PutError, Stored};
 use super::content;
 use super::errno::{Doing, parent, settle};
 use super::link::Link;
@@ -96,7 +95,7 @@ impl<'a> Putting<'a> {
     }
 
     /// Put, under a temporary name and by a rename.
-    pub fn replace(mut self) -> Result<Attributes, PutError> {
+    pub fn replace(mut self) -> Result<Stored, PutError> {
         for _ in 0..TRIES {
             let deadline = self.progress + self.limit;
             let session = self.link.session(deadline)?;
@@ -108,16 +107,19 @@ impl<'a> Putting<'a> {
             // Each answer moved the limit on.
             self.progress = talk.deadline - self.limit;
             let stop = match staged {
-                Ok(attributes) => match self.name_it(&mut talk, &temporary, attributes) {
+                Ok(stored) => match self.name_it(&mut talk, &temporary, stored.attributes) {
                     Ok(attributes) => {
                         self.link.gone(&temporary);
-                        return Ok(attributes);
+                        return Ok(Stored {
+                            attributes,
+                            ..stored
+                        });
                     }
                     Err(Stop::RequestError(RequestError::Lost | RequestError::Unsent)) => {
                         let named = self.was_named(&temporary)?;
                         self.link.gone(&temporary);
                         if named {
-                            return Ok(attributes);
+                            return Ok(stored);
                         }
                         continue;
                     }
@@ -146,8 +148,8 @@ impl<'a> Putting<'a> {
         Err(PutError::Errno(Errno::EIO))
     }
 
-    /// The whole file under its temporary name, with all that it is to have: its attributes.
-    fn stage(&self, talk: &mut RequestPipeline<'_>, temporary: &Path) -> Result<Attributes, Stop> {
+    /// The whole file under its temporary name, with all that it is to have.
+    fn stage(&self, talk: &mut RequestPipeline<'_>, temporary: &Path) -> Result<Stored, Stop> {
         let id = ask_open(talk, temporary, NEW, PRIVATE);
         let look = talk.ask_path(kind::LSTAT, temporary);
         let said = talk.handle(id)?;
@@ -177,15 +179,10 @@ impl<'a> Putting<'a> {
         whole(&made, &sent)?;
         // Last of all: what is compared now is replaced by the next request.
         self.judge_content(talk, said, comparison)?;
-        self.note_sent(&sent);
-        Ok(made)
-    }
-
-    /// Leave the digest of what was sent where the order wants it.
-    pub(super) fn note_sent(&self, sent: &Sent) {
-        if let Some(wanted) = self.order.sent {
-            *wanted.lock().unwrap_or_else(PoisonError::into_inner) = Some(sent.digest);
-        }
+        Ok(Stored {
+            attributes: made,
+            digest: sent.digest,
+        })
     }
 
     /// Gather the question for the content of what is there, if that decides beside the version.

@@ -21,12 +21,12 @@ use crate::digest::{Digest, Hasher};
 /// Bytes a second that a server's disk writes at least: how much longer than other operations an fsync may take.
 const DISK: u64 = 8 << 20;
 
-/// What was sent.
+/// What was sent: the file may have been written to meanwhile, and have held this at no time.
 #[derive(Debug, Clone, Copy)]
 pub struct Sent {
     /// Bytes.
     pub bytes: u64,
-    /// Of these bytes.
+    /// Digest of these bytes.
     pub digest: Digest,
 }
 
@@ -116,6 +116,7 @@ impl<'a> Upload<'a> {
                     .long(offset)
                     .text(bytes)
             });
+            self.hasher.update(bytes);
             self.under_way.insert(id, count as u64);
             self.offset += count as u64;
         }

@@ -403,3 +403,38 @@ fn passthrough_is_had_as_root_and_its_lack_is_told() {
     let rig = Rig::new(through_daemon());
     assert!(!rig.passthrough() && !rig.shared().report().why_not.is_empty());
 }
+
+/// Each descriptor that is closed copies the file back, while others go on writing: what arrives is no content that the
+/// copy ever had, and is ours all the same.
+#[test]
+fn writers_of_one_mount_do_not_conflict_with_each_other() {
+    const WRITERS: usize = 4;
+    const LINES: usize = 25;
+    for options in [options(), through_daemon()] {
+        let rig = Rig::new(options);
+        let append = || {
+            let mut how = OpenOptions::new();
+            how.append(true).create(true).open(rig.at("f")).unwrap()
+        };
+        // As a shell's children have it: one description, each with a descriptor of its own.
+        let shared = append();
+        thread::scope(|scope| {
+            for _ in 0..WRITERS {
+                scope.spawn(|| {
+                    for _ in 0..LINES {
+                        append().write_all(b"alone\n").unwrap();
+                        shared.try_clone().unwrap().write_all(b"shared\n").unwrap();
+                    }
+                });
+            }
+        });
+        let written = (WRITERS * LINES * b"alone\nshared\n".len()) as u64;
+        assert_eq!(rig.on("f").metadata().unwrap().len(), written);
+        drop(shared);
+        assert_eq!(rig.conflicts(), Vec::<PathBuf>::new());
+        assert_eq!(
+            fs::read(rig.on("f")).unwrap(),
+            fs::read(rig.at("f")).unwrap()
+        );
+    }
+}

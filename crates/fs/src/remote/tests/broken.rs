@@ -121,7 +121,7 @@ fn a_put_outlives_cuts_and_leaves_no_temporary() {
             thread::sleep(Duration::from_millis(7 * round));
             interrupted += u64::from(rest.try_recv() == Err(mpsc::TryRecvError::Empty));
             server.cut();
-            assert_eq!(put.join().unwrap().unwrap().size, 6_000_000);
+            assert_eq!(put.join().unwrap().unwrap().attributes.size, 6_000_000);
         });
         assert!(
             fs::read(folder.join(&name)).unwrap() == bytes,
@@ -144,7 +144,7 @@ fn a_small_put_outlives_a_cut_at_any_step() {
             });
             remote.put(&file_of(&bytes), &order(Path::new("x")))
         });
-        assert_eq!(put.unwrap().size, 4, "round {round}");
+        assert_eq!(put.unwrap().attributes.size, 4, "round {round}");
         assert_eq!(fs::read(folder.join("x")).unwrap(), bytes);
         within_patience(|| remote.lstat(Path::new("x")).is_ok());
     }
@@ -199,7 +199,7 @@ fn a_server_that_stops_answering_gives_an_error_in_time() {
         let look = scope.spawn(move || remote.lstat(Path::new("x")));
         let make = scope.spawn(move || remote.make_folder(Path::new("z"), 0o755));
         // Those that may be done again may have been done on the next connection already.
-        let put = put.join().unwrap().map(|put| put.size);
+        let put = put.join().unwrap().map(|put| put.attributes.size);
         assert!(
             matches!(put, Err(PutError::Errno(Errno::EIO)) | Ok(67_108_864)),
             "{put:?}"

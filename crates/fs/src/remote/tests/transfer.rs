@@ -52,7 +52,6 @@ pub fn order(path: &Path) -> Put<'_> {
         owner: None,
         times: Some((Time::whole(1_111_111_111), Time::whole(1_222_222_222))),
         durable: false,
-        sent: None,
     }
 }
 
@@ -63,12 +62,15 @@ fn put(
     order: &Put<'_>,
     in_place: bool,
 ) -> Result<Attributes, PutError> {
-    match in_place {
+    let put = match in_place {
         true => remote
             .put_in_place(from, order)
             .map(|put| put.expect("the connection broke")),
         false => remote.put(from, order),
-    }
+    };
+    let stored = put?;
+    assert_eq!(stored.digest, store::digest(from).unwrap());
+    Ok(stored.attributes)
 }
 
 /// Names in a folder, sorted.
@@ -333,7 +335,7 @@ fn an_owner_is_given_where_it_may_be() {
         mode: 0o4755,
         ..order(Path::new("x"))
     };
-    let put = remote.put(&file_of(b"x"), &order).unwrap();
+    let put = remote.put(&file_of(b"x"), &order).unwrap().attributes;
     let there = fs::metadata(folder.join("x")).unwrap();
     assert_eq!(
         (there.uid(), there.gid(), there.mode() & 0o7777),
@@ -363,7 +365,7 @@ fn a_stranger_puts_without_the_owner_and_without_set_id_bits() {
         mode: 0o6755,
         ..order(Path::new("x"))
     };
-    let put = remote.put(&file_of(b"x"), &order).unwrap();
+    let put = remote.put(&file_of(b"x"), &order).unwrap().attributes;
     assert_eq!((put.uid, put.mode), (user.uid.as_raw(), 0o755));
     assert_eq!(
         fs::metadata(folder.join("x")).unwrap().mode() & 0o7777,
