@@ -116,7 +116,6 @@ impl<'a> Upload<'a> {
                     .long(offset)
                     .text(bytes)
             });
-            self.hasher.update(bytes);
             self.under_way.insert(id, count as u64);
             self.offset += count as u64;
         }
