@@ -6,6 +6,7 @@ import json
 import os
 import socket
 import stat
+import struct
 import subprocess
 import sys
 from collections.abc import Callable
@@ -289,3 +290,34 @@ def test_the_helper_ends_with_its_connection(fs_server: SshServer, fs_folder: Pa
         assert set(serving()) > before
         mounted_at.kill()
     wait_until(lambda: set(serving()) <= before, "the server's part ends")
+
+
+def test_a_file_that_is_written_to_keeps_its_access_control_list_and_other_names(
+    fs_server: SshServer, fs_folder: Path, tmp_path: Path
+) -> None:
+    (fs_folder / "file").write_text("one")
+    names = {b"user.kept": b"value", b"system.posix_acl_access": denied(NOBODY)}
+    for name, value in names.items():
+        os.setxattr(fs_folder / "file", name, value)
+    (fs_folder / "linked").write_text("one")
+    (fs_folder / "other").hardlink_to(fs_folder / "linked")
+    with mount(fs_server, fs_folder, tmp_path / "home", *helper(), *AT_ONCE) as mounted_at:
+        for name in ("file", "linked"):
+            with (mounted_at.root / name).open("a") as file:
+                file.write(", two")
+        # Both sides change: ours goes beside, for the same eyes only.
+        with (mounted_at.root / "file").open("a") as file:
+            file.write(", ours")
+            (fs_folder / "file").write_text("theirs")
+    assert (fs_folder / "other").read_text() == "one, two"
+    [beside] = fs_folder.glob("file.conflict-*")
+    assert [(fs_folder / "file").read_text(), beside.read_text()] == ["theirs", "one, two, ours"]
+    for path in (fs_folder / "file", beside):
+        assert {name: os.getxattr(path, name) for name in names} == names
+
+
+def denied(user: int) -> bytes:
+    """Return an access control list that lets all read but this user (linux/posix_acl_xattr.h)."""
+    undefined = 0xFFFF_FFFF
+    entries = [(1, 6, undefined), (2, 0, user), (4, 4, undefined), (16, 4, undefined), (32, 4, undefined)]
+    return struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *entry) for entry in entries)

@@ -1,6 +1,6 @@
 //! `oscope-fs serve`: the server's side, on standard input and output, in place of OpenSSH's sftp-server.
 //!
-//! It speaks SFTP version 3 with OpenSSH's extensions, so that any client can use it, and five extensions of its own,
+//! It speaks SFTP version 3 with OpenSSH's extensions, so that any client can use it, and six extensions of its own,
 //! by which `oscope-fs mount` has what SFTP lacks (`serve@oscope` announces them; all numbers are big-endian, times are
 //! i64 seconds and u32 nanoseconds):
 //!
@@ -12,7 +12,9 @@
 //!   ECANCELED, and nothing was done;
 //! - `digest@oscope`, a request, which is announced by itself: a path. The answer is the size of the file (u64) and the
 //!   first 16 bytes of the BLAKE3 hash of its content (text). EFBIG: it has more than 4 MiB; EBUSY: it changed while it
-//!   was read; EINVAL: it is no regular file.
+//!   was read; EINVAL: it is no regular file;
+//! - `xattrs@oscope`, a request, which is announced by itself: two paths. The second file gets the extended attributes
+//!   of the first, with its access control list; nothing is done where that is not there.
 //!
 //! A status says in its message which error number it is (`errno 39`). It runs as the user who logs in, and can do no
 //! more than he can.
@@ -38,7 +40,7 @@ const LONGEST: u32 = 256 << 10;
 const DATA: u32 = LONGEST - 1024;
 
 /// Extensions, each with its version.
-const EXTENSIONS: [(&str, &str); 8] = [
+const EXTENSIONS: [(&str, &str); 9] = [
     ("posix-rename@openssh.com", "1"),
     ("statvfs@openssh.com", "2"),
     ("hardlink@openssh.com", "1"),
@@ -47,6 +49,7 @@ const EXTENSIONS: [(&str, &str); 8] = [
     ("limits@openssh.com", "1"),
     ("serve@oscope", "1"),
     ("digest@oscope", "1"),
+    ("xattrs@oscope", "1"),
 ];
 
 /// Answer requests until the client ends the connection.

@@ -20,8 +20,10 @@ pub(super) struct Load {
     pub(super) unsettled: Option<Unsettled>,
     pub(super) path: PathBuf,
     pub(super) attributes: Attributes,
-    /// It has other names here, whose file it has to stay.
+    /// It has other names, whose file it has to stay.
     pub(super) linked: bool,
+    /// This mount knows all of these names.
+    pub(super) linked_here: bool,
     pub(super) noted: Noted,
     pub(super) digest: Digest,
     pub(super) began: i64,
@@ -114,6 +116,7 @@ impl Shared {
             )
         };
         let (attributes, _) = known.ok_or(Errno::ESTALE)?;
+        let links = attributes.more.map_or(1, |more| more.links);
         let noted = file.look(copy).map_err(errno)?;
         let (before, acknowledged, base, unsettled, unseen, diverted, clean, resync) = {
             let state = file.state();
@@ -151,7 +154,8 @@ impl Shared {
             }),
             path,
             attributes,
-            linked: names > 1 && !diverted,
+            linked: (names > 1 || links > 1) && !diverted,
+            linked_here: names > 1,
             noted,
             digest,
             began: self.remote.clock().now(),
@@ -199,8 +203,8 @@ impl Shared {
             ..order(load, &load.path, load.base, times, durable)
         };
         let sent = match (load.linked, fills) {
-            (true, _) => self.remote.put_in_place(load.copy.file(), &order),
-            (false, true) => self.fill(load, &order),
+            (true, _) if load.linked_here => self.remote.put_in_place(load.copy.file(), &order),
+            (true, _) | (false, true) => self.fill(load, &order),
             (false, false) => self.remote.put(load.copy.file(), &order).map(Some),
         };
         if matches!(sent, Ok(None) | Err(PutError::Errno(_))) {
@@ -214,7 +218,7 @@ impl Shared {
 
     fn fill(&self, load: &Load, order: &Put<'_>) -> Result<Option<Stored>, PutError> {
         match self.remote.put_in_place(load.copy.file(), order) {
-            // It was made without leave to be written to (mode 0444): it can yet be replaced.
+            // It is not to be written to (mode 0444): it can yet be replaced.
             Err(PutError::Errno(Errno::EACCES | Errno::EPERM)) => {
                 self.remote.put(load.copy.file(), order).map(Some)
             }
@@ -297,7 +301,7 @@ impl Shared {
 }
 
 fn order<'a>(
-    load: &Load,
+    load: &'a Load,
     path: &'a Path,
     base: Option<Version>,
     times: (Time, Time),
@@ -305,6 +309,7 @@ fn order<'a>(
 ) -> Put<'a> {
     Put {
         path,
+        like: &load.path,
         expected: base,
         unsettled: None,
         expect_nothing: base.is_none(),

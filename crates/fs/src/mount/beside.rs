@@ -80,6 +80,7 @@ pub(super) fn save_theirs(
     for name in conflict::names(path) {
         let order = Put {
             path: &name,
+            like: path,
             expected: None,
             unsettled: None,
             expect_nothing: true,

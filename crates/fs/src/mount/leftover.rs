@@ -56,6 +56,7 @@ impl Shared {
         for beside in super::conflict::names(path) {
             let order = Put {
                 path: &beside,
+                like: path,
                 expected: None,
                 unsettled: None,
                 expect_nothing: true,

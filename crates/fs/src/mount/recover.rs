@@ -204,7 +204,7 @@ fn finish(
     Err(Errno::EIO)
 }
 
-/// Puts the copy under its name; in place if this mount linked it, which is written down before: `None` then if it was
+/// Puts the copy under its name; in place if it has other names, which is written down before: `None` then if it was
 /// cut off.
 fn put(
     remote: &Remote,
@@ -218,7 +218,8 @@ fn put(
         read: None,
         content: Some(content),
     });
-    if entry.paths.len() == 1 {
+    let has_links = |now: Attributes| now.more.is_some_and(|more| more.links > 1);
+    if entry.paths.len() == 1 && !remote.lstat(entry.path()).is_ok_and(has_links) {
         return remote.put(entry.copy.file(), &order).map(Some);
     }
     store.mark_sending(
@@ -333,12 +334,13 @@ fn beside(remote: &Remote, store: &Store, entry: &Entry, alone: bool) -> Result<
 
 fn order<'a>(
     remote: &Remote,
-    entry: &Entry,
+    entry: &'a Entry,
     path: &'a std::path::Path,
     base: Option<Version>,
 ) -> Result<Put<'a>, Errno> {
     Ok(Put {
         path,
+        like: entry.path(),
         expected: base,
         unsettled: None,
         expect_nothing: base.is_none(),

@@ -90,6 +90,9 @@ pub struct Change {
 pub struct Put<'a> {
     /// The name it is to have, relative to the target's folder.
     pub path: &'a Path,
+    /// The name whose extended attributes and access control list it is to have, where the server can give them to it:
+    /// its own, or that of the file that it goes beside.
+    pub like: &'a Path,
     /// The version that is to be replaced. Another one there is a conflict; nothing there is none (it is made anew).
     /// `None`: nothing is there or whatever is there.
     pub expected: Option<Version>,
@@ -187,6 +190,8 @@ pub struct Extensions {
     pub exact: bool,
     /// `digest@oscope`: the server computes the digest of a small file, so that it need not be read over the network.
     pub digest: bool,
+    /// `xattrs@oscope`: the server gives a file the extended attributes and the access control list of another.
+    pub xattrs: bool,
     /// `limits@openssh.com`.
     pub limits: bool,
     /// Bytes of one read at most.

@@ -70,6 +70,7 @@ fn hello(talk: &mut RequestPipeline<'_>) -> Result<Result<(), Failure>, RequestE
             (b"limits@openssh.com", b"1") => has.limits = true,
             (b"serve@oscope", b"1") => has.exact = true,
             (b"digest@oscope", b"1") => has.digest = true,
+            (b"xattrs@oscope", b"1") => has.xattrs = true,
             _ => {}
         }
     }

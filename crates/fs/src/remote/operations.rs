@@ -243,6 +243,14 @@ pub fn ask_replace(
     })
 }
 
+/// Gather what gives `to` the extended attributes of `of`, if the server can.
+pub fn ask_xattrs(talk: &mut RequestPipeline<'_>, of: &Path, to: &Path) -> Option<u32> {
+    let (of, to) = (talk.target.full(of), talk.target.full(to));
+    talk.extensions()
+        .xattrs
+        .then(|| talk.ask(|id| Packet::extended(id, "xattrs@oscope").text(&of).text(&to)))
+}
+
 /// The answer to a rename, over what is there or not.
 pub fn renamed(
     talk: &mut RequestPipeline<'_>,

@@ -13,7 +13,7 @@ use super::attributes::{Attributes, Change, Kind, Put, PutError, Stored};
 use super::content;
 use super::errno::{Doing, parent, settle};
 use super::link::Link;
-use super::operations::{NEW, ask_open, ask_rename, ask_replace, renamed};
+use super::operations::{NEW, ask_open, ask_rename, ask_replace, ask_xattrs, renamed};
 use super::talk::{RequestError, RequestPipeline, StatusResult};
 use super::temporary;
 use super::upload::{Sent, Upload};
@@ -157,6 +157,8 @@ impl<'a> Putting<'a> {
         if let Ok(made) = talk.attributes(look)? {
             self.link.clock.told(made.mtime);
         }
+        // Before it has a mode by which others may read it.
+        let inherited = ask_xattrs(talk, self.order.like, temporary);
         let mut upload = Upload::new(self.from, &handle, self.limit, temporary);
         upload.send(talk)?;
         let attributes = upload.ask_attributes(talk, self.order, None);
@@ -167,6 +169,10 @@ impl<'a> Putting<'a> {
         // Behind the fsync, which may take long: the less time lies between the comparison and the rename, the better.
         let comparison = self.ask_content(talk);
         let sent = upload.settle(talk)?;
+        if let Some(id) = inherited {
+            let said = talk.status(id)?;
+            settle(talk, said, Doing::Write(temporary, 0))?;
+        }
         let owned = attributes.settle(talk, temporary)?;
         upload.settle_sync(talk, sync)?;
         let said = talk.status(close)?;

@@ -83,6 +83,7 @@ pub fn extended(id: u32, extension: &[u8], body: &mut Reader<'_>) -> Done {
             let (path, wanted) = (body.place()?, body.change()?);
             path.and_then(|path| change(&path, &wanted, false))
         }
+        b"xattrs@oscope" => two(body)?.and_then(|(of, to)| inherit(&of, &to)),
         b"mknod@oscope" => {
             let (path, mode, device) = (body.place()?, body.number()?, body.number()?);
             path.and_then(|path| make(&path, mode, device))
@@ -168,6 +169,30 @@ fn make(path: &Path, mode: u32, device: u32) -> Result<(), Errno> {
         Mode::from_bits_truncate(mode & 0o7777),
         device.into(),
     )
+}
+
+/// `xattrs@oscope`: `to` gets the extended attributes of the file `of`, with its access control list; none where `of`
+/// is not there. Of the system's own (`security.`) those that may be set, but no capabilities, which a file loses when
+/// it is written to.
+fn inherit(of: &Path, to: &Path) -> Result<(), Errno> {
+    let names = match xattr::list(of) {
+        Ok(names) => names,
+        Err(error) => match errno(error) {
+            Errno::ENOENT | Errno::EOPNOTSUPP => return Ok(()),
+            why => return Err(why),
+        },
+    };
+    for name in names.filter(|name| name != "security.capability") {
+        // One that has gone meanwhile is not missed.
+        let Some(value) = xattr::get(of, &name).map_err(errno)? else {
+            continue;
+        };
+        match xattr::set(to, &name, &value) {
+            Err(_) if name.as_bytes().starts_with(b"security.") => {}
+            done => done.map_err(errno)?,
+        }
+    }
+    Ok(())
 }
 
 /// `replace@oscope`: `from` takes the name `to` if that stands for this version of a file, or for nothing (`None`).

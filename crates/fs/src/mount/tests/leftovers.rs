@@ -37,6 +37,7 @@ fn end_while_putting(server: &mut Server, folder: &Path, store: Store) {
     content.set_len(256 << 20).unwrap();
     let order = Put {
         path: Path::new("d/x"),
+        like: Path::new("d/x"),
         expected: None,
         unsettled: None,
         expect_nothing: true,

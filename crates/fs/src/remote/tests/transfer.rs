@@ -45,6 +45,7 @@ pub fn read_all(mut file: &File) -> Vec<u8> {
 pub fn order(path: &Path) -> Put<'_> {
     Put {
         path,
+        like: path,
         expected: None,
         unsettled: None,
         expect_nothing: false,
