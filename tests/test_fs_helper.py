@@ -98,11 +98,15 @@ def test_what_another_user_makes_is_his(
     if os.geteuid() != 0:
         pytest.skip("only root can be another user")
     fs_folder.chmod(0o777)
-    group = fs_folder / "group"
-    group.mkdir()
-    os.chown(group, 0, 12)
-    group.chmod(0o2777)
-    script = "umask 022; mkdir folder; echo text > file; ln -s file link; : > group/file; mkdir group/folder"
+    groups = {"group": 12, "roots": 0}
+    for name, number in groups.items():
+        (fs_folder / name).mkdir()
+        os.chown(fs_folder / name, 0, number)
+        (fs_folder / name).chmod(0o2777)
+    script = (
+        "umask 022; mkdir folder; echo text > file; ln -s file link; "
+        "for name in group roots; do : > $name/file; mkdir $name/folder; done"
+    )
     options = ("--allow-other", *helper(has_helper))
     with mount(fs_server, fs_folder, tmp_path / "home", *options) as mounted_at:
         done = subprocess.run(
@@ -123,8 +127,9 @@ def test_what_another_user_makes_is_his(
         return found.st_uid, found.st_gid
 
     assert {owner(name) for name in ("folder", "file", "link")} == {(NOBODY, NOBODY)}
-    assert {owner(name) for name in ("group/file", "group/folder")} == {(NOBODY, 12)}
-    assert (group / "folder").stat().st_mode & stat.S_ISGID
+    for name, number in groups.items():
+        assert {owner(f"{name}/file"), owner(f"{name}/folder")} == {(NOBODY, number)}
+        assert (fs_folder / name / "folder").stat().st_mode & stat.S_ISGID
     assert owner("of-root") == (0, 0)
 
 

@@ -53,7 +53,7 @@ impl Shared {
         }
         let began = self.remote.clock().now();
         let made = self.remote.create(&path, mode & 0o7777)?;
-        let made = self.owned(&path, made, by);
+        let made = self.owned(parent, &path, made, by);
         self.remote.clock().told(made.mtime);
         let mut tree = self.tree();
         tree.taken(parent, name);

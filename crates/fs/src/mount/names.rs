@@ -18,6 +18,8 @@ use super::tree::Cached;
 
 /// How often an answer is asked for again that this mount's own changes overtook.
 const TRIES: usize = 16;
+/// Of a folder: what is made in it has its group.
+const SET_GROUP_ID: u32 = 0o2000;
 
 /// Who makes something.
 #[derive(Clone, Copy)]
@@ -165,7 +167,7 @@ impl Shared {
     ) -> Result<u64, Errno> {
         let path = self.free_path(parent, name)?;
         let made = self.remote.make_folder(&path, mode & 0o7777)?;
-        let made = self.owned(&path, made, by);
+        let made = self.owned(parent, &path, made, by);
         // Under one lock: another's file in the folder must not be overlooked.
         let mut tree = self.tree();
         tree.taken(parent, name);
@@ -184,7 +186,7 @@ impl Shared {
     ) -> Result<u64, Errno> {
         let path = self.free_path(parent, name)?;
         let made = self.remote.make_link(target, &path)?;
-        Ok(self.enter_made(parent, name, self.owned(&path, made, by)))
+        Ok(self.enter_made(parent, name, self.owned(parent, &path, made, by)))
     }
 
     /// Makes an empty file without opening it (mknod).
@@ -198,7 +200,7 @@ impl Shared {
         let path = self.free_path(parent, name)?;
         let made = self.remote.create(&path, mode & 0o7777)?;
         self.remote.clock().told(made.mtime);
-        Ok(self.enter_made(parent, name, self.owned(&path, made, by)))
+        Ok(self.enter_made(parent, name, self.owned(parent, &path, made, by)))
     }
 
     /// Makes a fifo, a socket or a device: its mode with its kind, and the device that it stands for.
@@ -211,7 +213,7 @@ impl Shared {
     ) -> Result<u64, Errno> {
         let path = self.free_path(parent, name)?;
         let made = self.remote.make_special(&path, mode, device)?;
-        Ok(self.enter_made(parent, name, self.owned(&path, made, by)))
+        Ok(self.enter_made(parent, name, self.owned(parent, &path, made, by)))
     }
 
     /// The node of what this mount has just made.
@@ -223,8 +225,19 @@ impl Shared {
 
     /// What root on the server made for another user becomes that user's, where users share the mount: there the
     /// numbers of both sides are the same ones. A group that it has of its folder (the set-group-id bit) stays.
-    pub(super) fn owned(&self, path: &Path, made: Attributes, by: Maker) -> Attributes {
-        let gid = if made.gid == 0 { by.gid } else { made.gid };
+    pub(super) fn owned(
+        &self,
+        parent: u64,
+        path: &Path,
+        made: Attributes,
+        by: Maker,
+    ) -> Attributes {
+        let folder = self.tree().attributes(parent);
+        let inherits = folder.is_some_and(|(folder, _)| folder.mode & SET_GROUP_ID != 0);
+        let gid = match made.gid {
+            0 if !inherits => by.gid,
+            gid => gid,
+        };
         if !self.options.allow_other || made.uid != 0 || (by.uid, gid) == (made.uid, made.gid) {
             return made;
         }
