@@ -241,7 +241,7 @@ def test_oscope_fs_is_the_program_itself(desk: Desk, oscope: CommandLine) -> Non
         answer = oscope("fs", *words)
         assert answer.code == 0
         assert re.findall(r"^  (\w+) ", answer.out, re.MULTILINE) == [
-            "mount", "umount", "status", "recover", "operations", "serve",
+            "mount", "umount", "status", "refresh", "recover", "operations", "serve",
         ]  # fmt: skip
     assert oscope("fs", "mount", "--help").out == desk("mount", "--help").out
     assert oscope("fs", "status", str(desk.point)) == desk("status", desk.point)

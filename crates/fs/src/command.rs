@@ -10,6 +10,7 @@ mod operations;
 mod place;
 mod record;
 mod recovery;
+mod refreshing;
 mod signals;
 mod socket;
 mod ssh;
@@ -54,6 +55,7 @@ pub fn run() -> ExitCode {
         Verb::Mount(arguments) => mounting::run(arguments),
         Verb::Umount(arguments) => umount::run(&arguments),
         Verb::Status(arguments) => status::run(&arguments),
+        Verb::Refresh(arguments) => refreshing::run(&arguments),
         Verb::Recover(arguments) => recovery::run(&arguments),
         Verb::Operations(arguments) => operations::run(&arguments),
         Verb::Serve => return crate::serve::run(),

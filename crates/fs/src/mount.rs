@@ -40,6 +40,7 @@ mod opening;
 mod operations;
 mod ours;
 mod recover;
+mod refresh;
 mod released;
 mod replies;
 mod report;
@@ -67,6 +68,7 @@ use crate::store::{Copy, Store};
 
 pub use operations::OPERATIONS;
 pub use recover::{Recovered, recover};
+pub use refresh::Refreshed;
 pub use report::Report;
 pub use running::Mounted;
 

@@ -33,6 +33,9 @@ pub enum Verb {
     /// Tell what is mounted, what is not yet copied back, and what went wrong.
     #[command(after_help = AFTER)]
     Status(Status),
+    /// Have the server asked anew about files or folders in a mount.
+    #[command(after_help = AFTER)]
+    Refresh(Refresh),
     /// Copy back what a mount that was killed or cut off could not.
     #[command(after_help = AFTER)]
     Recover(Recover),
@@ -132,6 +135,14 @@ pub struct Status {
     /// Print JSON: an object, or without MOUNTPOINT an array of them.
     #[arg(long)]
     pub json: bool,
+}
+
+/// `refresh`.
+#[derive(Args)]
+pub struct Refresh {
+    /// Files or folders in a mount of this user; a folder stands for all below it. What is open stays as it is.
+    #[arg(value_name = "PATH", required = true)]
+    pub paths: Vec<PathBuf>,
 }
 
 /// `recover`.

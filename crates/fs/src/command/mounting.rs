@@ -9,8 +9,9 @@ use super::arguments::Mount;
 use super::daemon::{self, Side, Teller};
 use super::life::Life;
 use super::record::Record;
+use super::socket::Question;
 use super::umount::Process;
-use super::{Ending, failed, mountpoint, place, socket, ssh, status};
+use super::{Ending, failed, mountpoint, place, refreshing, socket, ssh, status};
 use crate::log;
 use crate::log::note;
 use crate::mount::{Mounted, Options, Recovered, recover};
@@ -175,11 +176,14 @@ fn serve(
         Arc::downgrade(&shared),
         status::about(record, &wanted.cache),
     );
-    let server = socket::serve(&wanted.cache, move || {
-        weak.upgrade().map_or_else(
-            || about.clone(),
-            |shared| status::answer(&about, &shared.report()),
-        )
+    let server = socket::serve(&wanted.cache, move |question| {
+        let Some(shared) = weak.upgrade() else {
+            return about.clone();
+        };
+        match question {
+            Question::Status => status::answer(&about, &shared.report()),
+            Question::Refresh(path) => refreshing::answer(shared.refresh_below(&path)),
+        }
     })
     .map_err(|error| {
         failed(

@@ -1,7 +1,7 @@
 //! The mount's process answers on a Unix socket in its cache folder, which only its user may enter.
 //!
-//! A client sends one line, `status` or `wait`. The answer is one line of JSON: to `status` at once, to `wait` when the
-//! mount has ended.
+//! A client sends one line, `status`, `refresh PATH` (in hexadecimal digits) or `wait`. The answer is one line of JSON: to
+//! `wait` when the mount has ended, to the others at once.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -14,11 +14,21 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::hex;
+
 /// How long the other side may take for a line.
 const LINE_LIMIT: Duration = Duration::from_secs(5);
 
-/// No question is longer.
-const MOST_BYTES: u64 = 64;
+/// No question is longer: a path has 4096 bytes at most.
+const MOST_BYTES: u64 = 16 << 10;
+
+/// What the mount's process is asked for.
+pub enum Question {
+    /// Its status.
+    Status,
+    /// To believe nothing that it knows of this path, relative to the mounted folder, and of what is below.
+    Refresh(PathBuf),
+}
 
 type Waiting = Arc<Mutex<Vec<UnixStream>>>;
 
@@ -28,8 +38,11 @@ pub struct Server {
     path: PathBuf,
 }
 
-/// Answer questions in a thread of its own from now on; `status` makes the answer to that question.
-pub fn serve(folder: &Path, status: impl Fn() -> Value + Send + 'static) -> io::Result<Server> {
+/// Answer questions in a thread of its own from now on, by what `respond` returns.
+pub fn serve(
+    folder: &Path,
+    respond: impl Fn(Question) -> Value + Send + 'static,
+) -> io::Result<Server> {
     let path = folder.join("socket");
     match std::fs::remove_file(&path) {
         // A process that was killed left it; the folder is locked by this one.
@@ -45,7 +58,7 @@ pub fn serve(folder: &Path, status: impl Fn() -> Value + Send + 'static) -> io::
         .spawn(move || {
             for stream in listener.incoming().filter_map(Result::ok) {
                 // One that says nothing is let go after a while; nobody else is harmed.
-                let _ = answer(stream, &status, &held);
+                let _ = answer(stream, &respond, &held);
             }
         })?;
     Ok(Server { waiting, path })
@@ -65,7 +78,7 @@ impl Server {
 
 fn answer(
     mut stream: UnixStream,
-    status: &impl Fn() -> Value,
+    respond: &impl Fn(Question) -> Value,
     waiting: &Waiting,
 ) -> io::Result<()> {
     stream.set_read_timeout(Some(LINE_LIMIT))?;
@@ -73,7 +86,7 @@ fn answer(
     let mut line = String::new();
     BufReader::new((&stream).take(MOST_BYTES)).read_line(&mut line)?;
     match line.trim_end() {
-        "status" => writeln!(stream, "{}", status()),
+        "status" => writeln!(stream, "{}", respond(Question::Status)),
         "wait" => {
             // The client goes on only once it is known to wait.
             writeln!(stream, "{{}}")?;
@@ -83,8 +96,21 @@ fn answer(
                 .push(stream);
             Ok(())
         }
-        _ => Ok(()),
+        line => match line
+            .strip_prefix("refresh")
+            .map(str::trim_start)
+            .and_then(hex::to_path)
+        {
+            Some(path) => writeln!(stream, "{}", respond(Question::Refresh(path))),
+            None => Ok(()),
+        },
     }
+}
+
+/// Have the process whose cache folder this is believe nothing that it knows of a path.
+pub fn refresh(folder: &Path, path: &Path) -> io::Result<Value> {
+    let mut stream = connect(folder, &format!("refresh {}", hex::of_path(path)))?;
+    parsed(&mut stream)
 }
 
 /// Ask the process whose cache folder this is for its status. An error says that it does not answer: mostly, that there
@@ -164,7 +190,7 @@ mod tests {
         let deep = folder.path().join("d".repeat(120));
         std::fs::create_dir(&deep).unwrap();
         assert!(status(&deep).is_err());
-        let server = serve(&deep, || json!({"pid": 7})).unwrap();
+        let server = serve(&deep, |_| json!({"pid": 7})).unwrap();
         assert_eq!(status(&deep).unwrap(), json!({"pid": 7}));
         let mut end = await_end(&deep).unwrap();
         assert_eq!(end.within(Duration::from_millis(1)).unwrap(), None);
@@ -176,7 +202,7 @@ mod tests {
     #[test]
     fn one_who_says_nothing_or_nonsense_harms_nobody() {
         let folder = tempfile::tempdir().unwrap();
-        let _server = serve(folder.path(), || json!({})).unwrap();
+        let _server = serve(folder.path(), |_| json!({})).unwrap();
         drop(near(folder.path(), |short| UnixStream::connect(short)).unwrap());
         let mut nonsense = connect(folder.path(), &"x".repeat(200)).unwrap();
         assert!(parsed(&mut nonsense).is_err());

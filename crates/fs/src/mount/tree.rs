@@ -291,6 +291,25 @@ impl Tree {
         self.node(ino, |node| node.known = past.unwrap_or(node.known));
     }
 
+    /// Nothing is known any more of the node at `path` and of all below it: their numbers, and which of them are files in
+    /// use.
+    pub fn expire_below(&mut self, path: &Path) -> Vec<(u64, bool)> {
+        let (mut left, mut found) = (Vec::from_iter(self.at(path)), Vec::new());
+        while let Some(ino) = left.pop() {
+            let Some(node) = self.nodes.get_mut(&ino) else {
+                continue;
+            };
+            node.listing = None;
+            left.extend(node.children.values());
+            let in_use = node.file.as_ref().is_some_and(|file| file.in_use());
+            found.push((ino, in_use));
+            self.expire(ino);
+            // An answer that is on its way says what was before.
+            self.changed(ino);
+        }
+        found
+    }
+
     /// A change of names has changed more of the node than the server said: its time of change and, of several names,
     /// their number.
     fn names_changed(&mut self, ino: u64) {

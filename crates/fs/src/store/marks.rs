@@ -1,5 +1,6 @@
 //! What becomes of a copy: kept, dirty, sent, clean, settled, named once more. Each is one record written whole.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::path::Path;
 
@@ -7,7 +8,7 @@ use nix::errno::Errno;
 
 use super::folder::{Need, errno};
 use super::record::{Record, Stamp};
-use super::shelf::{CacheIndex, fresh_dirty};
+use super::shelf::{CacheIndex, Slot, fresh_dirty};
 use super::types::{CopyId, Digest, Kept};
 use super::{Copy, Store, digest};
 use crate::remote::Version;
@@ -164,6 +165,35 @@ impl Store {
         })?;
         shelf.give_up_lost_names(copy.id());
         Ok(())
+    }
+
+    /// The versions of clean copies at `below` and all below it decide no more: what is opened next is compared. How
+    /// many there are.
+    ///
+    /// # Errors
+    /// Those of write(2): some are trusted as before.
+    pub fn distrust(&self, below: &Path) -> Result<usize, Errno> {
+        let mut shelf = self.lock();
+        let concerned: BTreeSet<CopyId> = shelf
+            .names
+            .iter()
+            .filter(|(name, _)| name.starts_with(below))
+            .map(|(_, id)| *id)
+            .collect();
+        let mut count = 0;
+        for id in concerned {
+            let clean = |slot: &&Slot| slot.record.dirty.is_none();
+            let Some(slot) = shelf.slots.get(&id).filter(clean) else {
+                continue;
+            };
+            let record = Record {
+                trusted: false,
+                ..slot.record.clone()
+            };
+            shelf.write_record(id, record, Need::Refusable)?;
+            count += 1;
+        }
+        Ok(count)
     }
 
     /// Mode or owner were changed on the server, or are to be when it is copied back.
