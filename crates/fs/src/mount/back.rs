@@ -226,8 +226,8 @@ impl Shared {
         }
     }
 
-    /// The server has it: writes that down. If somebody wrote to the copy meanwhile, the server has neither what it held
-    /// before nor what it holds now, and it still looks changed.
+    /// The server has it: writes that down. If somebody wrote to the copy meanwhile, the server has neither what it
+    /// held before nor what it holds now, and it still looks changed.
     fn sent(&self, ino: u64, file: &FileNode, load: &Load, stored: Stored, durable: bool) {
         let (now, digest) = (stored.attributes, stored.digest);
         let displaced_from = self.tree().displaced_from(ino);

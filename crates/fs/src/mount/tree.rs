@@ -291,8 +291,8 @@ impl Tree {
         self.node(ino, |node| node.known = past.unwrap_or(node.known));
     }
 
-    /// Nothing is known any more of the node at `path` and of all below it: their numbers, and which of them are files in
-    /// use.
+    /// Nothing is known any more of the node at `path` and of all below it: their numbers, and which of them are files
+    /// in use.
     pub fn expire_below(&mut self, path: &Path) -> Vec<(u64, bool)> {
         let (mut left, mut found) = (Vec::from_iter(self.at(path)), Vec::new());
         while let Some(ino) = left.pop() {
