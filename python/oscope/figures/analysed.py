@@ -11,7 +11,7 @@ from oscope.model.clocks import counted
 from oscope.model.factors import Level
 from oscope.model.samples import ExperimentResults, Floats, Ints, PointSamples, Results
 from oscope.model.units import format_bytes, format_duration
-from oscope.statistics import Attribution, Summary, attribute, summarise, summarise_point
+from oscope.statistics import Attribution, Summary, attribute, order, summarise, summarise_point
 from oscope.statistics.interrupt_filter import undisturbed
 
 WORDS = frozenset({"xor"})
@@ -73,7 +73,7 @@ def block_medians(point: PointSamples, metric: str) -> dict[int, float]:
     """Return the median of `metric` in each block in which it was measured."""
     values, keep = measured(point, metric)
     block = point.block[keep]
-    return {int(name): float(np.median(values[block == name])) for name in np.unique(block)}
+    return {int(name): order.median(values[block == name]) for name in np.unique(block)}
 
 
 def shown_metrics(experiment: ExperimentResults) -> list[str]:

@@ -6,7 +6,7 @@ import numpy as np
 import scipy
 
 from oscope.model.samples import Floats, Ints
-from oscope.statistics import replication
+from oscope.statistics import order, replication
 from oscope.statistics.splitting import Halves
 from oscope.statistics.stepwise_selection import LEVEL
 
@@ -23,11 +23,9 @@ def batches(remainder: Floats, block_code: Ints) -> tuple[Floats, Ints]:
 
     Batches, not samples, so that autocorrelated repetitions do not pass for differing processes.
     """
-    order = np.argsort(block_code, kind="stable")
-    parts = np.split(remainder[order], np.cumsum(np.bincount(block_code))[:-1])
-    groups = [
-        [float(np.median(batch)) for batch in np.array_split(part, min(4, len(part)))] for part in parts
-    ]
+    by_block = remainder[np.argsort(block_code, kind="stable")]
+    parts = np.split(by_block, np.cumsum(np.bincount(block_code))[:-1])
+    groups = [[order.median(batch) for batch in np.array_split(part, min(4, len(part)))] for part in parts]
     return np.concatenate(groups), np.repeat(np.arange(len(parts)), [len(group) for group in groups])
 
 

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oscope.model.samples import Floats, Ints
+from oscope.statistics import order
 
 Level = Literal["host", "boot", "process", "repetition"]
 
@@ -49,7 +50,11 @@ class Clusters:
 
 def codes(labels: npt.ArrayLike) -> Ints:
     """Return numbers in place of labels, by first appearance: [7, 7, 3] gives [0, 0, 1]."""
-    _, first, inverse = np.unique(np.asarray(labels), return_index=True, return_inverse=True)
+    given = np.asarray(labels)
+    # Blocks and boots are mostly in the order taken, so that nothing need be sorted.
+    if (given[1:] >= given[:-1]).all():
+        return np.concatenate((np.zeros(min(len(given), 1), int), np.cumsum(given[1:] != given[:-1])))
+    _, first, inverse = np.unique(given, return_index=True, return_inverse=True)
     rank = np.empty(len(first), dtype=np.int64)
     rank[np.argsort(first)] = np.arange(len(first))
     return rank[inverse]
@@ -82,7 +87,7 @@ def clusters(values: Floats, block: npt.ArrayLike, boot: npt.ArrayLike | None = 
 
 def winsorised(values: Floats) -> Floats:
     """Clip at three interquartile ranges from the quartiles, so that moments are not those of one outlier."""
-    low, high = np.quantile(values, [0.25, 0.75])
+    low, high = order.quartiles(values)
     reach = 3 * (high - low)
     return values if reach == 0 else np.clip(values, low - reach, high + reach)
 
@@ -110,7 +115,8 @@ def autocorrelation_time(values: Floats) -> float:
     not beyond its own error counts as none, so that white noise is not widened for nothing.
     """
     count = len(values)
-    centred = winsorised(values) - np.mean(winsorised(values))
+    clipped = winsorised(values)
+    centred = clipped - clipped.mean()
     power = float(centred @ centred)
     if count < 10 or power == 0:
         return 1.0

@@ -9,6 +9,7 @@ import numpy as np
 import scipy
 
 from oscope.model.samples import Floats, Ints
+from oscope.statistics import order
 
 SIGNIFICANT = 0.01
 """Level of the test for a drift: it is looked for in every point of every run."""
@@ -123,6 +124,6 @@ def drift(values: Floats, unit_code: Ints) -> Drift:
 
 def group_medians(values: Floats, code: Ints) -> Floats:
     """Median of the values of each code 0 to k - 1; every code must occur."""
-    order = np.argsort(code, kind="stable")
+    sorted_by_code = values[np.argsort(code, kind="stable")]
     ends = np.cumsum(np.bincount(code))
-    return np.array([np.median(part) for part in np.split(values[order], ends[:-1])])
+    return np.array([order.median(part) for part in np.split(sorted_by_code, ends[:-1])])

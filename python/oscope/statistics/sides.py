@@ -11,7 +11,7 @@ import scipy
 
 from oscope.model.clocks import UNIT
 from oscope.model.samples import Column, Floats, Ints, PointSamples
-from oscope.statistics import replication
+from oscope.statistics import order, replication
 from oscope.statistics.replication import Level
 
 ROUNDING = 1e-12
@@ -108,16 +108,16 @@ def _side(point: PointSamples, keep: npt.NDArray[np.bool_], metric: str, how: _H
         # With a boot a block the block's number stays: by it another run whose blocks took turns is paired.
         if len(boots) < len(units):
             units, middle, when = boots, _medians(middle, inverse, len(middle)), _means(when, inverse)
-    order = np.argsort(when, kind="stable")
-    centre = float(np.median(middle))
+    by_time = np.argsort(when, kind="stable")
+    centre = order.median(middle)
     return Measured(
-        value=middle[order],
-        unit=units[order],
-        time=when[order],
+        value=middle[by_time],
+        unit=units[by_time],
+        time=when[by_time],
         level=level,
         n=len(raw),
         boots=len(np.unique(seen)),
-        median=float(np.median(raw)),
+        median=order.median(raw),
         centre=float(np.exp(centre)) if how.logarithmic else centre,
     )
 
@@ -129,11 +129,13 @@ def _means(values: Floats, code: Ints) -> Floats:
 
 def _medians(values: Floats, code: Ints, poorest: int) -> Floats:
     """Median of each group, or the expected median of `poorest` of its samples where it has more."""
-    order = np.argsort(code, kind="stable")
-    parts = np.split(values[order], np.cumsum(np.bincount(code))[:-1])
+    by_group = values[np.argsort(code, kind="stable")]
+    parts = np.split(by_group, np.cumsum(np.bincount(code))[:-1])
     return np.array(
         [
-            np.median(part) if len(part) <= poorest else np.sort(part) @ _median_weights(len(part), poorest)
+            order.median(part)
+            if len(part) <= poorest
+            else np.sort(part) @ _median_weights(len(part), poorest)
             for part in parts
         ]
     )

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from oscope.model.clocks import counted
 from oscope.model.samples import ExperimentResults, Floats, Ints, PointSamples
-from oscope.statistics import interval, replication, shape
+from oscope.statistics import interval, order, replication, shape
 from oscope.statistics.interrupt_filter import undisturbed
 from oscope.statistics.replication import Clusters, Level
 from oscope.statistics.shape import Drift, Mode
@@ -223,7 +223,7 @@ def summarise(
     limits = interval.median_interval(interval.binned(data, found), seed, kind) if len(data) else None
     return Summary(
         n=len(data),
-        median=float(np.median(data)) if len(data) else _NAN,
+        median=order.median(data) if len(data) else _NAN,
         ci95=interval.widened(limits, resolution / 2),
         resolution=resolution,
         data=data,
