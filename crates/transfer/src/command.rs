@@ -186,6 +186,7 @@ impl ReceiveCommand {
         let screen = Screen::new(streams, Side::Receiver, true);
         let receiving = Receiving {
             into: &self.into,
+            make_folder: output::make_folder,
             arguments: &self.arguments,
             engine: &EngineArguments::default(),
             observer: &screen,
@@ -194,7 +195,6 @@ impl ReceiveCommand {
             .arguments
             .check()
             .and_then(|()| prepare())
-            .and_then(|()| output::make_folder(&self.into))
             .and_then(|()| receiving.run());
         screen.end(received.map(|()| true))
     }

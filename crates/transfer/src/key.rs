@@ -9,7 +9,8 @@ use std::path::Path;
 use nix::unistd::geteuid;
 use ring::rand::{SecureRandom, SystemRandom};
 
-use oscope_sys::error::Failure;
+use super::temporary::temporary_in;
+use oscope_sys::error::{Failure, errno_message};
 
 /// Bytes of a key.
 pub const LENGTH: usize = 32;
@@ -113,10 +114,7 @@ impl Key {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 Ok((Self::read(path)?, false))
             }
-            Err(error) => Err(Failure::system(
-                &format!("making the key file {}", path.display()),
-                &error,
-            )),
+            Err(error) => Err(unmade(path, &error)),
         }
     }
 
@@ -127,13 +125,31 @@ impl Key {
             Some(folder) if folder != Path::new("") => folder,
             _ => Path::new("."),
         };
-        let mut file = tempfile::Builder::new()
-            .prefix(".oscope-key-")
-            .tempfile_in(folder)?;
+        let mut file = temporary_in(folder, ".oscope-key-")?;
         writeln!(file, "{}", self.text())?;
         file.persist_noclobber(path).map_err(|error| error.error)?;
         Ok(())
     }
+}
+
+/// Why a key file cannot be made. A place where none can be is a wrong request; a full disk is not.
+fn unmade(path: &Path, error: &io::Error) -> Failure {
+    let message = format!(
+        "the key file {} cannot be made ({})",
+        path.display(),
+        errno_message(error)
+    );
+    let (failure, remedy) = match error.raw_os_error() {
+        Some(libc::ENOSPC | libc::EDQUOT | libc::EIO) => (
+            Failure::failed(message),
+            "free some space, or name a file elsewhere",
+        ),
+        _ => (
+            Failure::usage(message),
+            "name a file in a folder that is there, and that you can write into",
+        ),
+    };
+    failure.with_remedy(remedy)
 }
 
 fn check_private(file: &File) -> Result<(), String> {

@@ -31,6 +31,7 @@ mod send_methods;
 mod sender;
 mod source;
 mod stop;
+mod temporary;
 #[cfg(test)]
 mod tests;
 mod trial;

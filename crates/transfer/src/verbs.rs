@@ -98,8 +98,10 @@ pub struct Sending<'a> {
 
 /// The receiving of one transfer, or of all that come.
 pub struct Receiving<'a> {
-    /// The folder, which is there.
+    /// The folder.
     pub into: &'a Path,
+    /// Makes the folder if need be, once nothing else is wrong with the request.
+    pub make_folder: fn(&Path) -> Result<(), Failure>,
     /// How.
     pub arguments: &'a ReceiveArguments,
     /// How, in the engine.
@@ -125,6 +127,8 @@ pub fn run_send(verb: &SendVerb) -> ExitCode {
 pub fn run_receive(verb: &ReceiveVerb) -> ExitCode {
     let receiving = Receiving {
         into: &verb.into,
+        // The verb takes one that is there.
+        make_folder: |_| Ok(()),
         arguments: &verb.arguments,
         engine: &verb.engine,
         observer: &JsonLines,
@@ -214,12 +218,13 @@ impl Receiving<'_> {
     /// The request is wrong, nothing can be received, or the one transfer failed.
     pub fn run(&self) -> Result<(), Failure> {
         self.arguments.check()?;
-        let folder = Folder::open(self.into)?;
         if let Some(method) = self.arguments.common.device {
-            return self.by_device(method, &folder);
+            return self.by_device(method, &self.folder()?);
         }
-        let key = self.arguments.key()?;
+        // An address that is taken makes no key, and neither it nor a wrong key file a folder.
         let listener = listen(resolve(&self.arguments.listen)?)?;
+        let key = self.arguments.key()?;
+        let folder = self.folder()?;
         let address = listener
             .local_addr()
             .map_err(|error| Failure::system("the address listened on", &error))?;
@@ -239,6 +244,12 @@ impl Receiving<'_> {
                 self.sealed(&listener, key, &folder)
             }
         }
+    }
+
+    /// The folder, made if need be.
+    fn folder(&self) -> Result<Folder, Failure> {
+        (self.make_folder)(self.into)?;
+        Folder::open(self.into)
     }
 
     /// Receive from those who have the key. With `--once` a transfer that fails is not the one: its sender may try

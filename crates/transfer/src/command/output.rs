@@ -14,7 +14,11 @@ use nix::sys::stat::{Mode, umask};
 use nix::unistd::{AccessFlags, faccessat, geteuid};
 use tempfile::NamedTempFile;
 
+use crate::temporary::temporary_in;
 use oscope_sys::error::{Failure, errno_message};
+
+/// What the name of a temporary file begins with.
+const PREFIX: &str = ".oscope-";
 
 /// Symbolic links that are followed at most.
 const MOST_LINKS: usize = 40;
@@ -89,7 +93,7 @@ pub fn make_folder(path: &Path) -> Result<(), Failure> {
 /// It is no regular file; or the reason of the kernel, such as a full disk. What was there stays.
 pub fn write(path: &Path, content: &[u8]) -> Result<(), Failure> {
     let real = resolve_file(path, "")?;
-    let written = temporary_in(parent(&real)).and_then(|mut file| {
+    let written = temporary_in(parent(&real), PREFIX).and_then(|mut file| {
         file.write_all(content)?;
         give_permissions(&file, &real)?;
         Ok(file)
@@ -208,7 +212,7 @@ fn check_parent(path: &Path, real: &Path) -> Result<(), Failure> {
 
 /// That a folder takes files is tried out with an empty one, which is removed: also root cannot write everywhere.
 fn check_access(path: &Path, folder: &Path) -> Result<(), Failure> {
-    temporary_in(folder)
+    temporary_in(folder, PREFIX)
         .and_then(NamedTempFile::close)
         .map_err(|error| {
             let (why, path, folder) = (errno_message(&error), path.display(), folder.display());
@@ -217,23 +221,6 @@ fn check_access(path: &Path, folder: &Path) -> Result<(), Failure> {
             ))
             .with_remedy("name another place")
         })
-}
-
-/// An empty file for this user only.
-fn temporary_in(folder: &Path) -> io::Result<NamedTempFile> {
-    let made = tempfile::Builder::new()
-        .prefix(".oscope-")
-        .tempfile_in(folder);
-    // Its message has the path; the kernel's reason is asked for.
-    made.map_err(
-        |error| match error.get_ref().and_then(|inner| inner.source()) {
-            Some(source) => source
-                .downcast_ref::<io::Error>()
-                .and_then(io::Error::raw_os_error)
-                .map_or(error, io::Error::from_raw_os_error),
-            None => error,
-        },
-    )
 }
 
 /// Give a temporary file, which is its owner's only, the permissions that its name will have.
