@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cli_driver import CommandLine
-from transfer_pair import Pair, error_of
+from transfer_pair import TRUSTED, Pair, error_of, put
 
 
 @pytest.fixture
@@ -34,3 +34,35 @@ def test_a_request_that_is_wrong_makes_no_folder(pair: Pair) -> None:
     assert "in use" in line
     assert not (pair.oscope.folder / "in9").exists()
     assert not (pair.oscope.folder / "k9").exists()
+
+
+@pytest.mark.parametrize(
+    ("there", "sent", "reported", "remedy"),
+    [
+        ("s1/x", "s1", "a folder has its name there", "rename or remove that folder"),
+        ("priv", "priv/", "is no folder there", "rename or remove what has its name"),
+        ("", "link/", "is, or leads through, a symbolic link", "in the place of the link"),
+    ],
+)
+def test_what_is_in_the_way_is_named_with_what_helps(
+    there: str, sent: str, reported: str, remedy: str, pair: Pair
+) -> None:
+    put(pair.oscope.folder, f"{sent}s" if sent.endswith("/") else sent, b"x")
+    if there:
+        put(pair.into, there, b"in the way")
+    else:
+        (pair.into / "link").symlink_to("/")
+    for answer in pair.move(sent.rstrip("/")):
+        line = error_of(answer)
+        assert reported in line
+        assert remedy in line
+        assert "receive --into another folder" in line
+
+
+def test_two_files_of_one_name_are_named_by_their_paths(pair: Pair) -> None:
+    for name in ("e1/f", "e2/f"):
+        put(pair.oscope.folder, name, b"x")
+    host, port = pair.receiver().listening()
+    line = error_of(pair.oscope("transfer", "send", *TRUSTED, "e1/f", "e2/f", f"{host}:{port}"))
+    assert "f: two files would have this name: e1/f and e2/f" in line
+    assert "rename one, or send them in two transfers" in line

@@ -13,6 +13,7 @@ use nix::sys::stat::{Mode, mkdirat};
 
 use super::names;
 use super::partial::Granted;
+use super::stop::Reason;
 use oscope_sys::error::Failure;
 
 /// A destination folder, held open.
@@ -86,7 +87,7 @@ impl<'a> DirCache<'a> {
     ///
     /// # Errors
     /// In one line, why it cannot be had.
-    pub fn folder(&mut self, folder: &[u8]) -> Result<BorrowedFd<'_>, String> {
+    pub fn folder(&mut self, folder: &[u8]) -> Result<BorrowedFd<'_>, Reason> {
         self.place(folder).map(|(handle, _)| handle)
     }
 
@@ -94,7 +95,7 @@ impl<'a> DirCache<'a> {
     ///
     /// # Errors
     /// In one line, why it cannot be had.
-    pub fn place(&mut self, folder: &[u8]) -> Result<(BorrowedFd<'_>, &Granted), String> {
+    pub fn place(&mut self, folder: &[u8]) -> Result<(BorrowedFd<'_>, &Granted), Reason> {
         if folder.is_empty() {
             return Ok((self.root.handle.as_fd(), &self.root_granted));
         }
@@ -125,7 +126,7 @@ impl<'a> DirCache<'a> {
     }
 
     /// Make a folder and those above it.
-    fn make(&mut self, folder: &[u8]) -> Result<(), String> {
+    fn make(&mut self, folder: &[u8]) -> Result<(), Reason> {
         let ends = (0..=folder.len()).filter(|&at| at == folder.len() || folder[at] == b'/');
         for end in ends {
             let (above, own) = names::split(&folder[..end]);
@@ -150,11 +151,21 @@ impl<'a> DirCache<'a> {
     }
 }
 
-fn why(folder: &[u8], error: Errno) -> String {
+fn why(folder: &[u8], error: Errno) -> Reason {
     let shown = names::shown(folder);
     match error {
-        Errno::ELOOP => format!("its folder {shown} is, or leads through, a symbolic link"),
-        Errno::ENOTDIR => format!("its folder {shown} is no folder there"),
-        _ => format!("its folder {shown}: {}", error.desc()),
+        Errno::ELOOP => Reason::new(
+            format!("its folder {shown} is, or leads through, a symbolic link"),
+            "at the receiver, put a folder in the place of the link, or receive --into another folder",
+        ),
+        Errno::ENOTDIR => Reason::new(
+            format!("its folder {shown} is no folder there"),
+            "at the receiver, rename or remove what has its name, or receive --into another folder",
+        ),
+        Errno::EACCES | Errno::EPERM => Reason::new(
+            format!("its folder {shown}: {}", error.desc()),
+            "let the receiver's user write there, or receive --into another folder",
+        ),
+        _ => format!("its folder {shown}: {}", error.desc()).into(),
     }
 }

@@ -1,12 +1,13 @@
 //! Which names a receiver takes, and what a file is called while it is not whole.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use super::key::{Key, LENGTH};
+use super::stop::Reason;
 use super::wire::Entry;
 
 /// What the name of a file that is not whole begins with.
@@ -54,29 +55,61 @@ pub fn check(name: &[u8]) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Refuse names that cannot all be had at once: two files of one name, or a file where another's folder is to be.
+/// Why names cannot all be had at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Clash<'a> {
+    /// Two things have this name.
+    Twice(&'a [u8]),
+    /// This is the name of a file, and of the folder of another one.
+    FileAndFolder(&'a [u8]),
+}
+
+impl<'a> Clash<'a> {
+    /// The name, what is wrong with it, and what helps.
+    pub fn explained(self) -> (&'a [u8], Reason) {
+        match self {
+            Self::Twice(name) => (
+                name,
+                Reason::new(
+                    "two files would have this name",
+                    "rename one, or send them in two transfers, into two folders",
+                ),
+            ),
+            Self::FileAndFolder(name) => (
+                name,
+                Reason::new(
+                    "a file has the name of another's folder",
+                    "rename one, or send them in two transfers, into two folders",
+                ),
+            ),
+        }
+    }
+}
+
+/// Refuse names that cannot all be had at once: two files of one name, or a file where another's folder is to be. With
+/// each name, whether it is a folder's.
 ///
 /// # Errors
-/// The first such name, and what is wrong with it.
+/// The first such name.
 pub fn check_together<'a>(
-    names: impl Iterator<Item = &'a [u8]> + Clone,
-) -> Result<(), (&'a [u8], &'static str)> {
-    let mut files = HashSet::with_capacity(names.size_hint().0);
-    for name in names.clone() {
-        if !files.insert(name) {
-            return Err((name, "two files would have this name"));
+    names: impl Iterator<Item = (&'a [u8], bool)> + Clone,
+) -> Result<(), Clash<'a>> {
+    let mut all = HashMap::with_capacity(names.size_hint().0);
+    for (name, is_folder) in names.clone() {
+        if all.insert(name, is_folder).is_some() {
+            return Err(Clash::Twice(name));
         }
     }
     let mut last: &[u8] = b"";
-    for name in names {
+    for (name, _) in names {
         let mut folder = split(name).0;
         if folder == last {
             continue;
         }
         last = folder;
         while !folder.is_empty() {
-            if files.contains(folder) {
-                return Err((folder, "a file has the name of another's folder"));
+            if all.get(folder) == Some(&false) {
+                return Err(Clash::FileAndFolder(folder));
             }
             folder = split(folder).0;
         }

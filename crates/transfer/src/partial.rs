@@ -17,6 +17,7 @@ use nix::unistd::{UnlinkatFlags, geteuid, unlinkat};
 
 use super::linked::link;
 use super::names;
+use super::stop::Reason;
 use super::wire::{Entry, SEGMENT};
 
 /// Bits of a mode beside the file's type.
@@ -334,14 +335,17 @@ fn modified(seconds: i64, nanoseconds: i64) -> i64 {
 ///
 /// # Errors
 /// A folder has the name.
-pub fn at_place(parent: BorrowedFd, entry: &Entry) -> Result<There, String> {
+pub fn at_place(parent: BorrowedFd, entry: &Entry) -> Result<There, Reason> {
     let (_, base) = names::split(entry.name);
     let Ok(stat) = fstatat(parent, base, AtFlags::AT_SYMLINK_NOFOLLOW) else {
         return Ok(There::Nothing);
     };
     let kind = SFlag::from_bits_truncate(stat.st_mode & SFlag::S_IFMT.bits());
     if kind == SFlag::S_IFDIR {
-        return Err("a folder has its name there".into());
+        return Err(Reason::new(
+            "a folder has its name there",
+            "at the receiver, rename or remove that folder, or receive --into another folder",
+        ));
     }
     let modified = modified(stat.st_mtime, stat.st_mtime_nsec);
     if kind != SFlag::S_IFREG

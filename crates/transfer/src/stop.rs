@@ -16,6 +16,29 @@ pub struct Stop {
     pub useless: bool,
 }
 
+/// Why something cannot be put in its place, and what would fix that; empty if nothing is known that would.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Reason {
+    /// Why, in one line.
+    pub text: String,
+    /// What would fix it, in one line.
+    pub remedy: &'static str,
+}
+
+impl Reason {
+    /// A reason with what would fix it.
+    pub fn new(text: impl Into<String>, remedy: &'static str) -> Self {
+        let text = text.into();
+        Self { text, remedy }
+    }
+}
+
+impl<T: Into<String>> From<T> for Reason {
+    fn from(text: T) -> Self {
+        Self::new(text, "")
+    }
+}
+
 impl Stop {
     /// The connection itself failed, or the peer sent its reason to stop: nothing is to be sent.
     pub fn silent(message: impl Into<String>) -> Self {
@@ -45,6 +68,15 @@ impl Stop {
             error: Failure::failed(format!("{}: {reason}", shown(name))),
             useless: false,
             to_peer: Some(Box::new((name.to_vec(), reason))),
+        }
+    }
+
+    /// A file cannot be put in its place.
+    pub fn refused(name: &[u8], reason: impl Into<Reason>) -> Self {
+        let Reason { text, remedy } = reason.into();
+        match remedy {
+            "" => Self::file(name, text),
+            _ => Self::file(name, text).with_remedy(remedy),
         }
     }
 

@@ -246,7 +246,12 @@ fn receive_file(
         mode: header.mode,
         mtime_ns: header.mtime_ns,
     };
-    let parent = shelf.folder(names::split(file_name).0).map_err(refused)?;
+    let parent = shelf
+        .folder(names::split(file_name).0)
+        .map_err(|reason| match reason.remedy {
+            "" => refused(reason.text),
+            remedy => refused(reason.text).with_remedy(remedy),
+        })?;
     let mut partial = Partial::open(parent, &entry).map_err(refused)?;
     let filled = fill_file(&entry, header.digest, &mut partial, come, meter).and_then(|digest| {
         partial

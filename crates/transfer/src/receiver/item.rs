@@ -5,7 +5,7 @@ use crate::link::Link;
 use crate::names;
 use crate::options::DigestKind;
 use crate::outcome::FileDone;
-use crate::stop::Stop;
+use crate::stop::{Reason, Stop};
 use crate::wire::{Entry, Frame};
 
 /// What something of the manifest is.
@@ -50,8 +50,8 @@ impl Item {
         }
     }
 
-    pub fn refused(&self, reason: impl Into<String>) -> Stop {
-        Stop::file(&self.name, reason)
+    pub fn refused(&self, reason: impl Into<Reason>) -> Stop {
+        Stop::refused(&self.name, reason)
     }
 
     pub fn done(&self, digest: &[u8], skipped: bool) -> FileDone {

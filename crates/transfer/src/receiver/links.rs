@@ -48,11 +48,11 @@ impl Receiver<'_, '_> {
         let there = self
             .shelf
             .folder(names::split(&file.name).0)
-            .and_then(|parent| linked::arrived(parent, &file.entry()))
+            .and_then(|parent| Ok(linked::arrived(parent, &file.entry())?))
             .map_err(|reason| item.refused(reason))?;
         self.shelf
             .folder(names::split(&item.name).0)
-            .and_then(|parent| linked::put_hard(parent, &item.entry(), &there))
+            .and_then(|parent| Ok(linked::put_hard(parent, &item.entry(), &there)?))
             .map_err(|reason| item.refused(reason))
     }
 
@@ -60,7 +60,7 @@ impl Receiver<'_, '_> {
         self.shelf.calls += 3;
         self.shelf
             .folder(names::split(&item.name).0)
-            .and_then(|parent| linked::put_symbolic(parent, &item.entry(), target))
+            .and_then(|parent| Ok(linked::put_symbolic(parent, &item.entry(), target)?))
             .map_err(|reason| item.refused(reason))
     }
 }

@@ -56,8 +56,15 @@ impl Receiver<'_, '_> {
                     .with_remedy("send them in several"));
             }
         }
-        names::check_together(items.iter().map(|item| &item.name[..]))
-            .map_err(|(name, reason)| Stop::file(name, reason))?;
+        names::check_together(
+            items
+                .iter()
+                .map(|item| (&item.name[..], item.kind == Kind::Folder)),
+        )
+        .map_err(|clash| {
+            let (name, reason) = clash.explained();
+            Stop::refused(name, reason)
+        })?;
         self.meter.expect(items.len() as u64, bytes);
         Ok(items)
     }

@@ -178,10 +178,9 @@ impl Batch {
 
 /// Write a file and give it its name.
 fn put(shelf: &mut DirCache, item: &Item, bytes: &[u8]) -> Result<(), Stop> {
-    let refused = |reason: String| item.refused(reason);
     let entry = item.entry();
     let (folder, _) = names::split(&item.name);
-    let (parent, granted) = shelf.place(folder).map_err(refused)?;
+    let (parent, granted) = shelf.place(folder).map_err(|reason| item.refused(reason))?;
     let mut calls = 0;
     if item.clear
         && partial::put_whole(parent, granted, &entry, bytes, &mut calls)
@@ -190,9 +189,9 @@ fn put(shelf: &mut DirCache, item: &Item, bytes: &[u8]) -> Result<(), Stop> {
         shelf.calls += calls;
         return Ok(());
     }
-    let mut partial = Partial::open(parent, &entry).map_err(refused)?;
+    let mut partial = Partial::open(parent, &entry).map_err(|reason| item.refused(reason))?;
     if !partial.is_new {
-        partial.keep(0).map_err(refused)?;
+        partial.keep(0).map_err(|reason| item.refused(reason))?;
     }
     if !bytes.is_empty() {
         receive_methods::write(&mut partial.calls, &partial.file, &item.name, bytes, 0)

@@ -1,7 +1,9 @@
 //! What there is to send, and what the receiver wants of it.
 
+use std::os::unix::ffi::OsStrExt;
+
 use super::Sender;
-use crate::names;
+use crate::names::{self, Clash};
 use crate::options::DigestKind;
 use crate::source::Source;
 use crate::stop::Stop;
@@ -21,13 +23,32 @@ pub enum Wanted {
 /// Refuse names that no receiver takes, and names that cannot all be had at once.
 ///
 /// # Errors
-/// The first such name.
+/// The first such name, with the paths of what would have it.
 pub fn check(files: &[Source]) -> Result<(), Stop> {
     for file in files {
         names::check(&file.name).map_err(|reason| Stop::file(&file.name, reason))?;
     }
-    names::check_together(files.iter().map(|file| &file.name[..]))
-        .map_err(|(name, reason)| Stop::file(name, reason))
+    names::check_together(files.iter().map(|file| (&file.name[..], file.is_folder())))
+        .map_err(|clash| clashing(files, clash))
+}
+
+fn clashing(files: &[Source], clash: Clash) -> Stop {
+    let (name, mut reason) = clash.explained();
+    let is_below = |file: &Source| file.name.len() > name.len() && file.name.starts_with(name);
+    let has_it = |file: &&Source| match clash {
+        Clash::Twice(_) => file.name == name,
+        Clash::FileAndFolder(_) => {
+            file.name == name || is_below(file) && file.name[name.len()] == b'/'
+        }
+    };
+    let paths: Vec<_> = files
+        .iter()
+        .filter(has_it)
+        .take(2)
+        .map(|file| names::shown(file.path.as_os_str().as_bytes()))
+        .collect();
+    reason.text = format!("{}: {}", reason.text, paths.join(" and "));
+    Stop::refused(name, reason)
 }
 
 impl Sender<'_, '_> {
