@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cli_driver import CommandLine
-from transfer_pair import TRUSTED, Pair, error_of, put
+from transfer_pair import TRUSTED, Command, Pair, error_of, put
 
 
 @pytest.fixture
@@ -66,3 +66,20 @@ def test_two_files_of_one_name_are_named_by_their_paths(pair: Pair) -> None:
     line = error_of(pair.oscope("transfer", "send", *TRUSTED, "e1/f", "e2/f", f"{host}:{port}"))
     assert "f: two files would have this name: e1/f and e2/f" in line
     assert "rename one, or send them in two transfers" in line
+
+
+def test_a_key_on_one_side_alone_is_named_as_the_cause(pair: Pair) -> None:
+    put(pair.oscope.folder, "a", b"x")
+    keyed = Command(pair.oscope, "receive", "--key", "k", "--listen", "127.0.0.1:0", "--into", "in")
+    host, port = keyed.listening()
+    line = error_of(pair.oscope("transfer", "send", *TRUSTED, "a", f"{host}:{port}"))
+    assert "takes transfers with a key alone" in line
+    assert "without --trusted-network" in line
+    keyed.wait_for("it sends without a key")
+    keyed.interrupt()
+    assert keyed.end().code == 0
+    plain = pair.receiver()
+    host, port = plain.listening()
+    line = error_of(pair.oscope("transfer", "send", "--key", "k", "a", f"{host}:{port}"))
+    assert "takes transfers without a key alone" in line
+    assert "sends with a key, and this receiver takes none" in error_of(plain.end())

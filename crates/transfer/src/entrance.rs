@@ -253,7 +253,8 @@ impl Guest {
         let peer = self.peer;
         match self.have >= NAME && self.said[..NAME] == PREAMBLE[..NAME] {
             true => {
-                // An older sender takes this for another version, and stops as well.
+                // A sender without a key learns by this that the receiver has one. An older one takes it for another
+                // version, and stops as well.
                 self.say(SEALED);
                 format!("{peer} is refused: it sends without a key")
             }

@@ -115,12 +115,14 @@ fn stranger(said: &[u8], peer: &str) -> Failure {
         return Failure::failed(format!("{peer} has another key: nothing was sent"))
             .with_remedy("give the key that the receiver printed, or the same key file");
     }
-    if said[..NAME] == PREAMBLE[..NAME] {
-        let message = format!(
-            "{peer} takes transfers without a key, or is an older Oscope: nothing was sent"
-        );
+    if said == PREAMBLE {
+        let message = format!("{peer} takes transfers without a key alone: nothing was sent");
         return Failure::failed(message)
-            .with_remedy("receive without --trusted-network, with the same Oscope on both sides");
+            .with_remedy("receive without --trusted-network, or send with it");
+    }
+    if said[..NAME] == PREAMBLE[..NAME] {
+        let message = format!("{peer} speaks another version of Oscope transfer: nothing was sent");
+        return Failure::failed(message).with_remedy("use the same Oscope on both sides");
     }
     Failure::failed(format!("no Oscope transfer speaks on {peer}"))
         .with_remedy("check the address and that `oscope transfer receive` runs there")

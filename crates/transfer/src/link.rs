@@ -10,6 +10,7 @@ use std::net::TcpStream;
 use std::os::fd::{AsRawFd, RawFd};
 use std::time::{Duration, Instant};
 
+use super::handshake::SEALED;
 use super::stop::Stop;
 use super::wire::{FRAME, Frame, NAME, PREAMBLE};
 use incoming::refused;
@@ -210,11 +211,11 @@ impl Link {
         self.output.extend_from_slice(PREAMBLE);
     }
 
-    /// Hear the peer's first words within `limit`.
+    /// Hear the peer's first words within `limit`. `keyed`: what it is that the peer has a key, and what helps.
     ///
     /// # Errors
     /// The peer speaks something else, another version, or nothing.
-    pub fn greeted(&mut self, limit: Duration) -> Result<(), Stop> {
+    pub fn greeted(&mut self, limit: Duration, keyed: (&str, &str)) -> Result<(), Stop> {
         let stranger = format!("no Oscope transfer speaks on {}", self.peer);
         let stall = self.stall;
         self.stall = stall.min(limit);
@@ -241,6 +242,10 @@ impl Link {
         if said[..common] != PREAMBLE[..common] || heard.is_err() {
             return Err(Stop::silent(stranger)
                 .with_remedy("check the address and that `oscope transfer receive` runs there"));
+        }
+        if said[..PREAMBLE.len()] == SEALED[..] {
+            let (how, remedy) = keyed;
+            return Err(Stop::silent(format!("{} {how}", self.peer)).with_remedy(remedy));
         }
         if said[NAME..PREAMBLE.len()] != PREAMBLE[NAME..] {
             let message = format!("{} speaks another version of Oscope transfer", self.peer);

@@ -69,7 +69,7 @@ impl<'a, 'w> Receiver<'a, 'w> {
     pub fn run(mut self) -> Result<Received, Stop> {
         self.link.greet();
         self.link.flush()?;
-        self.link.greeted(HELLO)?;
+        self.link.greeted(HELLO, KEYED)?;
         let kind = match self.link.next()? {
             Frame::Hello(kind) => kind,
             _ => return Err(self.link.damaged()),
@@ -357,6 +357,12 @@ impl<'a, 'w> Receiver<'a, 'w> {
             .map_err(|(method, error)| Stop::method(method.name(), &error))
     }
 }
+
+/// What helps where the sender has a key, and this side takes none.
+const KEYED: (&str, &str) = (
+    "sends with a key, and this receiver takes none",
+    "receive without --trusted-network, or send with it",
+);
 
 /// How long the sender's first words may take.
 const HELLO: std::time::Duration = std::time::Duration::from_secs(10);

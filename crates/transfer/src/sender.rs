@@ -66,7 +66,7 @@ impl<'a, 'w> Sender<'a, 'w> {
         self.link.greet();
         self.link.flush()?;
         // No name is sent to an unknown receiver.
-        self.link.greeted(self.options.connect_limit)?;
+        self.link.greeted(self.options.connect_limit, KEYED)?;
         self.link.put(&Frame::Hello(self.digest))?;
         self.manifest(files)?;
         let plan = self.plan(files)?;
@@ -299,6 +299,12 @@ impl<'a, 'w> Sender<'a, 'w> {
 ///
 /// The others copy or map what these two pass on, and trying them costs more than they could give back.
 const CANDIDATES: [SendMethod; 2] = [SendMethod::SendFile, SendMethod::Splice];
+
+/// What helps where the receiver has a key, and this side has none.
+const KEYED: (&str, &str) = (
+    "takes transfers with a key alone: nothing was sent",
+    "send with its key and without --trusted-network, or receive with --trusted-network",
+);
 
 /// The probe was asked to stop.
 fn not_interrupted(name: &[u8]) -> Result<(), Stop> {

@@ -23,7 +23,7 @@ fn send_hesitantly(link: &mut Link, bytes: &[u8], kind: DigestKind) {
     };
     link.greet();
     link.flush().expect("somebody listens");
-    link.greeted(LIMIT).expect("a receiver");
+    link.greeted(LIMIT, ("", "")).expect("a receiver");
     let frames = [
         Frame::Hello(kind),
         Frame::Entries(vec![entry]),
