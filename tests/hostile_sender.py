@@ -1,4 +1,4 @@
-"""Speaks `oscope.transfer/2` by hand, as no sender of ours does (crates/transfer/src/wire.rs)."""
+"""Speaks `oscope.transfer/3` by hand, as no sender of ours does (crates/transfer/src/wire.rs)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-PREAMBLE = b"oscope.transfer/2\n"
+PREAMBLE = b"oscope.transfer/3\n"
 HELLO, ENTRIES, ENTRIES_END, PLAN, DATA, END = range(6)
 WORKING, REFUSAL = 7, 9
 CHECK = 8

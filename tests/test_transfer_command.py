@@ -292,7 +292,7 @@ def test_a_web_server_on_the_port_is_told(pair: Pair) -> None:
     [
         (content(100_000), "no Oscope transfer speaks on"),
         (b"oscope.transfer/9\n" + bytes(100), "version"),
-        (b"oscope.transfer/2\n" + content(100_000), ""),
+        (b"oscope.transfer/3\n" + content(100_000), ""),
         (b"", ""),
     ],
     ids=["random", "version", "damaged", "silent"],

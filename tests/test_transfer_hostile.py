@@ -221,8 +221,8 @@ def test_a_manifest_that_lies_is_refused(manifest: bytes, victim: Victim) -> Non
     [
         (b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", "no Oscope transfer"),
         (random.Random(5).randbytes(4096), "no Oscope transfer"),
-        (b"oscope.transfer/1\n", "version"),
-        (b"oscope.transfer/3\n", "version"),
+        (b"oscope.transfer/2\n", "version"),
+        (b"oscope.transfer/4\n", "version"),
     ],
     ids=["http", "random", "older", "newer"],
 )

@@ -21,7 +21,7 @@ from transfer_course import Ending, Side, seen
 from transfer_pair import LIMIT_S, Command, put
 
 SOMEBODY = 12_345
-SEALED = b"oscope.transfer/s\n"
+SEALED = b"oscope.transfer/t\n"
 OTHER_KEY = b"oscope.transfer/!\n"
 OPENING = len(SEALED) + 48
 SECRET = b"what nobody else reads" * 20_000

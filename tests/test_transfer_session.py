@@ -68,10 +68,10 @@ def test_json_leaves_standard_output_to_the_data(oscope: CommandLine) -> None:
         (line,) = sender.err.splitlines()
         assert "link" in line
         data = json.loads(sender.out)
-        assert set(data) == {"sender", "receiver", "digest_kind", "digest"}
+        assert set(data) == {"sender", "receiver", "digest_kind", "digest", "left_out"}
         assert set(data["sender"]) == set(data["receiver"]) == {
-            "files", "skipped", "bytes", "total_bytes", "time_ns", "calls", "cpu_ns", "voluntary",
-            "involuntary", "method",
+            "files", "links", "folders", "skipped", "bytes", "holes", "total_bytes", "time_ns", "calls",
+            "cpu_ns", "voluntary", "involuntary", "method",
         }  # fmt: skip
         assert data["digest_kind"] == "blake3"
         assert len(data["digest"]) == 64

@@ -37,7 +37,7 @@ from hostile_sender import (
 from transfer_course import Ending, Side
 
 SOMEBODY = 12_345
-SEALED = b"oscope.transfer/s\n"
+SEALED = b"oscope.transfer/t\n"
 OPENING = len(SEALED) + 48
 SMALL, LARGE = 3_000, 600_001
 """Bytes of a file that is received in memory, and of one that is received by a method of its own."""
@@ -264,7 +264,7 @@ def changed_replay(scene: Scene, rng: random.Random) -> None:
 def downgrade(scene: Scene, rng: random.Random) -> None:
     """Make a whole plain transfer to the receiver with a key, of this version or another."""
     said = transfer(Claim(rng.choice((b"file", b".profile", b"new"))))
-    version = rng.choice((b"0", b"1", b"2", b"3", b"s", b"!"))
+    version = rng.choice((b"0", b"1", b"2", b"3", b"s", b"t", b"!"))
     scene.say("keyed", PREAMBLE[:16] + version + said[17:])
 
 

@@ -65,10 +65,12 @@ enum Verb {
     /// They go over one connection; the time that it took on both sides is printed.
     ///
     /// Names, sizes, modes, times, holes and hard links are kept. A folder's files go
-    /// below its name. What cannot be sent, such as a socket, is named and left out,
-    /// and the exit code is 1 unless --skip names it. To resume an interrupted
-    /// transfer, send the same files again. With --device it starts again, nothing is
-    /// encrypted, and the receiver's counts are not printed here.
+    /// below its name; the folder has its mode and time at the end, also one that was
+    /// there. What cannot be sent, such as a socket or a file that may not be read, is
+    /// named and left out, and the exit code is 1 unless --skip names it. To resume an
+    /// interrupted transfer, send the same files again. With --device it starts again,
+    /// nothing is encrypted, folders have new modes and times, and the receiver's
+    /// counts are not printed here.
     #[command(
         verbatim_doc_comment,
         override_usage = "oscope transfer send [OPTIONS] FILE... ADDR:PORT"

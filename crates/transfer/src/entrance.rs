@@ -256,7 +256,12 @@ impl Guest {
                 // A sender without a key learns by this that the receiver has one. An older one takes it for another
                 // version, and stops as well.
                 self.say(SEALED);
-                format!("{peer} is refused: it sends without a key")
+                match self.said[..PREAMBLE.len()] == PREAMBLE[..] {
+                    true => format!("{peer} is refused: it sends without a key"),
+                    false => format!(
+                        "{peer} is refused: it speaks another version of Oscope transfer: use the same Oscope there"
+                    ),
+                }
             }
             false => format!("{peer} is refused: it speaks something else than Oscope transfer"),
         }

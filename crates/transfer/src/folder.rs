@@ -6,6 +6,7 @@ use std::io::ErrorKind;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+use std::sync::Arc;
 
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
@@ -56,6 +57,8 @@ pub struct DirCache<'a> {
     /// Of the destination.
     root_granted: Granted,
     fresh: HashSet<Vec<u8>>,
+    /// Folders whose modes the sender gives: nobody else enters them before they have them.
+    named: Arc<HashSet<Vec<u8>>>,
     /// System calls made.
     pub calls: u64,
 }
@@ -69,13 +72,22 @@ impl<'a> DirCache<'a> {
             granted: Granted::default(),
             root_granted: Granted::default(),
             fresh: HashSet::new(),
+            named: Arc::default(),
             calls: 0,
         }
     }
 
-    /// The destination itself.
-    pub fn root(&self) -> &'a Folder {
-        self.root
+    /// Another one, for another thread, that has opened and made nothing yet.
+    pub fn alike(&self) -> Self {
+        Self {
+            named: Arc::clone(&self.named),
+            ..Self::new(self.root)
+        }
+    }
+
+    /// Make these folders for their owner alone: they get their modes at the end, when everything is in them.
+    pub fn make_private(&mut self, folders: HashSet<Vec<u8>>) {
+        self.named = Arc::new(folders);
     }
 
     /// Whether this transfer made the folder, so that nothing was in it.
@@ -139,7 +151,11 @@ impl<'a> DirCache<'a> {
                 }
             };
             self.calls += 1;
-            match mkdirat(parent, own, Mode::from_bits_truncate(0o777)) {
+            let mode = match self.named.contains(&folder[..end]) {
+                true => Mode::S_IRWXU,
+                false => Mode::from_bits_truncate(0o777),
+            };
+            match mkdirat(parent, own, mode) {
                 Ok(()) => {
                     self.fresh.insert(folder[..end].to_owned());
                 }

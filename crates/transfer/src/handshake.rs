@@ -16,8 +16,10 @@ use super::key::Key;
 use super::wire::{NAME, PREAMBLE};
 use oscope_sys::error::Failure;
 
-/// What each side of a keyed connection says first; as long as [`PREAMBLE`], and with the same name.
-pub const SEALED: &[u8; PREAMBLE.len()] = b"oscope.transfer/s\n";
+/// What each side of a keyed connection says first; as long as [`PREAMBLE`], and with the same name. Each version has
+/// its own letter (version 2 had `s`): with another [`PREAMBLE`] the keys would not fit, and it would look as if they
+/// were different ones.
+pub const SEALED: &[u8; PREAMBLE.len()] = b"oscope.transfer/t\n";
 
 /// What a receiver says to who has another key.
 pub const OTHER_KEY: &[u8; PREAMBLE.len()] = b"oscope.transfer/!\n";

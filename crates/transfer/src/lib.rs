@@ -53,7 +53,7 @@ pub use key::Key;
 pub use options::{
     DEFAULT_CHUNK, DigestKind, ReceiveMethod, ReceiveOptions, SendMethod, SendOptions,
 };
-pub use outcome::{FileDone, Progress, Received, Sent, Tally};
+pub use outcome::{FileDone, LeftOut, Progress, Received, Sent, Tally};
 pub use source::Source;
 
 use link::Link;

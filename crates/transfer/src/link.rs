@@ -33,7 +33,7 @@ const SLICE: Duration = Duration::from_millis(250);
 const GRACE: Duration = Duration::from_secs(1);
 
 /// The beginning of a reason: with the others it fits a frame, and a line.
-fn cut(text: &str) -> String {
+pub fn cut(text: &str) -> String {
     text.chars().take(500).collect()
 }
 

@@ -7,7 +7,7 @@ use nix::sys::resource::{Usage, UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 
 use super::names::shown;
-use super::outcome::{Progress, Tally};
+use super::outcome::{LeftOut, Progress, Tally};
 use super::stop::Stop;
 
 /// Least time between two reports of progress.
@@ -20,6 +20,8 @@ pub struct Meter<'a> {
     /// Bytes of files that are whole, and of the one under way.
     reached: u64,
     of_files: u64,
+    /// Files, folders and links that are done, or left out.
+    done: u64,
     began: Instant,
     reported: Instant,
     before: Usage,
@@ -37,6 +39,7 @@ impl<'a> Meter<'a> {
             tally: Tally::default(),
             reached: 0,
             of_files: 0,
+            done: 0,
             began: Instant::now(),
             reported: Instant::now(),
             before: usage()?,
@@ -65,10 +68,42 @@ impl<'a> Meter<'a> {
         }
     }
 
+    /// Bytes of a file are a hole, which is not moved.
+    pub fn hole(&mut self, name: &[u8], bytes: u64) {
+        self.tally.holes += bytes;
+        self.passed(name, bytes);
+    }
+
     /// A file is whole; `skipped` if it was there already.
     pub fn file(&mut self, skipped: bool) {
+        self.done += 1;
         self.tally.files += 1;
         self.tally.skipped += u64::from(skipped);
+    }
+
+    /// A folder is there.
+    pub fn folder(&mut self) {
+        self.done += 1;
+        self.tally.folders += 1;
+    }
+
+    /// A symbolic link has come, or gone.
+    pub fn link(&mut self) {
+        self.done += 1;
+        self.tally.links += 1;
+    }
+
+    /// A file of so many bytes is left out: nothing of it counts.
+    pub fn left(&mut self, left: &LeftOut, bytes: u64) {
+        self.done += 1;
+        self.tally.total_bytes -= bytes;
+        (self.watch)(Progress::Left(left));
+    }
+
+    /// Whether the other side counted the same.
+    pub fn agrees(&self, other: &Tally) -> bool {
+        let counts = |tally: &Tally| (tally.files, tally.folders, tally.links, tally.total_bytes);
+        counts(&self.tally) == counts(other)
     }
 
     /// A method was used.
@@ -90,7 +125,7 @@ impl<'a> Meter<'a> {
         let file = shown(name);
         (self.watch)(Progress::Moved {
             file: &file,
-            files: self.tally.files,
+            files: self.done,
             of_files: self.of_files,
             bytes: self.reached,
             of_bytes: self.tally.total_bytes,

@@ -20,8 +20,6 @@ pub enum Event<'a> {
     Peer(SocketAddr),
     /// How far it is, or a note.
     Progress(Progress<'a>),
-    /// Something cannot be sent, and why.
-    Left(&'a str, &'a str),
     /// What the kernel keeps about a page of a device's mapped area, field by field.
     Page(&'a [(&'static str, Value)]),
     /// A file is whole; only where a list of them is asked for.
@@ -99,7 +97,9 @@ fn to_json(event: &Event) -> Value {
             "event": "progress", "file": file, "files": files, "of_files": of_files, "bytes": bytes,
             "of_bytes": of_bytes,
         }),
-        Event::Left(name, reason) => json!({"event": "left", "name": name, "reason": reason}),
+        Event::Progress(Progress::Left(left)) => {
+            json!({"event": "left", "name": left.name, "reason": left.reason})
+        }
         Event::Page(fields) => [("event", json!("descriptor"))]
             .into_iter()
             .chain(fields.iter().cloned())

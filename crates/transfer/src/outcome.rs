@@ -5,13 +5,19 @@ use serde::{Deserialize, Serialize};
 /// What one side did for one connection.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tally {
-    /// Files whole and verified, those that were there already included.
+    /// Regular files whole and verified, those that were there already included; each name of one file counts.
     pub files: u64,
+    /// Folders, with those that were there already.
+    pub folders: u64,
+    /// Symbolic links.
+    pub links: u64,
     /// Of them, files that were there already, verified without moving them.
     pub skipped: u64,
     /// Bytes of contents moved over this connection.
     pub bytes: u64,
-    /// Bytes of all files.
+    /// Bytes of files that are holes, which were not moved. Those of files that were there already do not count.
+    pub holes: u64,
+    /// Bytes of all files: moved, holes, and there already.
     pub total_bytes: u64,
     /// At the sender from its first frame to the receipt; at the receiver from its first frame to the last rename.
     pub time_ns: u64,
@@ -43,6 +49,15 @@ pub struct FileDone {
     pub skipped: bool,
 }
 
+/// Something that was not sent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct LeftOut {
+    /// Its name on the wire; bytes that are not UTF-8 are replaced.
+    pub name: String,
+    /// Why, in one line.
+    pub reason: String,
+}
+
 /// What the sender knows at the end.
 #[derive(Debug, Clone)]
 pub struct Sent {
@@ -50,8 +65,10 @@ pub struct Sent {
     pub here: Tally,
     /// The receiver's, from its receipt.
     pub there: Tally,
-    /// Every file, in the order given.
+    /// Every file and link, in the order given, without those left out.
     pub files: Vec<FileDone>,
+    /// What could not be read.
+    pub left_out: Vec<LeftOut>,
 }
 
 /// What the receiver knows at the end.
@@ -59,7 +76,7 @@ pub struct Sent {
 pub struct Received {
     /// The receiver's tally.
     pub here: Tally,
-    /// Every file, in the order sent.
+    /// Every file and link, in the order sent, without those left out.
     pub files: Vec<FileDone>,
 }
 
@@ -81,4 +98,6 @@ pub enum Progress<'a> {
     },
     /// A note, in one line.
     Note(&'a str),
+    /// Something is not sent, and why.
+    Left(&'a LeftOut),
 }

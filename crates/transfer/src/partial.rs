@@ -24,7 +24,7 @@ use super::wire::{Entry, SEGMENT};
 const MODE: u32 = 0o7777;
 
 /// Bits of a mode that are kept: setuid and setgid are not.
-const KEPT: u32 = 0o1777;
+pub(super) const KEPT: u32 = 0o1777;
 
 /// Bits of a mode that let others than its owner write a file; with an access list, its mask (acl(5)).
 const WRITABLE_BY_OTHERS: u32 = 0o022;

@@ -1,10 +1,13 @@
 //! The receiver's side: manifest, plan, contents, receipt.
 
+mod folders;
 mod item;
+mod left;
 mod links;
 mod plan;
 mod small;
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::sync::Mutex;
 use std::thread;
@@ -24,7 +27,8 @@ use super::sender::SMALL;
 use super::stop::Stop;
 use super::trial::{self, Methods};
 use super::wire::{Frame, SEGMENT, segment};
-use item::{Item, Kind, Wanted, contents, mismatch};
+use item::{Contents, Item, Kind, Wanted, contents, mismatch};
+use left::Coming;
 use small::Small;
 
 /// One side of one connection.
@@ -35,6 +39,8 @@ pub struct Receiver<'a, 'w> {
     meter: Meter<'w>,
     digest: DigestKind,
     methods: Methods<ReceiveMethod, dyn ReceiveStep>,
+    /// What the sender has left out, by its place in the manifest.
+    left: HashSet<usize>,
 }
 
 impl<'a, 'w> Receiver<'a, 'w> {
@@ -58,6 +64,7 @@ impl<'a, 'w> Receiver<'a, 'w> {
             meter,
             digest: DigestKind::None,
             methods: Methods::among(candidates),
+            left: HashSet::new(),
         }
     }
 
@@ -98,12 +105,12 @@ impl<'a, 'w> Receiver<'a, 'w> {
     /// Every file, while a second thread writes small ones that are verified.
     fn files(&mut self, items: &[Item]) -> Result<Vec<FileDone>, Stop> {
         let trouble = Mutex::new(None);
-        let root = self.shelf.root();
+        let shelf = self.shelf.alike();
         thread::scope(|scope| {
-            let mut small = Small::new(scope, root, items, &trouble);
+            let mut small = Small::new(scope, shelf, items, &trouble);
             let mut links = Vec::new();
             let files: Result<Vec<_>, Stop> = (0..items.len())
-                .map(|index| self.file(items, index, &mut small, &mut links))
+                .filter_map(|index| self.file(items, index, &mut small, &mut links).transpose())
                 .collect();
             // What is verified gets its name even if the connection broke behind it.
             let written = small.finish(&mut self.shelf);
@@ -111,34 +118,51 @@ impl<'a, 'w> Receiver<'a, 'w> {
             written?;
             // Links come last: nothing of this transfer is written through one.
             self.make_links(items, &links)?;
+            self.dress_folders(items)?;
             Ok(files)
         })
     }
 
+    /// One thing of the manifest; `None` for a folder, and for what the sender leaves out.
     fn file(
         &mut self,
         items: &[Item],
         index: usize,
         small: &mut Small,
         links: &mut Vec<(usize, Vec<u8>)>,
-    ) -> Result<FileDone, Stop> {
+    ) -> Result<Option<FileDone>, Stop> {
         self.link.alive()?;
         let item = &items[index];
         match item.kind {
-            Kind::File => {}
+            Kind::File => self.regular(item, index, small),
             // It was made with the plan.
             Kind::Folder => {
-                self.meter.file(false);
-                return Ok(item.done(&[], false));
+                self.meter.folder();
+                Ok(None)
             }
             Kind::Link | Kind::Hard => {
-                let (target, digest) = contents(self.link, self.digest, item)?;
+                let (target, digest) = match contents(self.link, self.digest, item)? {
+                    Contents::Whole(target, digest) => (target, digest),
+                    Contents::Left(reason) => return Ok(self.leave(item, index, &reason)),
+                };
                 links.push((index, target.to_vec()));
                 self.meter.moved(&item.name, item.size);
-                self.meter.file(false);
-                return Ok(item.done(&digest, false));
+                match item.kind {
+                    Kind::Link => self.meter.link(),
+                    _ => self.meter.file(false),
+                }
+                Ok(Some(item.done(&digest, false)))
             }
         }
+    }
+
+    /// A regular file; `None` if the sender leaves it out.
+    fn regular(
+        &mut self,
+        item: &Item,
+        index: usize,
+        small: &mut Small,
+    ) -> Result<Option<FileDone>, Stop> {
         let buffered = matches!(
             self.options.method,
             ReceiveMethod::Auto | ReceiveMethod::ReadWrite
@@ -148,28 +172,31 @@ impl<'a, 'w> Receiver<'a, 'w> {
         if !memory {
             small.write(&mut self.shelf)?;
         }
-        let (digest, skipped) = match &item.wanted {
-            Wanted::Have(digest) if self.is_same()? => {
+        let have = match &item.wanted {
+            Wanted::Have(digest) => Some(digest),
+            _ => None,
+        };
+        // What is received in memory is looked at as it comes.
+        let coming = match memory && have.is_none() {
+            true => Coming::Contents,
+            false => self.coming()?,
+        };
+        let (digest, skipped) = match (coming, have, &item.wanted) {
+            (Coming::Same, Some(digest), _) => {
                 self.meter.passed(&item.name, item.size);
                 (digest.clone(), true)
             }
-            _ if memory => (self.small(item, index, small)?, false),
-            Wanted::From(at) => (self.large_leanly(item, *at)?, false),
+            (Coming::Same, None, _) => return Err(self.link.damaged()),
+            (Coming::Left(reason), ..) => return Ok(self.leave(item, index, &reason)),
+            _ if memory => match self.small(item, index, small)? {
+                Some(digest) => (digest, false),
+                None => return Ok(None),
+            },
+            (_, _, Wanted::From(at)) => (self.large_leanly(item, *at)?, false),
             _ => (self.large_leanly(item, 0)?, false),
         };
         self.meter.file(skipped);
-        Ok(item.done(&digest, skipped))
-    }
-
-    /// Whether the sender has the file, too, which is there already.
-    fn is_same(&mut self) -> Result<bool, Stop> {
-        self.link.lean = true;
-        let same = matches!(self.link.peek()?, Frame::Same);
-        self.link.lean = false;
-        if same {
-            self.link.next()?;
-        }
-        Ok(same)
+        Ok(Some(item.done(&digest, skipped)))
     }
 
     fn large_leanly(&mut self, item: &Item, from: u64) -> Result<Vec<u8>, Stop> {
@@ -179,17 +206,28 @@ impl<'a, 'w> Receiver<'a, 'w> {
         digest
     }
 
-    /// A file that is received and verified in memory, then written.
-    fn small(&mut self, item: &Item, index: usize, waiting: &mut Small) -> Result<Vec<u8>, Stop> {
+    /// A file that is received and verified in memory, then written; `None` if the sender leaves it out.
+    fn small(
+        &mut self,
+        item: &Item,
+        index: usize,
+        waiting: &mut Small,
+    ) -> Result<Option<Vec<u8>>, Stop> {
         let size = usize::try_from(item.size).unwrap_or(usize::MAX);
         if waiting.is_full() || !self.link.holds(size) {
             waiting.write(&mut self.shelf)?;
         }
-        let (bytes, digest) = contents(self.link, self.digest, item)?;
+        let (bytes, digest) = match contents(self.link, self.digest, item)? {
+            Contents::Whole(bytes, digest) => (bytes, digest),
+            Contents::Left(reason) => {
+                self.leave(item, index, &reason);
+                return Ok(None);
+            }
+        };
         waiting.add(index, bytes);
         self.meter.method(ReceiveMethod::ReadWrite.name());
         self.meter.moved(&item.name, item.size);
-        Ok(digest)
+        Ok(Some(digest))
     }
 
     /// A file that is moved by a method, in segments.
@@ -252,7 +290,7 @@ impl<'a, 'w> Receiver<'a, 'w> {
                         .file
                         .set_len(at)
                         .map_err(|error| unwritten(&item.name, &error))?;
-                    self.meter.passed(&item.name, length);
+                    self.meter.hole(&item.name, length);
                     follower.reach(at).map_err(unread)?;
                     continue;
                 }

@@ -3,16 +3,17 @@
 mod opener;
 mod plan;
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 use super::digest::{self, StreamingDigest};
 use super::holes;
-use super::link::Link;
+use super::link::{Link, cut};
 use super::meter::Meter;
 use super::names;
 use super::options::{DigestKind, SendMethod, SendOptions};
-use super::outcome::{FileDone, Sent};
+use super::outcome::{FileDone, LeftOut, Sent};
 use super::send_methods::{self, Piece, SendStep};
 use super::source::{Source, modified};
 use super::stop::Stop;
@@ -34,6 +35,9 @@ pub struct Sender<'a, 'w> {
     digest: DigestKind,
     methods: Methods<SendMethod, dyn SendStep>,
     opener: Opener,
+    left_out: Vec<LeftOut>,
+    /// The names of what is left out, as the receiver has them.
+    left_names: HashSet<Vec<u8>>,
 }
 
 impl<'a, 'w> Sender<'a, 'w> {
@@ -52,6 +56,8 @@ impl<'a, 'w> Sender<'a, 'w> {
             digest: options.digest,
             methods: Methods::among(candidates),
             opener: Opener::default(),
+            left_out: Vec::new(),
+            left_names: HashSet::new(),
         }
     }
 
@@ -73,7 +79,13 @@ impl<'a, 'w> Sender<'a, 'w> {
         let mut done = Vec::with_capacity(files.len());
         for (file, wanted) in files.iter().zip(plan) {
             not_interrupted(&file.name)?;
-            done.push(self.file(file, &wanted)?);
+            match self.file(file, &wanted) {
+                Ok(one) => done.extend(one),
+                Err(stop) => match &stop.leaves_out {
+                    Some(why) => self.leave(file, &why.0, why.1)?,
+                    None => return Err(stop),
+                },
+            }
         }
         self.link.flush()?;
         let there = match self.link.next()? {
@@ -83,7 +95,7 @@ impl<'a, 'w> Sender<'a, 'w> {
         for method in self.methods.ready() {
             method.settle(self.link);
         }
-        if there.files != files.len() as u64 || there.total_bytes != bytes {
+        if !self.meter.agrees(&there) {
             return Err(self.link.damaged());
         }
         for text in self.methods.ready().filter_map(|method| method.note()) {
@@ -95,13 +107,38 @@ impl<'a, 'w> Sender<'a, 'w> {
             here,
             there,
             files: done,
+            left_out: self.left_out,
         })
     }
 
-    fn file(&mut self, source: &Source, wanted: &Wanted) -> Result<FileDone, Stop> {
+    /// Nothing of a file was sent: the receiver hears why, and waits for the next one.
+    fn leave(&mut self, source: &Source, reason: &str, remedy: &str) -> Result<(), Stop> {
+        self.link.put(&Frame::Left(&cut(reason)))?;
+        let left = LeftOut {
+            name: names::shown(&source.name),
+            reason: match remedy {
+                "" => reason.to_owned(),
+                _ => format!("{reason}: {remedy}"),
+            },
+        };
+        self.meter.left(&left, source.size);
+        self.left_names.insert(source.name.clone());
+        self.left_out.push(left);
+        Ok(())
+    }
+
+    /// One thing; `None` for a folder, and for what is left out.
+    fn file(&mut self, source: &Source, wanted: &Wanted) -> Result<Option<FileDone>, Stop> {
         if source.is_folder() {
-            self.meter.file(false);
-            return Ok(done(source, &[], false));
+            self.meter.folder();
+            return Ok(None);
+        }
+        if let (true, Some(first)) = (source.is_hard(), &source.leads_to) {
+            if self.left_names.contains(first) {
+                let first = names::shown(first);
+                let reason = format!("it is another name of {first}, which is left out");
+                return self.leave(source, &reason, "").map(|()| None);
+            }
         }
         let mut from = 0;
         match wanted {
@@ -113,7 +150,7 @@ impl<'a, 'w> Sender<'a, 'w> {
                     self.link.put(&Frame::Same)?;
                     self.meter.passed(&source.name, source.size);
                     self.meter.file(true);
-                    return Ok(done(source, &own, true));
+                    return Ok(Some(done(source, &own, true)));
                 }
             }
         }
@@ -132,8 +169,11 @@ impl<'a, 'w> Sender<'a, 'w> {
             }
             None => self.large(source, from)?,
         };
-        self.meter.file(false);
-        Ok(done(source, &digest, false))
+        match source.is_symbolic() {
+            true => self.meter.link(),
+            false => self.meter.file(false),
+        }
+        Ok(Some(done(source, &digest, false)))
     }
 
     /// The digest of a file that the receiver has, too.
@@ -208,7 +248,7 @@ impl<'a, 'w> Sender<'a, 'w> {
                 data_end = end;
                 if data > at {
                     self.link.put(&Frame::Hole(data - at))?;
-                    self.meter.passed(&source.name, data - at);
+                    self.meter.hole(&source.name, data - at);
                     follower
                         .reach(data)
                         .map_err(|error| unread(source, &error))?;

@@ -13,13 +13,15 @@ use clap::ValueEnum;
 
 use super::holes;
 use super::names;
+use super::outcome::LeftOut;
+use super::stop::UNREADABLE;
 use super::wire::{FOLDER, HARD, KIND, LINK};
 use oscope_sys::error::Failure;
 
 /// Entries of a folder from which on a second thread pays.
 const MANY: usize = 1024;
 
-/// Something to send: a regular file, an empty folder, or a link.
+/// Something to send: a regular file, a folder without what is in it, or a link.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Source {
     /// Where it lies.
@@ -60,7 +62,7 @@ pub struct Gathered {
     /// What was left out as asked for, a line each.
     pub notes: Vec<String>,
     /// What cannot be sent, and why.
-    pub left_out: Vec<(Vec<u8>, String)>,
+    pub left_out: Vec<LeftOut>,
 }
 
 impl Source {
@@ -73,6 +75,7 @@ impl Source {
         let mut walk = Walk {
             found: Gathered::default(),
             kept: Vec::new(),
+            folders: HashMap::new(),
             links,
             skip,
         };
@@ -115,7 +118,7 @@ impl Source {
         }
     }
 
-    /// An empty folder.
+    /// A folder, without what is in it.
     fn folder(path: PathBuf, name: Vec<u8>, meta: &Metadata) -> Self {
         Self {
             size: 0,
@@ -135,9 +138,19 @@ impl Source {
         })
     }
 
-    /// Whether it is an empty folder.
+    /// Whether it is a folder.
     pub fn is_folder(&self) -> bool {
         self.mode & KIND == FOLDER
+    }
+
+    /// Whether it is a symbolic link.
+    pub fn is_symbolic(&self) -> bool {
+        self.mode & KIND == LINK
+    }
+
+    /// Whether it is another name of a file.
+    pub fn is_hard(&self) -> bool {
+        self.mode & KIND == HARD
     }
 }
 
@@ -161,6 +174,15 @@ impl Gathered {
                 }
             }
         }
+    }
+}
+
+/// Why something could not be read, and what helps.
+fn unread(error: &io::Error) -> String {
+    let why = oscope_sys::error::errno_message(error);
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => format!("{why}: {UNREADABLE}"),
+        _ => why,
     }
 }
 
@@ -189,6 +211,8 @@ type Waiting = (PathBuf, Vec<u8>, Metadata, Vec<(u64, u64)>);
 struct Walk<'a> {
     found: Gathered,
     kept: Vec<Source>,
+    /// Folders, by their names, and where they are in what was found.
+    folders: HashMap<Vec<u8>, usize>,
     links: Links,
     skip: &'a [OsString],
 }
@@ -203,14 +227,11 @@ impl Walk<'_> {
             let mut entries = match entries {
                 Ok(entries) => entries,
                 Err(error) => {
-                    self.leave(name, &oscope_sys::error::errno_message(&error));
+                    self.leave(name, &unread(&error));
                     continue;
                 }
             };
-            if entries.is_empty() {
-                self.add(Source::folder(folder, name, &meta));
-                continue;
-            }
+            self.add_folder(Source::folder(folder, name.clone(), &meta));
             above.push((meta.dev(), meta.ino()));
             entries.sort_by_cached_key(DirEntry::file_name);
             let statuses = self.statuses(&entries);
@@ -269,7 +290,7 @@ impl Walk<'_> {
         let meta = match status {
             Ok(meta) => meta,
             Err(error) => {
-                self.leave(name.to_vec(), &oscope_sys::error::errno_message(&error));
+                self.leave(name.to_vec(), &unread(&error));
                 return None;
             }
         };
@@ -291,7 +312,7 @@ impl Walk<'_> {
         } else {
             match Source::link(path, name.to_vec(), &meta) {
                 Ok(link) => self.add(link),
-                Err(error) => self.leave(name.to_vec(), &oscope_sys::error::errno_message(&error)),
+                Err(error) => self.leave(name.to_vec(), &unread(&error)),
             }
         }
         None
@@ -306,8 +327,24 @@ impl Walk<'_> {
         }
     }
 
+    /// Add a folder. Two of one name become one, which nobody may enter who may not enter both.
+    fn add_folder(&mut self, folder: Source) {
+        if let Some(&first) = self.folders.get(&folder.name) {
+            self.found.files[first].mode &= folder.mode;
+            return;
+        }
+        let (name, place) = (folder.name.clone(), self.found.files.len());
+        self.add(folder);
+        if self.found.files.len() > place {
+            self.folders.insert(name, place);
+        }
+    }
+
     fn leave(&mut self, name: Vec<u8>, reason: &str) {
-        self.found.left_out.push((name, reason.to_owned()));
+        self.found.left_out.push(LeftOut {
+            name: names::shown(&name),
+            reason: reason.to_owned(),
+        });
     }
 
     /// Whether it was asked to leave this out: by its path below what is sent, or by its own name.

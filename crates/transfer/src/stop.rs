@@ -5,6 +5,9 @@ use std::io;
 use super::names::{LONGEST, shown};
 use oscope_sys::error::{Failure, errno_message};
 
+/// What helps where something may not be read.
+pub const UNREADABLE: &str = "make it readable for this user, or leave it out by --skip";
+
 /// What ends a transfer on this side.
 #[derive(Debug)]
 pub struct Stop {
@@ -14,6 +17,8 @@ pub struct Stop {
     pub to_peer: Option<Box<(Vec<u8>, String)>>,
     /// What the receiver has of the file is of no use to a later transfer.
     pub useless: bool,
+    /// Nothing of the file was sent yet, and the others can be: why this one cannot, and what would fix it.
+    pub leaves_out: Option<Box<(String, &'static str)>>,
 }
 
 /// Why something cannot be put in its place, and what would fix that; empty if nothing is known that would.
@@ -46,6 +51,7 @@ impl Stop {
             error: Failure::failed(message),
             to_peer: None,
             useless: false,
+            leaves_out: None,
         }
     }
 
@@ -54,6 +60,7 @@ impl Stop {
         let message = message.into();
         Self {
             useless: false,
+            leaves_out: None,
             to_peer: Some(Box::new((Vec::new(), message.clone()))),
             error: Failure::failed(message),
         }
@@ -67,6 +74,7 @@ impl Stop {
         Self {
             error: Failure::failed(format!("{}: {reason}", shown(name))),
             useless: false,
+            leaves_out: None,
             to_peer: Some(Box::new((name.to_vec(), reason))),
         }
     }
@@ -77,6 +85,21 @@ impl Stop {
         match remedy {
             "" => Self::file(name, text),
             _ => Self::file(name, text).with_remedy(remedy),
+        }
+    }
+
+    /// A file cannot be opened. It is left out, unless that is for want of something that all files need.
+    pub fn unopened(name: &[u8], error: &io::Error) -> Self {
+        let stop = Self::system(name, "opening", error);
+        let remedy = match error.raw_os_error() {
+            Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM) => return stop,
+            Some(libc::EACCES | libc::EPERM) => UNREADABLE,
+            _ => "send it again, or leave it out by --skip",
+        };
+        let reason = format!("opening: {}", errno_message(error));
+        Self {
+            leaves_out: Some(Box::new((reason, remedy))),
+            ..stop.with_remedy(remedy)
         }
     }
 

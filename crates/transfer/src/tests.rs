@@ -2,9 +2,11 @@
 
 mod edges;
 mod faults;
+mod folders;
 mod foreign;
 mod hard;
 mod hostile;
+mod left;
 mod names;
 mod pace;
 mod sparse;

@@ -11,7 +11,6 @@ use clap::Args;
 
 use super::addresses::{connect_to_any, resolve, resolve_all};
 use super::arguments::{ReceiveArguments, ReceiverKey, SendArguments};
-use super::names::shown;
 use super::observer::{Event, JsonLines, Observer};
 use super::options::{chunk, limit};
 use super::source::Links;
@@ -167,13 +166,13 @@ impl Sending<'_> {
         if device.is_none() {
             gathered.join_names();
         }
-        let complete = gathered.left_out.is_empty();
         for text in &gathered.notes {
             observer.note(text);
         }
-        for (name, reason) in &gathered.left_out {
-            observer.hear(Event::Left(&shown(name), reason));
+        for left in &gathered.left_out {
+            observer.hear(Event::Progress(Progress::Left(left)));
         }
+        let complete = gathered.left_out.is_empty();
         if let Some(method) = device {
             gathered.files.retain(|file| !file.is_folder());
             refuse_chunk(self.engine)?;
@@ -207,7 +206,7 @@ impl Sending<'_> {
             None => send(stream, &gathered.files, &options, &mut watch)?,
         };
         observer.conclude(self.engine.list, &sent.files, &sent.here, Some(&sent.there));
-        Ok(complete)
+        Ok(complete && sent.left_out.is_empty())
     }
 }
 

@@ -1,4 +1,4 @@
-//! The wire format `oscope.transfer/2`.
+//! The wire format `oscope.transfer/3`.
 //!
 //! Each side first sends [`PREAMBLE`]. Then frames: a length (16 bits) and its complement, both little-endian, so that
 //! a damaged length is seen at once; the message in postcard's encoding; and a check of [`CHECK`] bytes over it, the
@@ -6,7 +6,11 @@
 //!
 //! Sender: `Hello`, `Entries`…, `EntriesEnd`; then for each file `Data`… and `End`, or `Same`. Receiver: `Plan`… and,
 //! at the end, `Receipt`. Of a sparse file's contents some are `Hole` in place of `Data`. `Working` may come at any
-//! time from either side, and so may `Refusal`, which ends the transfer.
+//! time from either side, and so may `Refusal`, which ends the transfer. `Left` in place of a file's contents: the
+//! sender cannot read it, and continues with the next one.
+//!
+//! Version 2 had no entries of folders with something in them, no `Left`, and no holes, folders and links in a
+//! [`Tally`]: a side that speaks it is refused, as of each other version.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,7 +18,7 @@ use super::options::DigestKind;
 use super::outcome::Tally;
 
 /// What each side says first: the protocol's name, 16 bytes, and its version.
-pub const PREAMBLE: &[u8; 18] = b"oscope.transfer/2\n";
+pub const PREAMBLE: &[u8; 18] = b"oscope.transfer/3\n";
 
 /// Bytes of the preamble that are the name; the rest is the version.
 pub const NAME: usize = 16;
@@ -46,7 +50,7 @@ pub const BLOCK: u64 = 4096;
 /// Bits of a mode that say what has it: none for a regular file.
 pub const KIND: u32 = libc::S_IFMT;
 
-/// An empty folder: nothing follows it.
+/// A folder, with its mode and time: nothing follows it. What is in it has entries of its own.
 pub const FOLDER: u32 = libc::S_IFDIR;
 
 /// A symbolic link: its contents are where it leads.
@@ -58,7 +62,7 @@ pub const SPARSE: u32 = libc::S_IFREG;
 /// Another name of a regular file of the manifest: its contents are that file's name there.
 pub const HARD: u32 = 0o160_000;
 
-/// One file, empty folder or link of the manifest.
+/// One file, folder or link of the manifest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry<'a> {
     /// Its name, relative to the receiver's folder.
@@ -117,6 +121,8 @@ pub enum Frame<'a> {
     },
     /// So many bytes of the sparse file under way are zeros, and not there.
     Hole(u64),
+    /// In place of the contents of a file: the sender cannot send it, for this reason, and goes on.
+    Left(&'a str),
 }
 
 /// Why bytes are no frame.

@@ -14,7 +14,7 @@ use super::bar::Bar;
 use super::figures::{Column, MISSING, count, plain, rate, seconds, table};
 use crate::key::VARIABLE;
 use crate::observer::{Event, Observer};
-use crate::{Progress, Tally};
+use crate::{LeftOut, Progress, Tally};
 use oscope_sys::cancel;
 use oscope_sys::error::{Failure, errno_message};
 
@@ -98,6 +98,8 @@ pub struct Screen {
     tables: bool,
     bar: RefCell<Bar>,
     pages: RefCell<Vec<Vec<(&'static str, Value)>>>,
+    /// What this transfer leaves out.
+    left_out: RefCell<Vec<LeftOut>>,
     /// The figures of the last transfer.
     report: RefCell<Value>,
     /// Why a transfer failed after this side was asked to stop.
@@ -119,6 +121,7 @@ impl Screen {
             tables,
             bar: RefCell::new(Bar::new(doing, is_wanted)),
             pages: RefCell::default(),
+            left_out: RefCell::default(),
             report: RefCell::default(),
             interrupted: RefCell::default(),
         }
@@ -160,14 +163,7 @@ impl Screen {
             .zip([Some(here), there].into_iter().flatten())
             .collect();
         let mut text = table(&figures(&sides), bold);
-        if here.skipped > 0 || here.bytes < here.total_bytes {
-            text += &format!(
-                "{} bytes in all: {} were there from before, {} whole files among them\n",
-                count(here.total_bytes),
-                count(here.total_bytes.saturating_sub(here.bytes)),
-                count(here.skipped)
-            );
-        }
+        text += &unmoved(here);
         if let Some(digest) = digest {
             text += &format!("{} {digest}\n", kind_of(digest).unwrap_or_default());
         }
@@ -203,11 +199,14 @@ impl Observer for Screen {
                 }
             }
             Event::Progress(Progress::Note(text)) => self.say(text),
+            Event::Progress(Progress::Left(left)) => {
+                self.say(&format!("{}: left out: {}", left.name, left.reason));
+                self.left_out.borrow_mut().push(left.clone());
+            }
             Event::Progress(progress) => {
                 let drawn = self.bar.borrow_mut().draw(progress);
                 self.streams.show(&drawn);
             }
-            Event::Left(name, reason) => self.say(&format!("{name}: left out: {reason}")),
             Event::Page(fields) => self.pages.borrow_mut().push(fields.to_vec()),
             Event::File(_) => {}
             Event::Done {
@@ -224,17 +223,48 @@ impl Observer for Screen {
                 *self.report.borrow_mut() = json!({
                     own: to_json(here), other: there.map(to_json),
                     "digest_kind": digest.and_then(kind_of), "digest": digest,
+                    "left_out": self.left_out.take(),
                 });
             }
             Event::Failed(error) => {
                 self.streams.show(self.bar.borrow_mut().end());
                 self.pages.borrow_mut().clear();
+                self.left_out.borrow_mut().clear();
                 match cancel::requested() {
                     true => *self.interrupted.borrow_mut() = Some(error.clone()),
                     false => self.say(&explained(error)),
                 }
             }
         }
+    }
+}
+
+/// A line on the bytes that were not moved; nothing where all were.
+fn unmoved(tally: &Tally) -> String {
+    let before = tally
+        .total_bytes
+        .saturating_sub(tally.bytes.saturating_add(tally.holes));
+    let mut parts = Vec::new();
+    if tally.holes > 0 {
+        parts.push(format!(
+            "{} are holes, which are not moved",
+            count(tally.holes)
+        ));
+    }
+    if tally.skipped > 0 || before > 0 {
+        parts.push(format!(
+            "{} were there from before, {} whole files among them",
+            count(before),
+            count(tally.skipped)
+        ));
+    }
+    match parts.is_empty() {
+        true => String::new(),
+        false => format!(
+            "{} bytes in all: {}\n",
+            count(tally.total_bytes),
+            parts.join("; ")
+        ),
     }
 }
 
@@ -266,10 +296,19 @@ fn figures(sides: &[(&str, &Tally)]) -> Vec<Column> {
         0 => MISSING.to_owned(),
         _ => value,
     };
-    vec![
+    let mut columns = vec![
         texts("side", &|side, _| side.to_owned()),
         texts("method", &|_, tally| tally.method.clone()),
         numbers("files", &|tally| count(tally.files)),
+    ];
+    // Where there are any: most often there are files alone.
+    if sides.iter().any(|(_, tally)| tally.links > 0) {
+        columns.push(numbers("links", &|tally| count(tally.links)));
+    }
+    if sides.iter().any(|(_, tally)| tally.folders > 0) {
+        columns.push(numbers("folders", &|tally| count(tally.folders)));
+    }
+    columns.extend([
         numbers("bytes", &|tally| count(tally.bytes)),
         numbers("time", &|tally| seconds(time(tally))),
         numbers("throughput", &|tally| {
@@ -283,7 +322,8 @@ fn figures(sides: &[(&str, &Tally)]) -> Vec<Column> {
         numbers("switches", &|tally| {
             count(tally.voluntary + tally.involuntary)
         }),
-    ]
+    ]);
+    columns
 }
 
 /// The kind of a digest, by its length.
@@ -377,7 +417,7 @@ mod tests {
         assert_eq!(report["receiver"]["bytes"], (3 << 20) + 17);
         assert_eq!(
             report["sender"].as_object().map(|fields| fields.len()),
-            Some(10)
+            Some(13)
         );
         assert_eq!(
             (&report["digest_kind"], &report["digest"]),

@@ -65,23 +65,36 @@ impl Item {
     }
 }
 
-/// Contents that go through memory, and their digest, which is the sender's.
+/// What comes of something that goes through memory.
+pub enum Contents<'l> {
+    /// Its contents, and their digest, which is the sender's.
+    Whole(&'l [u8], Vec<u8>),
+    /// Nothing: the sender leaves it out, for this reason.
+    Left(String),
+}
+
+/// Contents that go through memory.
 pub fn contents<'l>(
     link: &'l mut Link,
     kind: DigestKind,
     item: &Item,
-) -> Result<(&'l [u8], Vec<u8>), Stop> {
+) -> Result<Contents<'l>, Stop> {
     let size = usize::try_from(item.size).unwrap_or(usize::MAX);
     if size > 0 {
         match link.next()? {
             Frame::Data(length) if length as usize == size => {}
+            Frame::Left(reason) => return Ok(Contents::Left(reason.to_owned())),
             _ => return Err(link.damaged()),
         }
+    } else if let Frame::Left(reason) = link.peek()? {
+        let reason = reason.to_owned();
+        link.next()?;
+        return Ok(Contents::Left(reason));
     }
     let (bytes, received_digest) = link.whole_and_end(size)?;
     let digest = digest::of(kind, bytes);
     match received_digest == digest {
-        true => Ok((bytes, digest)),
+        true => Ok(Contents::Whole(bytes, digest)),
         false => Err(mismatch(item)),
     }
 }

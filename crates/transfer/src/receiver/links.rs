@@ -19,8 +19,9 @@ impl Receiver<'_, '_> {
         if links.iter().any(|link| is_hard(&link)) {
             let files: HashMap<&[u8], &Item> = items
                 .iter()
-                .filter(|item| item.kind == Kind::File)
-                .map(|item| (&item.name[..], item))
+                .enumerate()
+                .filter(|(index, item)| item.kind == Kind::File && !self.left.contains(index))
+                .map(|(_, item)| (&item.name[..], item))
                 .collect();
             for (index, target) in links.iter().filter(is_hard) {
                 let item = &items[*index];

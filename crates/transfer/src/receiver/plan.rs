@@ -1,5 +1,6 @@
 //! What is to come, and what of it is there already.
 
+use std::collections::HashSet;
 use std::fs::File;
 
 use super::{Item, Kind, Receiver, Wanted};
@@ -71,6 +72,12 @@ impl Receiver<'_, '_> {
 
     /// Find what is there already, and request the rest from the sender.
     pub(super) fn plan(&mut self, items: &mut [Item]) -> Result<(), Stop> {
+        let folders: HashSet<_> = items
+            .iter()
+            .filter(|item| item.kind == Kind::Folder)
+            .map(|item| item.name.clone())
+            .collect();
+        self.shelf.make_private(folders);
         for item in &mut *items {
             self.link.alive()?;
             (item.wanted, item.clear) = self.wanted(item)?;
@@ -99,15 +106,16 @@ impl Receiver<'_, '_> {
 
     /// What is wanted of a file, and whether nothing is in its way.
     fn wanted(&mut self, item: &Item) -> Result<(Wanted, bool), Stop> {
-        let folder = match item.kind {
-            Kind::Folder => &item.name[..],
-            _ => names::split(&item.name).0,
-        };
+        if item.kind == Kind::Folder {
+            self.open_folder(item)?;
+            return Ok((Wanted::Whole, true));
+        }
+        let folder = names::split(&item.name).0;
         self.shelf
             .folder(folder)
             .map_err(|reason| item.refused(reason))?;
         // A folder made just now has nothing in it.
-        if item.kind == Kind::Folder || self.shelf.is_fresh(folder) {
+        if self.shelf.is_fresh(folder) {
             return Ok((Wanted::Whole, true));
         }
         let looks_for_partial = item.kind == Kind::File && self.digest != DigestKind::None;

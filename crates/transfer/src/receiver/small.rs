@@ -8,7 +8,7 @@ use std::thread::{Builder, Scope, ScopedJoinHandle};
 use nix::sys::signal::SigSet;
 
 use super::Item;
-use crate::folder::{DirCache, Folder};
+use crate::folder::DirCache;
 use crate::names;
 use crate::partial::{self, Partial};
 use crate::receive_methods::{self, unwritten};
@@ -33,7 +33,8 @@ struct Batch {
 /// Writes files that are whole and verified.
 pub struct Small<'scope, 'all> {
     scope: &'scope Scope<'scope, 'all>,
-    root: &'all Folder,
+    /// What the second thread's is like.
+    shelf: DirCache<'all>,
     items: &'all [Item],
     trouble: &'all Mutex<Option<Stop>>,
     batch: Batch,
@@ -49,13 +50,13 @@ impl<'scope, 'all> Small<'scope, 'all> {
     /// Nothing to write yet.
     pub fn new(
         scope: &'scope Scope<'scope, 'all>,
-        root: &'all Folder,
+        shelf: DirCache<'all>,
         items: &'all [Item],
         trouble: &'all Mutex<Option<Stop>>,
     ) -> Self {
         Self {
             scope,
-            root,
+            shelf,
             items,
             trouble,
             batch: Batch::default(),
@@ -138,8 +139,8 @@ impl<'scope, 'all> Small<'scope, 'all> {
     /// A second thread; none where none is to be had.
     fn hire(&self) -> Option<Helper<'scope>> {
         let (queue, batches) = sync_channel(QUEUE);
-        let (root, items, trouble) = (self.root, self.items, self.trouble);
-        let work = move || help(&batches, root, items, trouble);
+        let (shelf, items, trouble) = (self.shelf.alike(), self.items, self.trouble);
+        let work = move || help(&batches, shelf, items, trouble);
         let thread = Builder::new().name("small files".into());
         let handle = thread.spawn_scoped(self.scope, work).ok()?;
         Some(Helper { queue, handle })
@@ -149,13 +150,12 @@ impl<'scope, 'all> Small<'scope, 'all> {
 /// Write every batch, until one fails: how many system calls that took.
 fn help(
     batches: &Receiver<Batch>,
-    root: &Folder,
+    mut shelf: DirCache,
     items: &[Item],
     trouble: &Mutex<Option<Stop>>,
 ) -> u64 {
     // Signals are for the thread that waits on the connection; taking one here would only delay it.
     let _ = SigSet::all().thread_block();
-    let mut shelf = DirCache::new(root);
     while let Ok(batch) = batches.recv() {
         if let Err(stop) = batch.write(&mut shelf, items) {
             if let Ok(mut stop_slot) = trouble.lock() {

@@ -27,11 +27,7 @@ impl Opener {
     /// It is not there any more, or may not be read.
     pub fn open(&mut self, source: &Source, calls: &mut u64) -> Result<File, Stop> {
         self.try_open(source, calls).map_err(|error| {
-            Stop::system(
-                &source.name,
-                "opening",
-                &io::Error::from_raw_os_error(error as i32),
-            )
+            Stop::unopened(&source.name, &io::Error::from_raw_os_error(error as i32))
         })
     }
 

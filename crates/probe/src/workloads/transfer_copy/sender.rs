@@ -89,6 +89,10 @@ impl Sender {
                 };
                 let files = &self.sources[..count];
                 let sent = transfer::send(stream, files, &self.options, &mut watch)?;
+                // The files are the workload's own: without one it is not what was to be measured.
+                if let Some(left) = sent.left_out.first() {
+                    return Err(Failure::failed(format!("{}: {}", left.name, left.reason)));
+                }
                 let asked = self.options.method.name();
                 notes.extend(otherwise("sender", asked, &sent.here));
                 notes.extend(otherwise("receiver", self.receiver.name(), &sent.there));

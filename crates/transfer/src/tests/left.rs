@@ -1,0 +1,141 @@
+//! What cannot be read is named and left out, and everything else arrives.
+
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+
+use super::super::wire::{self, Entry, Frame, HARD, PREAMBLE};
+use super::edges::{answered_in, unprivileged};
+use super::*;
+
+/// Files of root that nobody else may read, among others: small, empty, large, and one with another name.
+fn make(place: &Place) -> Vec<(String, Vec<u8>)> {
+    let all = Permissions::from_mode(0o777);
+    fs::set_permissions(place.root.join("into"), all).expect("our own");
+    fs::create_dir(place.here("nb")).expect("a folder");
+    for (name, size) in [("nb/empty", 0), ("nb/large", 3 << 20), ("nb/no", 6)] {
+        place.make(name, size);
+        let own = Permissions::from_mode(0o600);
+        fs::set_permissions(place.here(name), own).expect("our own");
+    }
+    fs::hard_link(place.here("nb/no"), place.here("nb/other")).expect("linked");
+    ["nb/aa", "nb/middle", "nb/zz"]
+        .into_iter()
+        .zip([10, 2 << 20, 10])
+        .map(|(name, size)| (name.to_owned(), place.make(name, size)))
+        .collect()
+}
+
+#[test]
+fn what_may_not_be_read_is_left_out_and_all_else_arrives() {
+    for (sending_by, receiving_by) in [
+        (SendMethod::Auto, ReceiveMethod::Auto),
+        (SendMethod::ReadWrite, ReceiveMethod::Mmap),
+        (SendMethod::Splice, ReceiveMethod::Uring),
+    ] {
+        let place = Place::new();
+        let contents = make(&place);
+        let mut found = Source::gather(&[place.here("nb")], Links::Keep, &[]).expect("found");
+        found.join_names();
+        for again in [false, true] {
+            let both = (sending(sending_by), receiving(receiving_by));
+            let (sent, received) =
+                unprivileged(|| transfer(&place, &found.files, &both.0, &both.1));
+            let (sent, received) = (sent.expect("sent"), received.expect("received"));
+            assert_eq!(sent.there, received.here);
+            assert_eq!((sent.here.files, sent.here.folders), (3, 1));
+            assert_eq!(sent.here.skipped, if again { 3 } else { 0 });
+            assert_eq!(sent.files, received.files);
+            let total: usize = contents.iter().map(|(_, bytes)| bytes.len()).sum();
+            assert_eq!(sent.here.total_bytes, total as u64);
+            let left: Vec<_> = sent.left_out.iter().map(|left| &left.name[..]).collect();
+            assert_eq!(left, ["nb/empty", "nb/large", "nb/no", "nb/other"]);
+            let reason = &sent.left_out[0].reason;
+            assert!(reason.contains("opening: Permission denied"), "{reason}");
+            assert!(reason.contains("--skip"), "{reason}");
+            assert!(sent.left_out[3].reason.contains("another name of nb/no"));
+            for (name, bytes) in &contents {
+                assert!(fs::read(place.there(name)).expect("there") == *bytes);
+            }
+            assert_eq!(listed(&place.there("nb")).len(), 3);
+            assert!(place.partials().is_empty());
+        }
+    }
+}
+
+#[test]
+fn a_file_that_has_vanished_is_left_out_and_what_is_there_of_it_stays() {
+    let place = Place::new();
+    for name in ["a", "b", "c"] {
+        place.make(name, 10);
+    }
+    let files = place.sources(&["a", "b", "c"]);
+    let both = (sending(SendMethod::Auto), receiving(ReceiveMethod::Auto));
+    let (sent, _) = transfer(&place, &files, &both.0, &both.1);
+    sent.expect("sent");
+    fs::remove_file(place.here("b")).expect("our own");
+    let (sent, received) = transfer(&place, &files, &both.0, &both.1);
+    let sent = sent.expect("sent");
+    received.expect("received");
+    assert_eq!((sent.left_out.len(), sent.here.skipped), (1, 2));
+    assert!(place.there("b").exists());
+}
+
+#[test]
+fn what_is_left_out_gets_no_other_name() {
+    let place = Place::new();
+    fs::write(place.there("old"), "123").expect("a file");
+    let entry = |name, size, mode| Entry {
+        name,
+        size,
+        mode,
+        mtime_ns: 0,
+    };
+    let mut said = PREAMBLE.to_vec();
+    let digest = blake3::hash(b"old");
+    for frame in [
+        Frame::Hello(DigestKind::Blake3),
+        Frame::Entries(vec![
+            entry(b"old", 3, 0o644),
+            entry(b"new", 3, HARD | 0o644),
+        ]),
+        Frame::EntriesEnd(2),
+        Frame::Left("a\x1breason"),
+        Frame::Data(3),
+    ] {
+        wire::encode(&frame, &mut said);
+    }
+    said.extend_from_slice(b"old");
+    wire::encode(&Frame::End(digest.as_bytes()), &mut said);
+    let (error, _) = answered_in(&place, &said);
+    assert!(
+        error
+            .to_string()
+            .contains("links to no file of this transfer"),
+        "{error}"
+    );
+    assert!(!place.there("new").exists());
+}
+
+#[test]
+fn bytes_of_holes_are_counted_apart_and_not_as_there_before() {
+    let place = Place::new();
+    let file = fs::File::create(place.here("s")).expect("a file");
+    file.set_len(50 << 20).expect("a size");
+    drop(file);
+    let mut file = fs::OpenOptions::new()
+        .append(true)
+        .open(place.here("s"))
+        .expect("there");
+    file.write_all(b"end").expect("written");
+    let files = place.sources(&["s"]);
+    let both = (sending(SendMethod::Auto), receiving(ReceiveMethod::Auto));
+    let (sent, received) = transfer(&place, &files, &both.0, &both.1);
+    for here in [sent.expect("sent").here, received.expect("received").here] {
+        assert_eq!(here.total_bytes, (50 << 20) + 3);
+        assert_eq!(here.bytes + here.holes, here.total_bytes);
+        assert!(here.bytes <= 4096 && here.skipped == 0);
+    }
+    let (sent, _) = transfer(&place, &files, &both.0, &both.1);
+    let here = sent.expect("sent").here;
+    assert_eq!((here.bytes, here.holes, here.skipped), (0, 0, 1));
+}
