@@ -45,6 +45,7 @@ mod released;
 mod replies;
 mod report;
 mod requests;
+mod room;
 mod running;
 mod same;
 mod session;

@@ -148,7 +148,8 @@ impl Store {
     /// give way, the longest unused first.
     ///
     /// # Errors
-    /// `ENOSPC`: neither the limit nor the disk has that much, whatever is evicted (then nothing is). Those of open(2).
+    /// `ENOSPC`: neither the limit nor the disk has that much, whatever is evicted (then nothing is); the limit refuses
+    /// no copy without room. Those of open(2).
     pub fn make(&self, room: u64) -> Result<Copy, Errno> {
         self.lock().make(room)
     }

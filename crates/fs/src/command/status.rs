@@ -216,6 +216,12 @@ fn text(answer: &Value) -> String {
             &format!("{}: {}", word(failure, "path"), word(failure, "why")),
         );
     }
+    for refused in list(answer, "no_room") {
+        line(
+            "no room",
+            &format!("{}: {}", word(refused, "path"), word(refused, "why")),
+        );
+    }
     text
 }
 

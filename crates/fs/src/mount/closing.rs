@@ -1,7 +1,7 @@
 //! Release: what is left goes back, and the copy is freed at the last one.
 
 use super::file::{FileNode, set_modification};
-use super::{Shared, locked};
+use super::{Handle, Shared, locked};
 
 impl Shared {
     /// The kernel let go of a handle: what a shared mapping changed since the last flush goes back now.
@@ -9,6 +9,13 @@ impl Shared {
         let Some(handle) = locked(&self.handles).remove(&number) else {
             return;
         };
+        let copy = handle.copy.id();
+        self.release_handle(number, handle);
+        // Held by nobody here any more, it may have to go.
+        self.store.trim(Some(copy));
+    }
+
+    fn release_handle(&self, number: u64, handle: Handle) {
         let file = &handle.file;
         let _gate = file.gate();
         {

@@ -45,7 +45,7 @@ impl Shared {
         let path = self.tree().path_of(parent, name).ok_or(Errno::ENOENT)?;
         // Before the server makes the file: a full cache must not leave an empty one there.
         let spare = locked(&self.spare).take();
-        let copy = spare.map_or_else(|| self.store.make(0), Ok)?;
+        let copy = spare.map_or_else(|| self.new_copy(&path, 0), Ok)?;
         let known = self.child_file(parent, name);
         // What is in use here goes beside by itself, whole, when it is closed.
         if known.is_none_or(|(_, file)| !file.in_use()) {
@@ -76,6 +76,7 @@ impl Shared {
             state.journalled = true;
             state.noted = Some(noted);
         }
+        self.told.has_room(&path);
         let writable = flags & libc::O_ACCMODE != libc::O_RDONLY;
         Ok((ino, self.opened(ino, &file, writable, register)?))
     }

@@ -232,7 +232,9 @@ impl Shared {
             true => self.content_of(ino, now)?,
             false => (now, None),
         };
-        let copy = self.store.make(0)?;
+        let path = self.tree().path(ino).ok_or(Errno::ESTALE)?;
+        let copy = self.new_copy(&path, 0)?;
+        self.told.has_room(&path);
         self.under_its_names(ino, &copy, |path| {
             self.store
                 .keep_dirty(&copy, path, (Some(now.version()), content), kept(&now))
@@ -264,7 +266,7 @@ impl Shared {
             let size = tree.attributes(ino).map_or(0, |known| known.0.size);
             (path, size, tree.changes(ino))
         };
-        let copy = self.store.make(size)?;
+        let copy = self.new_copy(&path, size)?;
         let room = Cell::new(size);
         let watch = |so_far: u64| {
             while so_far > room.get() {
@@ -274,7 +276,9 @@ impl Shared {
             Ok(())
         };
         let began = self.remote.clock().now();
-        let got = self.remote.fetch(&path, copy.file(), &watch)?;
+        let fetched = self.remote.fetch(&path, copy.file(), &watch);
+        let got = fetched.inspect_err(|why| self.not_fetched(&path, *why))?;
+        self.told.has_room(&path);
         set_times(copy.file(), (got.atime, got.mtime))?;
         let trusted = self.remote.clock().can_trust(got.mtime, began);
         self.tree().note(ino, got, changes);

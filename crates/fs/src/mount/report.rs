@@ -15,6 +15,9 @@ use super::locked;
 /// Conflicts kept in the report; all are in the log.
 const MOST_CONFLICTS: usize = 1000;
 
+/// Files without room that are kept in the report.
+const MOST_WITHOUT_ROOM: usize = 20;
+
 /// A file that both sides changed.
 #[derive(Clone, Debug, Serialize)]
 pub struct Conflict {
@@ -46,6 +49,8 @@ pub struct Report {
     pub conflicts: Vec<Conflict>,
     /// What could not be copied back, and is tried again.
     pub failures: Vec<Failed>,
+    /// What could not be opened because the cache had no room for it; the last of them.
+    pub no_room: Vec<Failed>,
     /// Whether the kernel reads and writes the copies itself.
     pub passthrough: bool,
     /// Why it does not; empty if it does.
@@ -67,6 +72,7 @@ struct Held {
     operations: BTreeMap<&'static str, u64>,
     conflicts: Vec<Conflict>,
     failures: BTreeMap<PathBuf, String>,
+    no_room: Vec<(PathBuf, String)>,
     why_not: Option<String>,
 }
 
@@ -106,6 +112,28 @@ impl Told {
         }
     }
 
+    /// `path` was not opened: the cache has no room for it.
+    pub fn no_room(&self, path: &Path, why: &str) {
+        let mut held = locked(&self.held);
+        let before = held.no_room.len();
+        held.no_room.retain(|(other, _)| other != path);
+        let known = held.no_room.len() < before;
+        held.no_room.push((path.to_owned(), why.to_owned()));
+        let over = held.no_room.len().saturating_sub(MOST_WITHOUT_ROOM);
+        held.no_room.drain(..over);
+        drop(held);
+        if !known {
+            log::note(&format!("{} is not opened (ENOSPC): {why}", shown(path)));
+        }
+    }
+
+    /// `path` has a copy in the cache.
+    pub fn has_room(&self, path: &Path) {
+        locked(&self.held)
+            .no_room
+            .retain(|(other, _)| other != path);
+    }
+
     /// `path` was copied back.
     pub fn went_back(&self, path: &Path) {
         if locked(&self.held).failures.remove(path).is_some() {
@@ -115,6 +143,7 @@ impl Told {
 
     /// `path` is gone, and with it what was not copied back.
     pub fn removed(&self, path: &Path) {
+        self.has_room(path);
         if locked(&self.held).failures.remove(path).is_some() {
             log::note(&format!(
                 "{} was removed before it was copied back",
@@ -126,7 +155,10 @@ impl Told {
     /// `from`, with all below it, has the name `to` now.
     pub fn renamed(&self, from: &Path, to: &Path) {
         let mut moved = Vec::new();
-        let failures = &mut locked(&self.held).failures;
+        let mut held = locked(&self.held);
+        // Its next opening reports it anew, if that fails too.
+        held.no_room.retain(|(path, _)| !path.starts_with(from));
+        let failures = &mut held.failures;
         failures.retain(|path, why| match path.strip_prefix(from) {
             Ok(rest) => {
                 // Joined with nothing, a path would end in a slash.
@@ -168,6 +200,11 @@ impl Told {
             dirty,
             conflicts: held.conflicts.clone(),
             failures: held.failures.iter().map(failed).collect(),
+            no_room: held
+                .no_room
+                .iter()
+                .map(|(path, why)| failed((path, why)))
+                .collect(),
             passthrough: held.why_not.is_none(),
             why_not: held.why_not.clone().unwrap_or_default(),
             cached_bytes: store.used_bytes(),

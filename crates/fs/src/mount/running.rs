@@ -116,6 +116,7 @@ impl Shared {
             }
             self.retry(ino, &file);
         }
+        self.store.trim(None);
         if let Err(error) = self.store.checkpoint() {
             log::note(&format!("cannot force the cache to disk: {}", error.desc()));
         }

@@ -66,7 +66,7 @@ impl Shared {
         let began = self.remote.clock().now();
         let path = self.tree().path(ino);
         if let Some(path) = path {
-            let found = self.store.make(base.size)?;
+            let found = self.new_copy(&path, base.size)?;
             let got = fetched(&self.remote, &path, found.file(), base.size);
             let same = match got {
                 Ok(got) => same(copy.file(), found.file())?.then_some(got),

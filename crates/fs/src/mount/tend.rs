@@ -66,6 +66,7 @@ impl MaintenanceThread {
                 // Before anything goes back under a name of an unresolved rename.
                 shared.resolve_renames();
                 shared.tend(again);
+                shared.store.trim(None);
                 shared.remote.close_handles();
             }
         };

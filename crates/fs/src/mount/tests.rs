@@ -6,5 +6,6 @@ mod leftovers;
 mod names;
 mod opening;
 mod rig;
+mod size;
 mod taken;
 mod trouble;

@@ -41,6 +41,46 @@ impl Store {
         }
         Ok(self.lock().loosen(id, file, 0))
     }
+
+    /// Why a copy with that much set aside cannot be made, and what helps.
+    pub fn why_no_room(&self, room: u64) -> String {
+        let shelf = self.lock();
+        let limit = mib(shelf.limit);
+        if room > shelf.limit {
+            return format!(
+                "it has {}, more than the whole --cache-size ({limit}); mount with a larger --cache-size",
+                mib(room)
+            );
+        }
+        let held = shelf.taken() - shelf.evictable();
+        if held.saturating_add(room) > shelf.limit {
+            return format!(
+                "files that are open or not copied back take {} of the --cache-size ({limit}); close some, or mount \
+                 with a larger --cache-size",
+                mib(held)
+            );
+        }
+        drop(shelf);
+        self.disk_is_full()
+    }
+
+    /// That the disk of the cache folder is full, and what helps.
+    pub fn disk_is_full(&self) -> String {
+        format!(
+            "the local disk of the cache {} has no room; make room there, or mount with --cache on another disk",
+            self.lock().folder.path().display()
+        )
+    }
+
+    /// Evicts while the copies are over the limit: they grow unseen while they are written to, and become evictable
+    /// only when they are clean and nobody holds them. `freed`: a copy of which that may be so now.
+    pub fn trim(&self, freed: Option<CopyId>) {
+        self.lock().trim(freed);
+    }
+}
+
+fn mib(bytes: u64) -> String {
+    format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
 }
 
 /// A new file for a copy or a record.
@@ -112,6 +152,12 @@ impl CacheIndex {
             return Ok(());
         }
         self.recount();
+        if room == 0 {
+            // Made or emptied: it needs none as yet, and the limit does not apply to what is dirty. Others that are
+            // over it may be on their way to the server.
+            while self.taken() > self.limit && self.evict_one(None) {}
+            return Ok(());
+        }
         // A file that does not fit even into an otherwise empty cache must not cost everything that is in it.
         if (self.taken() - self.evictable()).saturating_add(room) > self.limit {
             return Err(Errno::ENOSPC);
@@ -122,6 +168,30 @@ impl CacheIndex {
             }
         }
         Ok(())
+    }
+
+    fn trim(&mut self, freed: Option<CopyId>) {
+        match freed {
+            // The size of one, not of all: this comes with each last close.
+            Some(id) => self.recount_one(id),
+            None => self.look_again(),
+        }
+        if self.taken() <= self.limit {
+            return;
+        }
+        if let Some(id) = freed {
+            // One that is over the limit by itself must not cost all the others first.
+            let alone = self
+                .slots
+                .get(&id)
+                .is_some_and(|slot| slot.bytes > self.limit);
+            if alone && self.may_go(id) && self.unchanged(id) {
+                self.remove(id);
+            }
+        }
+        // What shrank or was let go of since the last look must not cost others.
+        self.look_again();
+        while self.taken() > self.limit && self.evict_one(None) {}
     }
 
     fn clear_disk(&mut self, room: u64) -> Result<(), Errno> {

@@ -331,7 +331,7 @@ impl CacheIndex {
         });
     }
 
-    fn recount_one(&mut self, id: CopyId) {
+    pub(super) fn recount_one(&mut self, id: CopyId) {
         let Some(slot) = self.slots.get_mut(&id) else {
             return;
         };

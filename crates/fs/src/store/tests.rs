@@ -7,6 +7,7 @@ mod model;
 mod promises;
 mod renames;
 mod sequences;
+mod size;
 mod temporaries;
 
 use std::os::unix::fs::FileExt;
