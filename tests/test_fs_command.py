@@ -187,8 +187,8 @@ def test_umount_clears_a_dead_mount_and_recover_copies_back(desk: Desk) -> None:
     desk.mounted()
     cache = str(desk.status()["cache"])
     write_and_kill(desk)
-    line = only_line(desk("umount", desk.point), 0)
-    assert f"is cleared; what it had not copied back is in {cache}" in line
+    line = only_line(desk("umount", desk.point), 1)
+    assert f"is cleared; not copied back: file; kept in {cache}; oscope-fs recover --cache {cache}" in line
     desk.is_quiet()
     assert "its process was killed" in only_line(desk("umount", desk.point), 1)
     answer = desk("recover")
@@ -199,6 +199,33 @@ def test_umount_clears_a_dead_mount_and_recover_copies_back(desk: Desk) -> None:
     for words in ([], ["--cache", cache], ["-F", desk.server.config, desk.target]):
         assert "0 copied back" in only_line(desk("recover", *words), 0)
     assert "is not mounted" in only_line(desk("status", desk.point), 1)
+
+
+@pytest.mark.parametrize("recovered", [False, True])
+def test_umount_of_a_dead_mount_succeeds_if_nothing_is_left(desk: Desk, *, recovered: bool) -> None:
+    desk.mounted()
+    if recovered:
+        write_and_kill(desk)
+        # With passthrough the kernel lets go of the copy only when the dead mount is taken away: exit code 1.
+        assert desk("recover").code in (0, 1)
+        assert (desk.there / "file").read_bytes() == b"kepte before"
+    else:
+        assert (desk.point / "file").read_bytes() == b"there before"
+        os.kill(desk.pid(), signal.SIGKILL)
+        wait_until(desk.nothing_runs, "the process is gone")
+    assert only_line(desk("umount", desk.point), 0).endswith("is cleared")
+    desk.is_quiet()
+    assert desk("status", "--json").out == "[]\n"
+
+
+def test_umount_of_a_dead_mount_whose_cache_is_not_known_does_not_succeed(desk: Desk) -> None:
+    desk.mounted()
+    write_and_kill(desk)
+    cache = desk.home / "caches"
+    cache.rename(desk.home / "elsewhere")
+    line = only_line(desk("umount", desk.point), 1)
+    assert "is not known" in line
+    assert "XDG_CACHE_HOME" in line
 
 
 def test_what_cannot_be_copied_back_is_named_and_recovered_later(desk: Desk) -> None:

@@ -70,7 +70,7 @@ use crate::store::{Copy, Store};
 pub use operations::OPERATIONS;
 pub use recover::{Recovered, recover};
 pub use refresh::Refreshed;
-pub use report::Report;
+pub use report::{Report, shown};
 pub use running::Mounted;
 
 use doubt::UnresolvedRename;

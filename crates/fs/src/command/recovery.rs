@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use super::arguments::Recover;
 use super::record::{self, Record};
-use super::{Ending, failed, place, socket, ssh};
+use super::{Ending, failed, mountpoint, place, socket, ssh};
 use crate::log::note;
 use crate::mount::{Recovered, recover};
 use crate::remote::{Limits, Remote, Target};
@@ -132,10 +132,14 @@ fn work(job: &Job) -> Result<Recovered, Failure> {
     Ok(done)
 }
 
-/// The mount that was killed is no longer one to tell of.
+/// The mount that was killed is no longer on the list; where it still stands, dead, it is until `umount` clears it,
+/// which needs its cache.
 fn unlist(cache: &Path) {
     if let Some(record) = Record::read(cache) {
-        record.unlist(cache);
+        let found = mountpoint::look(&record.mountpoint);
+        if !found.is_ok_and(|mount| mount.is_some_and(|mount| mount.is_dead())) {
+            record.unlist(cache);
+        }
     }
 }
 

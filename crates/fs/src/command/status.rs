@@ -193,7 +193,10 @@ fn text(answer: &Value) -> String {
     );
     line("cache", &cache(answer));
     if answer.get("dirty").is_none() {
-        line("remedy", "mount it again, or: oscope-fs recover");
+        line(
+            "remedy",
+            "mount it again, or: oscope-fs umount, and recover where that says so",
+        );
         return text;
     }
     line("server", &server(answer));

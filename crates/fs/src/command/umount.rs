@@ -14,11 +14,16 @@ use super::mountpoint::{Outcome, Way, look, take_away};
 use super::record::{self, Record};
 use super::{Ending, failed, place, socket, status};
 use crate::log::note;
+use crate::mount::shown;
+use crate::store::{Store, digest};
 use oscope_sys::error::Failure;
 use oscope_sys::worker::pidfd;
 
 /// How many files that are left are named.
 const MOST_NAMED: usize = 5;
+
+/// How long a process that was killed may take to be gone.
+const LAST_MOMENT: Duration = Duration::from_secs(5);
 
 /// Unmount.
 pub fn run(arguments: &Umount) -> Result<ExitCode, Ending> {
@@ -32,20 +37,70 @@ pub fn run(arguments: &Umount) -> Result<ExitCode, Ending> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The mount of a process that was killed.
+/// The mount of a process that was killed: it is taken away, and what its process had not copied back is named, since
+/// nothing does that by itself.
 fn clear(at: &Path, cache: Option<&Path>) -> Result<(), Failure> {
     take_away(at, Way::Lazily)?;
-    let rest = cache.map_or_else(String::new, |cache| {
-        format!(
-            "; what it had not copied back is in {}: oscope-fs recover --cache {0}",
-            cache.display()
-        )
-    });
-    note(&format!(
-        "{}: the mount of a process that was killed is cleared{rest}",
+    let cleared = format!(
+        "{}: the mount of a process that was killed is cleared",
         at.display()
-    ));
-    Ok(())
+    );
+    let known = cache.and_then(|cache| Some((cache, Record::read(cache)?)));
+    let Some((cache, record)) = known else {
+        return Err(failed(
+            format!(
+                "{cleared}; whether it had copied back all is not known, since no cache folder of this user says so"
+            ),
+            "oscope-fs recover; XDG_CACHE_HOME must be as it was for mount",
+        ));
+    };
+    let recover = format!("oscope-fs recover --cache {}", cache.display());
+    // It counts as dead a moment before the cache is free.
+    if let Some(process) = Process::open(record.pid) {
+        process.ended_within(LAST_MOMENT);
+    }
+    let store = Store::open(cache, &record.target.key(), u64::MAX).map_err(|failure| {
+        failed(
+            format!("{cleared}; whether it had copied back all cannot be seen ({failure})"),
+            recover.as_str(),
+        )
+    })?;
+    let left = not_on_server(&store);
+    if left.is_empty() && store.damaged().is_empty() {
+        record.unlist(cache);
+        note(&cleared);
+        return Ok(());
+    }
+    let what = match left.is_empty() {
+        true => store.damaged().join(", "),
+        false => named(&left),
+    };
+    Err(failed(
+        format!(
+            "{cleared}; not copied back: {what}; kept in {}",
+            cache.display()
+        ),
+        recover,
+    ))
+}
+
+/// The names of what may not be on the server. What equals what went back is there, though somebody could yet have
+/// written to it.
+fn not_on_server(store: &Store) -> Vec<String> {
+    let mut left = Vec::new();
+    for id in store.dirty() {
+        match store.entry_of(id) {
+            Ok(Some(entry)) => {
+                let sent = entry.dirty.as_ref().and_then(|dirty| dirty.digest);
+                if sent.is_none() || digest(entry.copy.file()).ok() != sent {
+                    left.push(shown(entry.path()));
+                }
+            }
+            Ok(None) => {}
+            Err(why) => left.push(format!("{} ({})", id.name(), why.desc())),
+        }
+    }
+    left
 }
 
 fn unmount(mount: &Mount, cache: Option<&Path>, limit: Duration) -> Result<(), Failure> {

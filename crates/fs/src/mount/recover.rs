@@ -118,7 +118,8 @@ fn line(path: &Path, outcome: &Result<Outcome, Errno>) -> Option<String> {
         }
         Ok(Outcome::Mended(kept)) => aside::cut_off(path, kept),
         Ok(Outcome::Held) => format!(
-            "{name}: a program of the dead mount still has it open; end it, then recover again"
+            "{name}: a program of the dead mount, or that mount itself, still has it open; end the program and umount, \
+             then recover again"
         ),
         Err(why) => format!("{name}: not copied back: {}", why.desc()),
     })

@@ -15,7 +15,7 @@ pub struct CopyId(pub(super) u64);
 
 impl CopyId {
     /// The name of the copy's two files in the cache folder: 16 hexadecimal digits.
-    pub(super) fn name(self) -> String {
+    pub fn name(self) -> String {
         format!("{:016x}", self.0)
     }
 
