@@ -12,6 +12,7 @@ use super::Shared;
 use super::attributes::errno;
 use super::file::{FileNode, Noted, times};
 use super::filling::fills_empty;
+use super::recover::{missing_folder, without_folder};
 
 /// What is being copied back, from where to where.
 pub(super) struct Load {
@@ -283,12 +284,20 @@ impl Shared {
         }
     }
 
+    /// Why it is not copied back, for a person.
+    pub(super) fn why_not_back(&self, path: &Path, why: Errno) -> String {
+        match missing_folder(&self.remote, path, why) {
+            Some(folder) => format!("{} ({})", why.desc(), without_folder(&folder)),
+            None => why.desc().to_owned(),
+        }
+    }
+
     /// Not copied back: it must survive here.
     fn keep_for_later(&self, ino: u64, file: &FileNode, copy: &Copy, why: Errno) {
         file.state().failed = true;
         let path = self.tree().path(ino);
         if let Some(path) = path {
-            self.told.failed(&path, why.desc());
+            self.told.failed(&path, &self.why_not_back(&path, why));
         }
         if let Err(error) = self.store.settle(copy) {
             log::note(&format!(

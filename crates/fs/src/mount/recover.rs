@@ -80,7 +80,10 @@ pub fn recover(
             Ok(Outcome::Held) | Err(_) => done.left += 1,
         }
         if let Some(line) = line(&path, &outcome) {
-            tell(line);
+            match outcome {
+                Err(why) => tell(explained(remote, store, id, (&path, why), line)),
+                Ok(_) => tell(line),
+            }
         }
     }
     // What the server had received before the kill is done by now.
@@ -123,6 +126,42 @@ fn line(path: &Path, outcome: &Result<Outcome, Errno>) -> Option<String> {
         ),
         Err(why) => format!("{name}: not copied back: {}", why.desc()),
     })
+}
+
+/// A failure with what a person can do about it, where that is known.
+fn explained(
+    remote: &Remote,
+    store: &Store,
+    id: CopyId,
+    (path, why): (&Path, Errno),
+    line: String,
+) -> String {
+    let Some(folder) = missing_folder(remote, path, why) else {
+        return line;
+    };
+    let copy = match store.entry_of(id) {
+        Ok(Some(entry)) => format!("; its content is {}", entry.copy.path().display()),
+        _ => String::new(),
+    };
+    format!(
+        "{line}: {}, then recover again{copy}",
+        without_folder(&folder)
+    )
+}
+
+/// The folder of a file that is not copied back, where the server lacks it.
+pub(super) fn missing_folder(remote: &Remote, path: &Path, why: Errno) -> Option<PathBuf> {
+    let folder = path.parent().filter(|_| why == Errno::ENOENT)?;
+    (remote.lstat(folder).err() == Some(Errno::ENOENT)).then(|| folder.to_owned())
+}
+
+/// Says which folder is missing, and what helps.
+pub(super) fn without_folder(folder: &Path) -> String {
+    let which = match folder.as_os_str().is_empty() {
+        true => "that is mounted".to_owned(),
+        false => shown(folder),
+    };
+    format!("the folder {which} is missing on the server; make it there")
 }
 
 /// Asks the server whether a rename was done of which no answer came.

@@ -152,7 +152,7 @@ impl Shared {
     fn recover_one(&self, id: CopyId) {
         let (path, outcome) = recover::again(&self.remote, &self.store, id);
         match outcome {
-            Err(why) => self.told.failed(&path, why.desc()),
+            Err(why) => self.told.failed(&path, &self.why_not_back(&path, why)),
             Ok(line) => {
                 line.iter().for_each(|line| log::note(line));
                 self.told.went_back(&path);

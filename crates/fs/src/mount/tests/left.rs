@@ -265,3 +265,35 @@ fn what_power_loss_left_of_a_copy_goes_beside_the_original_by_the_next_mount_and
         assert_eq!(fs::read(rig.at("f")).unwrap(), b"old content");
     }
 }
+
+#[test]
+fn a_folder_that_the_server_lost_is_named_and_so_is_the_copy() {
+    let mut rig = Rig::new(options());
+    fs::create_dir(rig.on("dd")).unwrap();
+    rig.serve("dd/f", b"old");
+    let mut file = OpenOptions::new().write(true).open(rig.at("dd/f")).unwrap();
+    file.write_all(b"new").unwrap();
+    fs::remove_dir_all(rig.on("dd")).unwrap();
+    let closed = nix::unistd::close(file).map_err(Into::into);
+    assert_eq!(number(closed), libc::ENOENT);
+    let missing = "the folder dd is missing on the server; make it there";
+    let why = rig.shared().report().failures[0].why.clone();
+    assert!(why.contains(missing), "{why}");
+    rig.unmount();
+    let store = store(&rig);
+    let remote = Remote::connect(rig.server.target(&rig.there), LIMITS).unwrap();
+    let mut lines = Vec::new();
+    let done = recover(&remote, &store, &mut |line| lines.push(line)).unwrap();
+    assert_eq!(done.left, 1, "{lines:?}");
+    let copy = store.entry("dd/f".as_ref()).unwrap().unwrap().copy;
+    assert!(lines[0].contains(missing), "{lines:?}");
+    assert!(
+        lines[0].ends_with(&format!("its content is {}", copy.path().display())),
+        "{lines:?}"
+    );
+    assert_eq!(fs::read(copy.path()).unwrap(), b"new");
+    drop(copy);
+    fs::create_dir(rig.on("dd")).unwrap();
+    assert_eq!(recovered(&rig, &store).copied_back, 1);
+    assert_eq!(fs::read(rig.on("dd/f")).unwrap(), b"new");
+}
