@@ -198,7 +198,7 @@ fn serve(
         life.mounted();
         note(&format!(
             "{} is mounted at {}",
-            ssh::shown(&wanted.target),
+            wanted.target.shown(),
             wanted.place.display()
         ));
         teller.ready();

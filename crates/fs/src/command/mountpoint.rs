@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use nix::mount::{MntFlags, umount2};
 
+use super::failed;
 use super::mountinfo::{self, Mount};
 use super::record::{self, Record};
-use super::{failed, ssh};
 use crate::log::note;
 use oscope_sys::error::Failure;
 use oscope_sys::error::one_line;
@@ -156,7 +156,7 @@ fn occupied(mount: &Mount) -> Failure {
             .ok()
             .flatten()
             .and_then(|cache| Record::read(&cache));
-        let what = record.map_or_else(|| mount.source.clone(), |record| ssh::shown(&record.target));
+        let what = record.map_or_else(|| mount.source.clone(), |record| record.target.shown());
         return failed(
             format!("the mount point {place} is busy: {what} is mounted there"),
             format!("oscope-fs umount {place}, or name another folder"),

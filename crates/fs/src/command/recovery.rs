@@ -124,7 +124,7 @@ fn work(job: &Job) -> Result<Recovered, Failure> {
     unlist(&job.cache);
     note(&format!(
         "{}: {} copied back, {} kept beside the server's version, {} left",
-        ssh::shown(&job.target),
+        job.target.shown(),
         done.copied_back,
         done.conflicts,
         done.left

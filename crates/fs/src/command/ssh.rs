@@ -44,22 +44,6 @@ pub fn limits(timeout: Duration) -> Limits {
     }
 }
 
-/// The target as a person wrote it.
-pub fn shown(target: &Target) -> String {
-    let (user, name) = target
-        .host
-        .rsplit_once('@')
-        .map_or((String::new(), target.host.as_str()), |(user, name)| {
-            (format!("{user}@"), name)
-        });
-    let name = if name.contains(':') {
-        format!("[{name}]")
-    } else {
-        name.to_owned()
-    };
-    format!("{user}{name}:{}", target.folder.display())
-}
-
 fn with_absolute_file(option: &str) -> String {
     let Some(end) = option.find(|letter: char| letter == '=' || letter.is_whitespace()) else {
         return option.to_owned();
@@ -112,7 +96,7 @@ mod tests {
     fn a_target_is_shown_as_it_was_written() {
         for text in ["me@host:/a b", "[::1]:", "me@[fe80::1%eth0]:x", "host:~"] {
             let target = target(OsStr::new(text), &Ssh::default()).unwrap();
-            assert_eq!(shown(&target), text.trim_end_matches('~'));
+            assert_eq!(target.shown(), text.trim_end_matches('~'));
         }
     }
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::arguments::Status;
 use super::record::{self, Record};
-use super::{Ending, failed, mountpoint, place, print, socket, ssh};
+use super::{Ending, failed, mountpoint, place, print, socket};
 use crate::hex;
 use crate::log;
 use crate::mount::Report;
@@ -44,7 +44,7 @@ pub fn about(record: &Record, cache: &Path) -> Value {
     json!({
         "mountpoint": record.mountpoint.to_string_lossy(),
         "mountpoint_hex": hex::of_path(&record.mountpoint),
-        "target": ssh::shown(&record.target),
+        "target": record.target.shown(),
         "helper": record.target.helper,
         "cache": cache.to_string_lossy(),
         "pid": record.pid,

@@ -71,6 +71,25 @@ impl Target {
         format!("sftp {} port={port} folder={folder}", self.host)
     }
 
+    /// What [`Self::key`] stands for as a person writes it; a text that is no such key stays as it is.
+    pub fn of_key(key: &str) -> String {
+        let parts = || {
+            let (rest, folder) = key.strip_prefix("sftp ")?.rsplit_once(" folder=")?;
+            let (host, port) = rest.rsplit_once(" port=")?;
+            let shown = written(host, &hex::to_path(folder)?);
+            Some(match port {
+                "" => shown,
+                port => format!("{shown} (-p {port})"),
+            })
+        };
+        parts().unwrap_or_else(|| key.to_owned())
+    }
+
+    /// The target as a person wrote it.
+    pub fn shown(&self) -> String {
+        written(&self.host, &self.folder)
+    }
+
     /// The server's path of a path that is relative to the folder; "" is the folder itself, also where that is a link.
     pub fn full(&self, path: &Path) -> Vec<u8> {
         let mut full = self.folder.as_os_str().as_bytes().to_vec();
@@ -131,6 +150,19 @@ impl Target {
         arguments.extend(["--".into(), (&self.host).into(), what.into()]);
         arguments
     }
+}
+
+/// `[USER@]HOST:DIR`, an IPv6 address in brackets.
+fn written(host: &str, folder: &Path) -> String {
+    let (user, name) = match host.rsplit_once('@') {
+        Some((user, name)) => (format!("{user}@"), name),
+        None => (String::new(), host),
+    };
+    let name = match name.contains(':') {
+        true => format!("[{name}]"),
+        false => name.to_owned(),
+    };
+    format!("{user}{name}:{}", folder.display())
 }
 
 /// A word for the user's shell on the server, which sshd gives each command to; a path from the home may begin with

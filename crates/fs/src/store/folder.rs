@@ -17,6 +17,7 @@ use nix::unistd::geteuid;
 use serde::{Deserialize, Serialize};
 
 use super::types::CopyId;
+use crate::remote::Target;
 use oscope_sys::error::Failure;
 
 /// Format of the folder; a folder of another one is refused.
@@ -136,9 +137,10 @@ impl Folder {
         if record.target != target_key {
             return Err(Failure::remediable(
                 format!(
-                    "the cache folder {} belongs to another target: {}, not {target_key}",
+                    "the cache folder {} belongs to another target: {}, not {}",
                     self.path.display(),
-                    record.target
+                    Target::of_key(&record.target),
+                    Target::of_key(target_key)
                 ),
                 "choose another folder with --cache DIR, or leave --cache out",
             ));

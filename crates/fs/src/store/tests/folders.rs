@@ -36,6 +36,13 @@ fn a_folder_of_another_target_or_format_is_refused_and_left_alone() {
         text.contains("belongs to another target: host:/folder, not host:/other"),
         "{text}"
     );
+    let known = r#"{"format":1,"target":"sftp me@srv port= folder=2f746d70"}"#;
+    fs::write(cache.join("target"), known).unwrap();
+    let text = refusal(&cache, "sftp ::1 port=22 folder=61");
+    assert!(
+        text.contains("another target: me@srv:/tmp, not [::1]:a (-p 22)"),
+        "{text}"
+    );
     fs::write(cache.join("target"), r#"{"format":2,"what":"else"}"#).unwrap();
     let text = refusal(&cache, "host:/folder");
     assert!(
