@@ -43,7 +43,7 @@ pub fn greet(session: &Arc<Session>, target: &Target, limit: Duration) -> Result
                 RequestError::Late => format!("no answer within {seconds} s"),
                 _ => "the connection ended".to_owned(),
             });
-            explain(&target.host, &session.reap())
+            explain(target, &session.reap())
         }
     };
     Err(failure)
@@ -156,8 +156,13 @@ fn folder(talk: &mut RequestPipeline<'_>) -> Result<Result<(), Failure>, Request
 }
 
 /// What ssh said, as a failure with what would fix it.
-pub fn explain(host: &str, said: &str) -> Failure {
-    const KNOWN: [(&str, &str); 16] = [
+pub fn explain(target: &Target, said: &str) -> Failure {
+    const KNOWN: [(&str, &str); 15] = [
+        // Before what the rest of its line would be taken for.
+        (
+            "user config file",
+            "name a file of ssh's settings that is there by -F, or leave -F out",
+        ),
         (
             "HOST IDENTIFICATION HAS CHANGED",
             "find out why the server's key has changed; then fix known_hosts",
@@ -194,14 +199,6 @@ pub fn explain(host: &str, said: &str) -> Failure {
         ),
         ("Network is unreachable", "see that the network is up"),
         (
-            "not found",
-            "install oscope-fs there or give its path by --helper=PROGRAM; without --helper only SFTP is needed",
-        ),
-        (
-            "No such file or directory",
-            "give the path of oscope-fs there by --helper=PROGRAM; without --helper only SFTP is needed",
-        ),
-        (
             "subsystem request failed",
             "let sshd offer SFTP: `Subsystem sftp internal-sftp` in its sshd_config",
         ),
@@ -211,9 +208,28 @@ pub fn explain(host: &str, said: &str) -> Failure {
         ),
         ("no program ssh", "install OpenSSH's client"),
     ];
-    let remedy = KNOWN.iter().find(|(part, _)| said.contains(part));
+    /// What the server's shell says of a program that is not there, where one was asked for.
+    const HELPER: [(&str, &str); 2] = [
+        (
+            "not found",
+            "install oscope-fs there or give its path by --helper=PROGRAM; without --helper only SFTP is needed",
+        ),
+        (
+            "No such file or directory",
+            "give the path of oscope-fs there by --helper=PROGRAM; without --helper only SFTP is needed",
+        ),
+    ];
+    let helper = target.helper.as_ref().map_or(&[][..], |_| &HELPER[..]);
+    let remedy = KNOWN
+        .iter()
+        .chain(helper)
+        .find(|(part, _)| said.contains(part));
     Failure::remediable(
-        format!("cannot connect to {host}: {}", said.trim_end_matches('.')),
+        format!(
+            "cannot connect to {}: {}",
+            target.host,
+            said.trim_end_matches('.')
+        ),
         remedy.map_or("see what `ssh HOST` says", |(_, remedy)| *remedy),
     )
 }

@@ -118,7 +118,7 @@ impl Link {
         match outcome.recv() {
             Ok(Ok(())) => Ok(link),
             Ok(Err(failure)) => Err(failure),
-            Err(_) => Err(explain(&link.target.host, &locked(&link.hub.now).why)),
+            Err(_) => Err(explain(&link.target, &locked(&link.hub.now).why)),
         }
     }
 
@@ -288,7 +288,7 @@ impl Keeper {
             }
         });
         let session =
-            Session::start(&self.target, bell).map_err(|why| explain(&self.target.host, &why))?;
+            Session::start(&self.target, bell).map_err(|why| explain(&self.target, &why))?;
         let closing = {
             let mut now = locked(&self.hub.now);
             now.coming = Some(Arc::clone(&session));
@@ -341,7 +341,7 @@ impl Keeper {
         now.since = Instant::now();
         now.tries = 0;
         if !now.closing {
-            now.why = explain(&self.target.host, why).to_string();
+            now.why = explain(&self.target, why).to_string();
         }
     }
 

@@ -55,6 +55,32 @@ fn targets_are_read_from_text() {
 }
 
 #[test]
+fn settings_that_are_missing_are_not_taken_for_a_missing_helper() {
+    let mut target = Target::parse(OsStr::new("host:")).unwrap();
+    target.config = Some(PathBuf::from("/no/such/settings"));
+    let line = refused(target.clone());
+    assert!(
+        line.contains("/no/such/settings") && line.contains("by -F"),
+        "{line}"
+    );
+    assert!(!line.contains("--helper"), "{line}");
+    target.helper = Some("oscope-fs".to_owned());
+    let line = refused(target);
+    assert!(!line.contains("--helper"), "{line}");
+}
+
+#[test]
+fn a_key_is_shown_as_the_target_was_written() {
+    for text in ["me@host:/a b", "[::1]:", "me@[fe80::1%eth0]:x"] {
+        let mut target = Target::parse(OsStr::new(text)).unwrap();
+        assert_eq!(Target::of_key(&target.key()), text);
+        target.port = Some(2222);
+        assert_eq!(Target::of_key(&target.key()), format!("{text} (-p 2222)"));
+    }
+    assert_eq!(Target::of_key("sftp x folder=zz"), "sftp x folder=zz");
+}
+
+#[test]
 fn a_key_tells_targets_apart() {
     let one = Target::parse(OsStr::new("me@host:/a")).unwrap();
     let keys = [
