@@ -2,6 +2,7 @@
 
 mod arguments;
 mod daemon;
+mod held;
 mod life;
 mod mountinfo;
 mod mounting;

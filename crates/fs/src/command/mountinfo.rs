@@ -1,5 +1,6 @@
 //! What is mounted here, by /proc/self/mountinfo (proc(5)), and which processes use it.
 
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -26,6 +27,8 @@ const LOOKING: Duration = Duration::from_secs(2);
 pub struct Mount {
     /// The folder.
     pub place: PathBuf,
+    /// Major and minor number, `0:45`: of all mounts of one file system, in any namespace.
+    pub device: String,
     /// The type of the file system, such as `ext4` or `fuse`.
     pub kind: String,
     /// What is mounted: a device, or what the file system says about itself.
@@ -83,6 +86,38 @@ pub fn users_of(place: &Path) -> Vec<String> {
     users
 }
 
+/// Processes in other mount namespaces that have a mount of ours of this device, one of each namespace, as `PID
+/// (NAME)`, at most three; only those that this user may look at.
+pub fn elsewhere(device: &str) -> Vec<String> {
+    let namespace = |process: &Path| std::fs::read_link(process.join("ns/mnt")).ok();
+    let mut seen: HashSet<_> = namespace(Path::new("/proc/self")).into_iter().collect();
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let (number, process) = (entry.file_name(), entry.path());
+        if !number.as_bytes().iter().all(u8::is_ascii_digit) {
+            continue;
+        }
+        // One look at each namespace: most processes share one.
+        if !namespace(&process).is_some_and(|own| seen.insert(own)) {
+            continue;
+        }
+        let table = std::fs::read(process.join("mountinfo")).unwrap_or_default();
+        if parse(&table).any(|mount| mount.device == device && mount.is_ours()) {
+            found.push(named(&process, &number.to_string_lossy()));
+        }
+        if found.len() == MOST_NAMED {
+            break;
+        }
+    }
+    found
+}
+
+/// `PID (NAME)`.
+fn named(process: &Path, number: &str) -> String {
+    let name = std::fs::read(process.join("comm")).unwrap_or_default();
+    format!("{number} ({})", String::from_utf8_lossy(&name).trim_end())
+}
+
 /// Send each user of `place`; None when nobody wants to hear more.
 fn look_for_users(place: &Path, sender: &Sender<String>) -> Option<()> {
     let own = std::process::id().to_string();
@@ -90,9 +125,7 @@ fn look_for_users(place: &Path, sender: &Sender<String>) -> Option<()> {
         let number = entry.file_name();
         let is_process = number.as_bytes().iter().all(u8::is_ascii_digit);
         if is_process && number != *own && uses(&entry.path(), place) {
-            let name = std::fs::read(entry.path().join("comm")).unwrap_or_default();
-            let name = String::from_utf8_lossy(&name);
-            let user = format!("{} ({})", number.to_string_lossy(), name.trim_end());
+            let user = named(&entry.path(), &number.to_string_lossy());
             sender.send(user).ok()?;
         }
     }
@@ -124,6 +157,7 @@ fn parse(table: &[u8]) -> impl DoubleEndedIterator<Item = Mount> {
             });
             Some(Mount {
                 place,
+                device: String::from_utf8_lossy(fields.get(2)?).into_owned(),
                 kind: String::from_utf8_lossy(rest.get(1)?).into_owned(),
                 source: String::from_utf8_lossy(&unescaped(rest.get(2)?)).into_owned(),
                 user,
@@ -165,6 +199,7 @@ mod tests {
         let found: Vec<_> = parse(TABLE).collect();
         assert_eq!(found.len(), 6);
         assert_eq!(found[1].place, Path::new("/mnt/a b"));
+        assert_eq!(found[1].device, "0:45");
         assert_eq!(found[3].source, "me@host:/x\ty");
         assert!(!found[3].is_ours());
         assert_eq!(found[1].user, Some(7));

@@ -2,22 +2,23 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use super::arguments::Mount;
 use super::daemon::{self, Side, Teller};
 use super::life::Life;
 use super::record::Record;
-use super::socket::Question;
+use super::socket::Answers;
 use super::umount::Process;
-use super::{Ending, failed, mountpoint, place, refreshing, socket, ssh, status};
+use super::{Ending, failed, held, mountpoint, place, refreshing, socket, ssh, status};
 use crate::log;
 use crate::log::note;
-use crate::mount::{Mounted, Options, Recovered, recover};
+use crate::mount::{Mounted, Options, Recovered, Shared, recover};
 use crate::remote::{Remote, Target};
 use crate::store::Store;
 use oscope_sys::error::Failure;
+use serde_json::Value;
 
 /// A request, looked at as far as that takes no server.
 struct Wanted {
@@ -123,9 +124,12 @@ fn open_store(wanted: &Wanted) -> Result<Store, Failure> {
             wanted.arguments.cache_size,
         )
     };
-    open().or_else(|failure| {
-        await_earlier(&wanted.cache, wanted.arguments.ssh.timeout).map_or(Err(failure), |()| open())
-    })
+    open()
+        .or_else(|failure| {
+            await_earlier(&wanted.cache, wanted.arguments.ssh.timeout)
+                .map_or(Err(failure), |()| open())
+        })
+        .map_err(|failure| held::in_use(&wanted.cache).unwrap_or(failure))
 }
 
 /// Waits for the end of the process of an earlier mount: umount(8), unlike `oscope-fs umount`, returns while that is
@@ -171,21 +175,16 @@ fn serve(
     let remote = Arc::new(remote);
     let mounted = Mounted::new(Arc::clone(&remote), Arc::new(store), options);
     let shared = mounted.shared();
-    // Weak: the cache folder must be free again when `umount` learns that the mount has ended.
-    let (weak, about) = (
-        Arc::downgrade(&shared),
-        status::about(record, &wanted.cache),
-    );
-    let server = socket::serve(&wanted.cache, move |question| {
-        let Some(shared) = weak.upgrade() else {
-            return about.clone();
-        };
-        match question {
-            Question::Status => status::answer(&about, &shared.report()),
-            Question::Refresh(path) => refreshing::answer(shared.refresh_below(&path)),
-        }
-    })
-    .map_err(|error| {
+    let process = Serving {
+        shared: Arc::downgrade(&shared),
+        remote: Arc::downgrade(&remote),
+        about: status::about(record, &wanted.cache),
+        place: wanted.place.clone(),
+        cache: wanted.cache.clone(),
+        running: Arc::default(),
+    };
+    let running = Arc::clone(&process.running);
+    let server = socket::serve(&wanted.cache, process).map_err(|error| {
         failed(
             format!(
                 "no socket can be made in {} ({error})",
@@ -196,6 +195,8 @@ fn serve(
     })?;
     let ended = mounted.run(&wanted.place, || {
         life.mounted();
+        let mount = mountpoint::look(&wanted.place).ok().flatten();
+        *locked(&running) = mount.map(|mount| mount.device);
         note(&format!(
             "{} is mounted at {}",
             wanted.target.shown(),
@@ -204,6 +205,7 @@ fn serve(
         teller.ready();
     });
     life.unmounted();
+    *locked(&running) = None;
     let last = shared.report();
     drop(shared);
     remote.close();
@@ -227,4 +229,68 @@ fn serve(
             ExitCode::FAILURE
         }
     })
+}
+
+/// What the socket's thread knows of the mount.
+struct Serving {
+    /// Weak: the cache folder must be free again when `umount` learns that the mount has ended.
+    shared: Weak<Shared>,
+    remote: Weak<Remote>,
+    about: Value,
+    place: PathBuf,
+    cache: PathBuf,
+    /// The device of the mount, from when it is mounted until the kernel has ended it.
+    running: Arc<Mutex<Option<String>>>,
+}
+
+impl Answers for Serving {
+    fn status(&self) -> Value {
+        let mut answer = match self.shared.upgrade() {
+            Some(shared) => status::answer(&self.about, &shared.report()),
+            None => self.about.clone(),
+        };
+        answer["device"] = locked(&self.running).clone().into();
+        answer
+    }
+
+    fn refresh(&self, path: &Path) -> Value {
+        match self.shared.upgrade() {
+            Some(shared) => refreshing::answer(shared.refresh_below(path)),
+            None => self.about.clone(),
+        }
+    }
+
+    fn may_end(&self) -> bool {
+        let here = mountpoint::look(&self.place).is_ok_and(|mount| mount.is_none());
+        let unused = self
+            .shared
+            .upgrade()
+            .is_some_and(|shared| shared.is_unused());
+        here && unused && locked(&self.running).is_some()
+    }
+
+    fn end(&self, server: socket::Server) {
+        let (Some(shared), Some(remote)) = (self.shared.upgrade(), self.remote.upgrade()) else {
+            return;
+        };
+        // Who opened something there in this moment is treated as by a kill, and loses no more: what it has closed is
+        // copied back, what it has open for writing is written down as dirty.
+        shared.end();
+        let last = status::answer(&self.about, &shared.report());
+        remote.close();
+        if let Some(record) = Record::read(&self.cache) {
+            record.unlist(&self.cache);
+        }
+        note(&format!(
+            "{}: ended while another mount namespace had it, and did not use it",
+            self.place.display()
+        ));
+        server.finish(&last);
+        std::process::exit(i32::from(!status::left(&last).is_empty()));
+    }
+}
+
+/// The lock, also after a thread panicked with it: what it guards is changed in single steps.
+fn locked<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
+    lock.lock().unwrap_or_else(PoisonError::into_inner)
 }

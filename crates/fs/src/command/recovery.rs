@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use super::arguments::Recover;
 use super::record::{self, Record};
-use super::{Ending, failed, mountpoint, place, socket, ssh};
+use super::{Ending, failed, held, mountpoint, place, socket, ssh};
 use crate::log::note;
 use crate::mount::{Recovered, recover};
 use crate::remote::{Limits, Remote, Target};
@@ -109,7 +109,8 @@ fn recorded(cache: PathBuf) -> Result<Job, Failure> {
 }
 
 fn work(job: &Job) -> Result<Recovered, Failure> {
-    let store = Store::open(&job.cache, &job.target.key(), u64::MAX)?;
+    let store = Store::open(&job.cache, &job.target.key(), u64::MAX)
+        .map_err(|failure| held::in_use(&job.cache).unwrap_or(failure))?;
     // Without anything to do, the server need not be there.
     let nothing = store.dirty().is_empty()
         && store.renames_in_doubt().is_empty()

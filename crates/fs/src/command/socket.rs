@@ -1,7 +1,7 @@
 //! The mount's process answers on a Unix socket in its cache folder, which only its user may enter.
 //!
-//! A client sends one line, `status`, `refresh PATH` (in hexadecimal digits) or `wait`. The answer is one line of JSON:
-//! to `wait` when the mount has ended, to the others at once.
+//! A client sends one line, `status`, `refresh PATH` (in hexadecimal digits), `wait` or `end`. The answer is one line of
+//! JSON: to `wait` when the mount has ended, to the others at once; to `end` whether it ends now.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -22,27 +22,30 @@ const LINE_LIMIT: Duration = Duration::from_secs(5);
 /// No question is longer: a path has 4096 bytes at most.
 const MOST_BYTES: u64 = 16 << 10;
 
-/// What the mount's process is asked for.
-pub enum Question {
-    /// Its status.
-    Status,
-    /// To believe nothing that it knows of this path, relative to the mounted folder, and of what is below.
-    Refresh(PathBuf),
-}
-
 type Waiting = Arc<Mutex<Vec<UnixStream>>>;
 
 /// The mount's side.
+#[derive(Clone)]
 pub struct Server {
     waiting: Waiting,
     path: PathBuf,
 }
 
-/// Answer questions in a thread of its own from now on, by what `respond` returns.
-pub fn serve(
-    folder: &Path,
-    respond: impl Fn(Question) -> Value + Send + 'static,
-) -> io::Result<Server> {
+/// What the mount's side answers by.
+pub trait Answers: Send + 'static {
+    /// The answer to `status`.
+    fn status(&self) -> Value;
+    /// Believes nothing that is known of this path, relative to the mounted folder, and of what is below: the answer to
+    /// `refresh`.
+    fn refresh(&self, path: &Path) -> Value;
+    /// Whether the mount may end, though the kernel has it yet.
+    fn may_end(&self) -> bool;
+    /// Ends it, and the process.
+    fn end(&self, server: Server);
+}
+
+/// Answer questions in a thread of its own from now on.
+pub fn serve(folder: &Path, answers: impl Answers) -> io::Result<Server> {
     let path = folder.join("socket");
     match std::fs::remove_file(&path) {
         // A process that was killed left it; the folder is locked by this one.
@@ -52,13 +55,16 @@ pub fn serve(
     }
     let listener = near(folder, |short| UnixListener::bind(short))?;
     let waiting = Waiting::default();
-    let held = Arc::clone(&waiting);
+    let own = Server {
+        waiting: Arc::clone(&waiting),
+        path: path.clone(),
+    };
     std::thread::Builder::new()
         .name("status".to_owned())
         .spawn(move || {
             for stream in listener.incoming().filter_map(Result::ok) {
                 // One that says nothing is let go after a while; nobody else is harmed.
-                let _ = answer(stream, &respond, &held);
+                let _ = answer(stream, &answers, &own);
             }
         })?;
     Ok(Server { waiting, path })
@@ -76,21 +82,26 @@ impl Server {
     }
 }
 
-fn answer(
-    mut stream: UnixStream,
-    respond: &impl Fn(Question) -> Value,
-    waiting: &Waiting,
-) -> io::Result<()> {
+fn answer(mut stream: UnixStream, answers: &impl Answers, server: &Server) -> io::Result<()> {
     stream.set_read_timeout(Some(LINE_LIMIT))?;
     stream.set_write_timeout(Some(LINE_LIMIT))?;
     let mut line = String::new();
     BufReader::new((&stream).take(MOST_BYTES)).read_line(&mut line)?;
     match line.trim_end() {
-        "status" => writeln!(stream, "{}", respond(Question::Status)),
+        "status" => writeln!(stream, "{}", answers.status()),
+        "end" => {
+            let ends = answers.may_end();
+            writeln!(stream, "{ends}")?;
+            if ends {
+                answers.end(server.clone());
+            }
+            Ok(())
+        }
         "wait" => {
             // The client goes on only once it is known to wait.
             writeln!(stream, "{{}}")?;
-            waiting
+            server
+                .waiting
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)
                 .push(stream);
@@ -101,7 +112,7 @@ fn answer(
             .map(str::trim_start)
             .and_then(hex::to_path)
         {
-            Some(path) => writeln!(stream, "{}", respond(Question::Refresh(path))),
+            Some(path) => writeln!(stream, "{}", answers.refresh(&path)),
             None => Ok(()),
         },
     }
@@ -118,6 +129,12 @@ pub fn refresh(folder: &Path, path: &Path) -> io::Result<Value> {
 pub fn status(folder: &Path) -> io::Result<Value> {
     let mut stream = connect(folder, "status")?;
     parsed(&mut stream)
+}
+
+/// Ask the process to end, where the mount is unmounted here and nothing of it is open or left to copy back; says
+/// whether it does.
+pub fn end(folder: &Path) -> io::Result<bool> {
+    Ok(parsed(&mut connect(folder, "end")?)? == true)
 }
 
 /// A wait for the end of a mount, begun before it is taken away.
@@ -184,14 +201,36 @@ mod tests {
 
     use super::*;
 
+    struct Fixed(Value);
+
+    impl Answers for Fixed {
+        fn status(&self) -> Value {
+            self.0.clone()
+        }
+
+        fn refresh(&self, path: &Path) -> Value {
+            json!(path)
+        }
+
+        fn may_end(&self) -> bool {
+            false
+        }
+
+        fn end(&self, _: Server) {}
+    }
+
     #[test]
     fn a_folder_with_a_long_path_answers_and_tells_its_end() {
         let folder = tempfile::tempdir().unwrap();
         let deep = folder.path().join("d".repeat(120));
         std::fs::create_dir(&deep).unwrap();
         assert!(status(&deep).is_err());
-        let server = serve(&deep, |_| json!({"pid": 7})).unwrap();
+        let server = serve(&deep, Fixed(json!({"pid": 7}))).unwrap();
+        assert!(!end(&deep).unwrap());
         assert_eq!(status(&deep).unwrap(), json!({"pid": 7}));
+        for path in ["", "a/b c"] {
+            assert_eq!(refresh(&deep, Path::new(path)).unwrap(), json!(path));
+        }
         let mut end = await_end(&deep).unwrap();
         assert_eq!(end.within(Duration::from_millis(1)).unwrap(), None);
         server.finish(&json!({"left": []}));
@@ -202,7 +241,7 @@ mod tests {
     #[test]
     fn one_who_says_nothing_or_nonsense_harms_nobody() {
         let folder = tempfile::tempdir().unwrap();
-        let _server = serve(folder.path(), |_| json!({})).unwrap();
+        let _server = serve(folder.path(), Fixed(json!({}))).unwrap();
         drop(near(folder.path(), |short| UnixStream::connect(short)).unwrap());
         let mut nonsense = connect(folder.path(), &"x".repeat(200)).unwrap();
         assert!(parsed(&mut nonsense).is_err());

@@ -1,18 +1,21 @@
 //! `oscope-fs status`: what is mounted, what is not yet copied back, and what went wrong.
 
 use std::fmt::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
 
 use super::arguments::Status;
 use super::record::{self, Record};
-use super::{Ending, failed, mountpoint, place, print, socket};
+use super::{Ending, failed, held, mountpoint, place, print, socket};
 use crate::hex;
 use crate::log;
 use crate::mount::Report;
 use oscope_sys::error::Failure;
+
+/// How many files that are left are named.
+const MOST_NAMED: usize = 5;
 
 const MIB: f64 = 1_048_576.0;
 
@@ -68,6 +71,25 @@ pub fn left(answer: &Value) -> Vec<String> {
     list(answer, "dirty")
         .filter_map(|path| Some(path.as_str()?.to_owned()))
         .collect()
+}
+
+/// The first of them.
+pub fn some_of(left: &[String]) -> String {
+    let mut names = left
+        .iter()
+        .take(MOST_NAMED)
+        .cloned()
+        .collect::<Vec<_>>()
+        .join(", ");
+    if left.len() > MOST_NAMED {
+        names.push_str(&format!(" and {} more", left.len() - MOST_NAMED));
+    }
+    names
+}
+
+/// Where the mount is, or was.
+pub fn place_of(answer: &Value) -> Option<PathBuf> {
+    hex::to_path(answer["mountpoint_hex"].as_str()?)
 }
 
 /// A line on each file of which both sides had changed.
@@ -159,6 +181,9 @@ fn of(cache: &Path) -> Option<Value> {
 fn with_state(mut answer: Value, at: &Path) -> Value {
     let stands = mountpoint::look(at).is_ok_and(|mount| mount.is_some_and(|mount| mount.is_ours()));
     answer["state"] = if stands { "mounted" } else { "ending" }.into();
+    if !stands {
+        answer["held_by"] = held::others(&answer).into();
+    }
     answer
 }
 
@@ -210,6 +235,12 @@ fn text(answer: &Value) -> String {
             format!("{}: {}", left.len(), left.join(", "))
         },
     );
+    for other in list(answer, "held_by").filter_map(Value::as_str) {
+        line(
+            "held by",
+            &format!("another mount namespace, that of process {other}"),
+        );
+    }
     for conflict in conflicts(answer) {
         line("conflict", &conflict);
     }

@@ -1,5 +1,6 @@
 //! `oscope-fs umount`: unmount, and wait until the mount's process has copied everything back and ended.
 
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::process::ExitCode;
@@ -12,15 +13,15 @@ use super::arguments::Umount;
 use super::mountinfo::{self, Mount};
 use super::mountpoint::{Outcome, Way, look, take_away};
 use super::record::{self, Record};
-use super::{Ending, failed, place, socket, status};
+use super::{Ending, failed, held, place, socket, status};
 use crate::log::note;
 use crate::mount::shown;
 use crate::store::{Store, digest};
 use oscope_sys::error::Failure;
 use oscope_sys::worker::pidfd;
 
-/// How many files that are left are named.
-const MOST_NAMED: usize = 5;
+/// How long a process may take to end after it was unmounted, before it is asked what keeps it.
+const LOOK: Duration = Duration::from_millis(500);
 
 /// How long a process that was killed may take to be gone.
 const LAST_MOMENT: Duration = Duration::from_secs(5);
@@ -73,7 +74,7 @@ fn clear(at: &Path, cache: Option<&Path>) -> Result<(), Failure> {
     }
     let what = match left.is_empty() {
         true => store.damaged().join(", "),
-        false => named(&left),
+        false => status::some_of(&left),
     };
     Err(failed(
         format!(
@@ -150,11 +151,7 @@ fn unmount(mount: &Mount, cache: Option<&Path>, limit: Duration) -> Result<(), F
             "oscope-fs status; XDG_CACHE_HOME must be as it was for mount",
         ));
     };
-    match end.within(
-        until
-            .saturating_duration_since(Instant::now())
-            .max(Duration::from_millis(1)),
-    ) {
+    match last_words(&mut end, mount, cache, until) {
         Ok(Some(words)) => {
             process.ended_within(until.saturating_duration_since(Instant::now()));
             judge(&words, at, cache)
@@ -167,6 +164,35 @@ fn unmount(mount: &Mount, cache: Option<&Path>, limit: Duration) -> Result<(), F
             ),
             format!("oscope-fs recover --cache {}", cache.display()),
         )),
+    }
+}
+
+/// Waits for the end. A copy of the mount in another mount namespace, which nobody uses, keeps the kernel from ending
+/// it: then the process is asked to.
+fn last_words(
+    end: &mut socket::End,
+    mount: &Mount,
+    cache: &Path,
+    until: Instant,
+) -> io::Result<Option<Value>> {
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        let words = end.within(left.min(LOOK).max(Duration::from_millis(1)))?;
+        if words.is_some() || Instant::now() >= until {
+            return Ok(words);
+        }
+        let others = mountinfo::elsewhere(&mount.device);
+        if socket::end(cache).unwrap_or(false) {
+            let whose = match others.is_empty() {
+                true => String::new(),
+                false => format!(", that of process {},", others.join(", ")),
+            };
+            note(&format!(
+                "{}: another mount namespace{whose} has it too but does not use it; it is ended, and answers ENOTCONN \
+                 there",
+                mount.place.display()
+            ));
+        }
     }
 }
 
@@ -185,7 +211,7 @@ fn judge(words: &Value, at: &Path, cache: &Path) -> Result<(), Failure> {
         format!(
             "{} is unmounted; not copied back{why}: {}; kept in {}",
             at.display(),
-            named(&left),
+            status::some_of(&left),
             cache.display()
         ),
         format!("oscope-fs recover --cache {}", cache.display()),
@@ -193,36 +219,24 @@ fn judge(words: &Value, at: &Path, cache: &Path) -> Result<(), Failure> {
 }
 
 fn under_way(at: &Path, cache: &Path, limit: Duration) -> Failure {
-    let left = socket::status(cache)
-        .map(|answer| status::left(&answer))
-        .unwrap_or_default();
-    let left = if left.is_empty() {
-        "its process has not ended".to_owned()
-    } else {
-        format!("not yet copied back: {}", named(&left))
-    };
+    let (why, remedy) = socket::status(cache).map_or_else(
+        |error| {
+            (
+                format!("its process does not answer ({error})"),
+                format!("see how far it is: oscope-fs status {}", at.display()),
+            )
+        },
+        |answer| held::reason(&answer, at),
+    );
     failed(
         format!(
-            "{} is unmounted; after {} s {left}; the process goes on, and keeps them in {}",
+            "{} is unmounted; after {} s its process still runs, with the cache {}: {why}",
             at.display(),
             limit.as_secs_f64(),
             cache.display()
         ),
-        format!("see how far it is: oscope-fs status {}", at.display()),
+        remedy,
     )
-}
-
-fn named(left: &[String]) -> String {
-    let mut names = left
-        .iter()
-        .take(MOST_NAMED)
-        .cloned()
-        .collect::<Vec<_>>()
-        .join(", ");
-    if left.len() > MOST_NAMED {
-        names.push_str(&format!(" and {} more", left.len() - MOST_NAMED));
-    }
-    names
 }
 
 fn busy(at: &Path) -> Failure {
@@ -254,13 +268,14 @@ fn not_mounted(at: &Path, cache: Option<&Path>) -> Failure {
             "see what is: oscope-fs status",
         );
     };
-    if socket::status(cache).is_ok() {
+    if let Ok(answer) = socket::status(cache) {
+        let (why, remedy) = held::reason(&answer, at);
         return failed(
             format!(
-                "{} is unmounted already; its process is still copying back",
+                "{} is unmounted already; its process goes on: {why}",
                 at.display()
             ),
-            format!("see how far it is: oscope-fs status {}", at.display()),
+            remedy,
         );
     }
     failed(

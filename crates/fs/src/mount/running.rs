@@ -102,8 +102,18 @@ impl Mounted {
 }
 
 impl Shared {
+    /// Whether nothing is open here, and nothing is left to copy back.
+    pub fn is_unused(&self) -> bool {
+        let open = !locked(&self.handles).is_empty() || !locked(&self.folders).is_empty();
+        let files = self.tree().files();
+        !open
+            && locked(&self.doubts).is_empty()
+            && !files.iter().any(|(_, file)| file.in_use())
+            && self.store.dirty().is_empty()
+    }
+
     /// After the last request: all that is left goes back, or is forced to disk.
-    fn end(&self) {
+    pub fn end(&self) {
         locked(&self.handles).clear();
         // Before anything goes back under a name of an unresolved rename.
         self.resolve_renames();
