@@ -1,7 +1,7 @@
 //! The mount's process answers on a Unix socket in its cache folder, which only its user may enter.
 //!
-//! A client sends one line, `status`, `refresh PATH` (in hexadecimal digits), `wait` or `end`. The answer is one line of
-//! JSON: to `wait` when the mount has ended, to the others at once; to `end` whether it ends now.
+//! A client sends one line, `status`, `refresh PATH` (in hexadecimal digits), `wait` or `end`. The answer is one line
+//! of JSON: to `wait` when the mount has ended, to the others at once; to `end` whether it ends now.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
