@@ -129,10 +129,13 @@ pub const OPERATIONS: &[Operation] = &[
         "create",
         "makes the file on the server, exclusively, and opens an empty copy",
     ),
-    left("getlk", "the kernel keeps locks within this machine"),
+    left(
+        "getlk",
+        "the kernel keeps locks among the programs of this mount",
+    ),
     left(
         "setlk",
-        "the kernel keeps locks (fcntl and flock) within this machine",
+        "the kernel keeps locks (fcntl and flock) among the programs of this mount",
     ),
     left("bmap", "EINVAL: there is no block device"),
     left("ioctl", "ENOTTY"),
