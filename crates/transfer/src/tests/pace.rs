@@ -48,6 +48,10 @@ fn trickled(
             }
             thread::sleep(PAUSE);
         }
+        // Closed with answers that it has not read, the connection would be reset: what has come could be lost with it.
+        while !received.is_finished() {
+            thread::sleep(PAUSE);
+        }
         drop(peer);
         received.join().expect("no panic").expect_err("no transfer")
     });
