@@ -81,7 +81,7 @@ def test_a_mount_that_another_namespace_uses_goes_on_and_all_say_why(desk: Desk)
 def test_what_is_written_elsewhere_is_copied_back_before_the_end(desk: Desk) -> None:
     desk.mounted()
     with elsewhere(
-        f"exec 3> {desk.point}/file; echo ready; read line; echo late >&3; exec 3>&-; sleep 60"
+        f"exec 3> {desk.point}/file; echo ready; read line; echo late >&3; exec 3>&-; exec sleep 60"
     ) as other:
         line = only_line(desk("umount", desk.point, "--timeout", "1s"), 1)
         assert "not yet copied back: file" in line
