@@ -10,6 +10,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tools"))
 
+import conformance
 import conformance_page
 import conformance_results
 import conformance_suites
@@ -172,3 +173,26 @@ def test_a_test_that_is_run_again_replaces_what_is_stored() -> None:
     found = Result("xfstests", "sftp", passed=["b", "d"]).merged(earlier)
     assert (found.passed, found.failed, found.skipped) == (["a", "b", "d"], {}, {"c": "y"})
     assert (found.left, found.again) == (["e"], ["b"])
+
+
+def test_a_part_of_the_results_leaves_the_published_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    published, part = tmp_path / "published.md", tmp_path / "part.md"
+    published.write_text("as measured elsewhere")
+    whole: Results = {
+        suite: {key: Result(suite, key, passed=["a"]) for key in ("local", "helper", "sftp")}
+        for suite in ("pjdfstest", "fsx", "xfstests")
+    }
+    some = {suite: results for suite, results in whole.items() if suite != "xfstests"}
+    monkeypatch.setattr(conformance, "PAGE", published)
+    monkeypatch.setattr(conformance, "PART", part)
+    monkeypatch.setattr(sys, "argv", ["conformance.py", "--page"])
+    for found, written in ((some, part), (whole, published)):
+        monkeypatch.setattr(conformance, "load", lambda found=found: found)
+        assert conformance.main() == 0
+        assert written.read_text().startswith("# File systems")
+        said = " ".join(capsys.readouterr().err.split())
+        assert ("not run here: xfstests on local, xfstests on helper" in said) == (found is some)
+        if found is some:
+            assert published.read_text() == "as measured elsewhere"

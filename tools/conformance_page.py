@@ -53,6 +53,16 @@ def defects(found: Results) -> list[str]:
     return sorted(named)
 
 
+def missing(found: Results) -> list[str]:
+    """Return the suites and file systems whose results the published page has to have, and `found` lacks."""
+    return [
+        f"{suite} on {key}"
+        for suite in ("pjdfstest", "fsx", "xfstests")
+        for key in ("local", "helper", "sftp")
+        if key not in found.get(suite, {})
+    ]
+
+
 def page(found: Results, names: Mapping[str, str]) -> str:
     """Return the page; `names` has the file systems in their order."""
     wrong = defects(found)
