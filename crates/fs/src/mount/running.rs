@@ -126,7 +126,7 @@ impl Shared {
             }
             self.retry(ino, &file);
         }
-        self.store.trim(None);
+        self.store.trim_last();
         if let Err(error) = self.store.checkpoint() {
             log::note(&format!("cannot force the cache to disk: {}", error.desc()));
         }

@@ -77,6 +77,13 @@ impl Store {
     pub fn trim(&self, freed: Option<CopyId>) {
         self.lock().trim(freed);
     }
+
+    /// The same by the sizes that the copies have now: at the end of a mount, after which nothing looks again.
+    pub fn trim_last(&self) {
+        let mut shelf = self.lock();
+        shelf.recount();
+        shelf.trim(None);
+    }
 }
 
 fn mib(bytes: u64) -> String {
