@@ -19,7 +19,7 @@ from oscope.storage.store import Store
 
 pytest_plugins = [
     "browsers", "dhcp_played", "fs_desk", "fs_scene", "git_scene", "kernels", "postgresql_server",
-    "toy_kernel", "viewed",
+    "toy_kernel", "transfer_pair", "viewed",
 ]  # fmt: skip
 
 # An example that waits for a CPU, or for a module that is loaded, is no failure.

@@ -17,7 +17,6 @@ from pathlib import Path
 
 import pytest
 
-from cli_driver import CommandLine
 from transfer_course import make_source, resize, seen, small_folder
 from transfer_pair import LIMIT_S, TRUSTED, Pair, error_of, put
 from wire_faults import Fault, Wire
@@ -26,15 +25,6 @@ EMPTY_BLAKE3 = "af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262
 MIB = 1 << 20
 SENDERS = ("auto", "readwrite", "mmap", "sendfile", "splice", "zerocopy", "uring")
 RECEIVERS = ("auto", "readwrite", "mmap", "splice", "uring")
-
-
-@pytest.fixture
-def pair(probe: Path, tmp_path: Path) -> Iterator[Pair]:
-    folder = tmp_path / "work"
-    folder.mkdir()
-    found = Pair(CommandLine(folder, {"OSCOPE_PROBE": str(probe)}))
-    yield found
-    found.close()
 
 
 def content(size: int, seed: int = 7) -> bytes:

@@ -5,25 +5,15 @@ from __future__ import annotations
 import json
 import os
 import socket
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from cli_driver import CommandLine, as_nobody
+from cli_driver import as_nobody
 from transfer_pair import TRUSTED, Command, Pair, put
 
 YEAR_2001_NS = 1_000_000_000 * 10**9
 MIB = 1 << 20
-
-
-@pytest.fixture
-def pair(real_probe: Path, tmp_path: Path) -> Iterator[Pair]:
-    folder = tmp_path / "work"
-    folder.mkdir()
-    found = Pair(CommandLine(folder, {"OSCOPE_PROBE": str(real_probe)}))
-    yield found
-    found.close()
 
 
 def mode(path: Path) -> int:

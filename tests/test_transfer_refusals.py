@@ -3,22 +3,10 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from cli_driver import CommandLine
 from transfer_pair import TRUSTED, Command, Pair, error_of, put
-
-
-@pytest.fixture
-def pair(real_probe: Path, tmp_path: Path) -> Iterator[Pair]:
-    folder = tmp_path / "work"
-    folder.mkdir()
-    found = Pair(CommandLine(folder, {"OSCOPE_PROBE": str(real_probe)}))
-    yield found
-    found.close()
 
 
 def test_a_request_that_is_wrong_makes_no_folder(pair: Pair) -> None:

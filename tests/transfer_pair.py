@@ -7,7 +7,10 @@ import re
 import signal
 import subprocess
 import threading
+from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 from cli_driver import Answer, CommandLine
 
@@ -104,6 +107,16 @@ class Pair:
             with contextlib.suppress(ProcessLookupError):
                 command.process.kill()
             command.process.wait()
+
+
+@pytest.fixture
+def pair(probe: Path, tmp_path: Path) -> Iterator[Pair]:
+    """Give a sender and a receiver a folder, in which both run."""
+    folder = tmp_path / "work"
+    folder.mkdir()
+    found = Pair(CommandLine(folder, {"OSCOPE_PROBE": str(probe)}))
+    yield found
+    found.close()
 
 
 def error_of(answer: Answer) -> str:

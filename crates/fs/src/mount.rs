@@ -155,6 +155,6 @@ impl Shared {
 }
 
 /// The lock, also after a thread panicked with it: what it guards is changed in single steps.
-fn locked<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
+pub fn locked<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
     lock.lock().unwrap_or_else(PoisonError::into_inner)
 }

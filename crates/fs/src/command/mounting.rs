@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use super::arguments::Mount;
@@ -14,7 +14,7 @@ use super::umount::Process;
 use super::{Ending, failed, held, mountpoint, place, refreshing, socket, ssh, status};
 use crate::log;
 use crate::log::note;
-use crate::mount::{Mounted, Options, Recovered, Shared, recover};
+use crate::mount::{Mounted, Options, Recovered, Shared, locked, recover};
 use crate::remote::{Remote, Target};
 use crate::store::Store;
 use oscope_sys::error::Failure;
@@ -288,9 +288,4 @@ impl Answers for Serving {
         server.finish(&last);
         std::process::exit(i32::from(!status::left(&last).is_empty()));
     }
-}
-
-/// The lock, also after a thread panicked with it: what it guards is changed in single steps.
-fn locked<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
-    lock.lock().unwrap_or_else(PoisonError::into_inner)
 }

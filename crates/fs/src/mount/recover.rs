@@ -259,7 +259,8 @@ fn put(
         content: Some(content),
     });
     let has_links = |now: Attributes| now.more.is_some_and(|more| more.links > 1);
-    if entry.paths.len() == 1 && !remote.lstat(entry.path()).is_ok_and(has_links) {
+    let is_linked = || remote.is_exact() && remote.lstat(entry.path()).is_ok_and(has_links);
+    if entry.paths.len() == 1 && !is_linked() {
         return remote.put(entry.copy.file(), &order).map(Some);
     }
     store.mark_sending(

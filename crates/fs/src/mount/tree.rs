@@ -2,7 +2,7 @@
 //!
 //! Pure memory: nothing in here asks the server or the disk. One lock (`Core::tree`) covers it.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -294,18 +294,25 @@ impl Tree {
     /// Nothing is known any more of the node at `path` and of all below it: their numbers, and which of them are files
     /// in use.
     pub fn expire_below(&mut self, path: &Path) -> Vec<(u64, bool)> {
-        let (mut left, mut found) = (Vec::from_iter(self.at(path)), Vec::new());
-        while let Some(ino) = left.pop() {
-            let Some(node) = self.nodes.get_mut(&ino) else {
-                continue;
-            };
-            node.listing = None;
-            left.extend(node.children.values());
-            let in_use = node.file.as_ref().is_some_and(|file| file.in_use());
-            found.push((ino, in_use));
-            self.expire(ino);
+        let below = self.at(path).map_or_else(Vec::new, |ino| self.below(ino));
+        for ino in &below {
+            self.node(*ino, |node| node.listing = None);
+            self.expire(*ino);
             // An answer that is on its way says what was before.
-            self.changed(ino);
+            self.changed(*ino);
+        }
+        let in_use = |ino: u64| self.file(ino).is_some_and(|file| file.in_use());
+        below.into_iter().map(|ino| (ino, in_use(ino))).collect()
+    }
+
+    /// A node and all that is known below it.
+    fn below(&self, ino: u64) -> Vec<u64> {
+        let (mut left, mut found) = (vec![ino], Vec::new());
+        while let Some(ino) = left.pop() {
+            if let Some(node) = self.nodes.get(&ino) {
+                left.extend(node.children.values());
+                found.push(ino);
+            }
         }
         found
     }
@@ -344,18 +351,10 @@ impl Tree {
 
     /// Files in and below a node, in order of number (the order in which their gates may be taken).
     pub fn files_below(&self, ino: u64) -> Vec<(u64, Arc<FileNode>)> {
-        let mut found = BTreeMap::new();
-        let mut left = vec![ino];
-        while let Some(ino) = left.pop() {
-            let Some(node) = self.nodes.get(&ino) else {
-                continue;
-            };
-            left.extend(node.children.values());
-            if let Some(file) = &node.file {
-                found.insert(ino, Arc::clone(file));
-            }
-        }
-        found.into_iter().collect()
+        // A folder has one place, but a file several.
+        let numbers = BTreeSet::from_iter(self.below(ino));
+        let file = |ino| Some((ino, self.file(ino)?));
+        numbers.into_iter().filter_map(file).collect()
     }
 
     /// The handle by which a folder was listed is closed: nodes that were made for it alone go.
