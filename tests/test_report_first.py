@@ -27,6 +27,7 @@ from oscope.report import elsewhere, page
 from oscope.report.build import Report, answers, build
 from oscope.report.machine import badge, machine_line, unmeasured
 from oscope.report.origins import EXPERIMENTS, command, origins
+from oscope.statistics import summarise_point
 
 SURVEYS = (
     synthetic.survey,
@@ -65,6 +66,19 @@ def report(analysed: Analysed) -> Report:
 def _calibrated(results: Results) -> Results:
     known = [replace(e, settings={**e.settings, "calibrated": CALIBRATED}) for e in results.experiments]
     return replace(results, experiments=tuple(known))
+
+
+def test_a_summary_is_of_the_point_asked_for_after_points_have_died() -> None:
+    """The labs derive points that live for one answer: others may stand at their addresses later."""
+    cost = synthetic.cost()
+    results = Analysed.of(Results((cost,)))
+    given = cost.points[0].metrics["time_ns"]
+    for times in (1.0, 2.0, 3.0):
+        derived = [replace(cost.points[0], metrics={"time_ns": given * times}) for _ in range(200)]
+        found = [results.summary(cost, each, "time_ns") for each in derived]
+        expected = summarise_point(cost, derived[0], "time_ns").median
+        assert {each.median for each in found if each is not None} == {expected}
+        del derived
 
 
 def test_the_rows_are_the_figures_of_the_tables(analysed: Analysed, report: Report) -> None:

@@ -22,8 +22,10 @@ WORDS = frozenset({"xor"})
 class Analysed(Results):
     """Results that remember the summary of each point's metrics, and what makes them vary."""
 
-    memo: dict[tuple[int, str], Summary] = field(default_factory=dict, compare=False, repr=False)
-    causes: dict[tuple[int, str], Attribution] = field(default_factory=dict, compare=False, repr=False)
+    memo: dict[tuple[PointSamples, str], Summary] = field(default_factory=dict, compare=False, repr=False)
+    causes: dict[tuple[PointSamples, str], Attribution] = field(
+        default_factory=dict, compare=False, repr=False
+    )
 
     @classmethod
     def of(cls, results: Results) -> Analysed:
@@ -32,8 +34,8 @@ class Analysed(Results):
 
     def summary(self, experiment: ExperimentResults, point: PointSamples, metric: str) -> Summary | None:
         """Return the summary of `metric` at `point`, or None where no sample has it."""
-        # The points live as long as these results, so their identity is a sound key.
-        key = (id(point), metric)
+        # The point itself, not its id(): labs derive points that die, and another may have the id then.
+        key = (point, metric)
         if key not in self.memo:
             if not len(measured(point, metric)[0]):
                 return None
@@ -42,7 +44,7 @@ class Analysed(Results):
 
     def attribution(self, experiment: ExperimentResults, point: PointSamples, metric: str) -> Attribution:
         """Return the covariates associated with the variance of `metric` at `point`."""
-        key = (id(point), metric)
+        key = (point, metric)
         if key not in self.causes:
             self.causes[key] = attribute(
                 point.metrics[metric],

@@ -43,9 +43,9 @@ _EVENT_RATES = {"calls_per_s": "calls/s", "faults_per_s": "faults/s", "simulatio
 """Units of the metrics that older records have in 1/s."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PointSamples:
-    """All samples of one point, in the order in which they were taken.
+    """All samples of one point, in the order in which they were taken; equal to itself alone.
 
     Every array has one entry a sample. Metric values of failed samples, and values that this machine cannot
     give, are NaN.

@@ -171,7 +171,7 @@ class Run:
     def summary(self, point: PointSamples | None, asked: str | Quantity) -> Summary | None:
         """Return the summary of a metric, which the experiment may not have, or of another quantity."""
         if isinstance(asked, Quantity):
-            return self.once((id(point), asked), lambda: asked.summary(self.experiment, point))
+            return self.once((point, asked), lambda: asked.summary(self.experiment, point))
         if point is None or asked not in self.experiment.metrics:
             return None
         return self.results.summary(self.experiment, point, asked)

@@ -24,10 +24,10 @@ def judged_points(results: q.Analysed) -> list[tuple[str, q.Point]]:
     if (cost := q.Run.of(results, "syscall.cost")) is not None:
         found += [(point.label(("call", "style")), point) for point in cost.points("time_ns")]
     if (create := q.Run.of(results, "process.create")) is not None:
-        names, order = create.experiment.varied() or ("how",), list(map(id, create.experiment.points))
+        names, order = create.experiment.varied() or ("how",), create.experiment.points
         sides = {who: create.points(f"{who}_ns", how="fork") for who in ("child", "parent")}
         fork = [(f"{each.label(names)}, {who}", each) for who, points in sides.items() for each in points]
-        found += sorted(fork, key=lambda row: order.index(id(row[1].samples)))
+        found += sorted(fork, key=lambda row: order.index(row[1].samples))
     return found
 
 

@@ -51,8 +51,11 @@ def by_way(run: q.Run) -> q.Run:
         rest = {name: level for name, level in point.factors.items() if name not in own}
         return replace(point, factors={**rest, WAY: way(point.factors)})
 
-    points = tuple(map(renamed, q.untraced(run.experiment)))
-    return run.once(WAY, lambda: q.Run(run.results, replace(run.experiment, points=points)))
+    def make() -> q.Run:
+        points = tuple(map(renamed, q.untraced(run.experiment)))
+        return q.Run(run.results, replace(run.experiment, points=points))
+
+    return run.once(WAY, make)
 
 
 def curves(run: q.Run, metric: str, **levels: q.Level) -> dict[str, list[q.At]]:
