@@ -80,10 +80,7 @@ impl Source {
             skip,
         };
         for path in paths {
-            let meta = fs::metadata(path).map_err(|error| {
-                Failure::system(&format!("{}", path.display()), &error)
-                    .with_remedy("name a file or a folder that is there")
-            })?;
+            let meta = fs::metadata(path).map_err(|error| no_status(path, &error))?;
             let name = own_name(path)?;
             if meta.is_dir() {
                 fs::read_dir(path).map_err(|error| {
@@ -183,6 +180,19 @@ fn unread(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::PermissionDenied => format!("{why}: {UNREADABLE}"),
         _ => why,
+    }
+}
+
+/// Why there is nothing to send at a path that was named.
+fn no_status(path: &Path, error: &io::Error) -> Failure {
+    if let (io::ErrorKind::NotFound, Ok(target)) = (error.kind(), fs::read_link(path)) {
+        let what = format!("{}: a link to {}", path.display(), target.display());
+        return Failure::system(&what, error).with_remedy("make what it leads to, or name a file");
+    }
+    let failure = Failure::system(&path.display().to_string(), error);
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => failure.with_remedy("send as a user who may read it"),
+        _ => failure.with_remedy("name a file or a folder that is there"),
     }
 }
 

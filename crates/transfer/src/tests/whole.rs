@@ -213,6 +213,12 @@ fn links_are_left_out_with_a_note_where_that_was_asked_for() {
     assert!(found.notes.len() == 1 && found.notes[0].contains("a/link"));
     assert!(found.left_out.is_empty());
     assert!(Source::gather(&[place.here("absent")], Links::Skip, &[]).is_err());
+    std::os::unix::fs::symlink("nowhere", place.here("dangling")).expect("linked");
+    let refused = Source::gather(&[place.here("dangling")], Links::Keep, &[]).unwrap_err();
+    assert!(
+        refused.to_string().contains("dangling: a link to nowhere"),
+        "{refused}"
+    );
 }
 
 #[test]

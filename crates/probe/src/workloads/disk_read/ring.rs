@@ -37,7 +37,7 @@ struct Ring<'a> {
 ///
 /// # Errors
 /// `Failure::Unavailable` where io_uring is switched off or unknown.
-pub fn make(depth: u32) -> Result<in_flight::Ring, Failure> {
+fn make(depth: u32) -> Result<in_flight::Ring, Failure> {
     in_flight::Ring::new(depth).map_err(|error| {
         Failure::unavailable(
             format!("io_uring cannot be used: {error}"),
