@@ -12,7 +12,7 @@ import null_compare as null
 import synthetic
 from oscope.model.errors import UsageError
 from oscope.model.samples import Column, ExperimentResults, PointSamples
-from oscope.report.comparison import comparison_table, print_comparison, verdict
+from oscope.report.comparison import comparison_table, intervals, print_comparison, verdict
 from oscope.runner.injection.spec import Injection
 from oscope.statistics import ComparedMetric, compare_points, compare_results, compare_within
 from oscope.statistics.sides import _median_weights
@@ -175,6 +175,39 @@ def test_zeros_in_which_one_sample_differs_are_not_taken_as_equal() -> None:
     b.points[0].metrics["time_ns"][0] = 5.0
     (row,) = compare_results(a, b).rows
     assert row.different == "cannot tell"
+
+
+@pytest.mark.parametrize("value", [1.6416250766416163, 609152488.122177])
+def test_equal_samples_are_equal_though_one_side_has_more_of_them(value: float) -> None:
+    a, b = (constant(side, value) for side in sides(PAIRED))
+    [more], [point] = a.points, b.points
+    fewer = point.only(np.asarray(point.rep < 5))
+    for pair in ((more, fewer), (fewer, more)):
+        row = compare_points(*pair, a.metrics["time_ns"], same_run=True)
+        assert row.n_a != row.n_b
+        assert (row.different, row.ratio, row.difference) == ("no", 1.0, 0.0)
+        assert row.sentence.startswith("no difference found: identical")
+
+
+def test_a_ratio_of_separate_runs_is_that_of_the_medians_beside_it() -> None:
+    """The median of the blocks' medians may be another: most blocks of A are at 12, most samples at 10."""
+    a, b = sides(PLAIN)
+    sizes = [1] * 7 + [20] * 5
+    level = np.repeat([12.0] * 7 + [10.0] * 5, sizes)
+    # A value of 0 has no logarithm.
+    level[-1] = 0.0
+    first = _samples(a.points[0], level, np.repeat(np.arange(12), sizes))
+    second = _samples(b.points[0], np.array([50.0] * 11 + [0.0]), np.arange(12))
+    for pair, ratio in (((first, second), 5.0), ((second, first), 0.2)):
+        row = compare_points(*pair, Column("time_ns", "ns", better="less"), same_run=False)
+        assert row.median_b / row.median_a == ratio
+        assert row.ratio == pytest.approx(ratio)
+
+
+def _samples(point: PointSamples, values: np.ndarray, block: np.ndarray) -> PointSamples:
+    """Return the first samples of a point with these values, in these blocks."""
+    first = point.only(np.arange(len(point)) < len(values))
+    return replace(first, metrics={"time_ns": values}, block=block, process=block)
 
 
 def constant(results: ExperimentResults, value: float) -> ExperimentResults:
@@ -447,3 +480,20 @@ def test_a_figure_in_several_units_is_one_row_on_the_screen_and_each_unit_for_pr
     first = next(row for row in both.rows if row.metric == "time_ns")
     fewer = replace(both, rows=tuple(row for row in both.rows if row is not first))
     assert len(comparison_table(a, fewer).rows) == len(both.rows) // 2
+
+
+def test_a_median_lies_within_its_interval_as_both_are_written() -> None:
+    """Of one process a side the ratio is known less well than each median."""
+    a, b = (
+        replace(side, points=(side.points[0].only(side.points[0].block == 0),))
+        for side in (constant(each, 878.8011757954416) for each in sides())
+    )
+    comparison = compare_results(a, b)
+    table = comparison_table(a, comparison, intervals(a, b, comparison))
+    assert len(table.rows) == len(comparison.rows)
+    for cells in table.rows:
+        row = dict(zip(table.columns, cells, strict=True))
+        for side in "AB":
+            low, _, high = row[f"95 % interval of {side}"].partition(" to ")
+            assert float(low) <= float(row[side]) <= float(high)
+            assert len(row[side].partition(".")[2]) == len(low.partition(".")[2])

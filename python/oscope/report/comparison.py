@@ -25,7 +25,9 @@ from oscope.statistics.quantiles import TailDifference
 from oscope.statistics.summary import summarise_point
 from oscope.statistics.wording import tail_sentence
 
-Sides = Callable[[ComparedMetric], tuple[Interval | None, Interval | None]]
+Known = tuple[Interval | None, Interval | None]
+"""The 95 % intervals of both medians of a row, where they are known."""
+Sides = Callable[[ComparedMetric], Known]
 """Gives the 95 % intervals of both medians of a row, where they are known."""
 NOT_OF_MEDIANS = (
     "B/A is estimated from the blocks, each of them a process; it can differ from the ratio of the two "
@@ -158,22 +160,22 @@ def _columns(
     """
     columns = [[name, *(levels(experiment, row.factors)[name] for row in rows)] for name in _varied(rows)]
     columns.append(["metric", *(row.metric for row in rows)])
-    columns += _medians(rows)
+    # Of a count of instructions the difference itself is what is looked for.
+    exact = any(counted(row.unit) for row in rows)
+    known = [(None, None) if exact or sides is None else sides(row) for row in rows]
+    columns += _medians(rows, known)
     columns.append(aligned(["B/A", *(_marked_ratio(row, marked=marked) for row in rows)]))
     columns.append(["different", *(row.different for row in rows)])
     columns.append(["matters", *(row.matters for row in rows)])
     change = aligned(["difference", *map(_difference, rows)])
     interval = ["95 % interval", *(" to ".join(_ratio(row, side) for side in row.ci95) for row in rows)]
     detectable = aligned(["mde", *(_detectable(row.detectable) for row in rows)])
-    # Of a count of instructions the difference itself is what is looked for.
-    exact = any(counted(row.unit) for row in rows)
     if exact:
         return columns, [change, interval, detectable]
-    known = [] if sides is None else [sides(row) for row in rows]
     medians = [
-        [f"95 % interval of {name}", *(_side(row, pair[side]) for row, pair in zip(rows, known, strict=True))]
+        [f"95 % interval of {name}", *(_side(row, pair, side) for row, pair in zip(rows, known, strict=True))]
         for side, name in enumerate("AB")
-        if known
+        if sides is not None
     ]
     return columns, [interval, *medians, detectable, change]
 
@@ -199,12 +201,10 @@ def intervals(
     return lambda row: found.get(id(row), (None, None))
 
 
-def _side(row: ComparedMetric, interval: Interval | None) -> str:
-    """Write the interval of a side's median in the unit of the medians, with its own digits."""
-    if interval is None:
-        return formatting.MISSING
-    low, high = interval
-    return _scale(row).row((low + high) / 2, (high - low) / 2 or None).span(interval)
+def _side(row: ComparedMetric, intervals: Known, side: int) -> str:
+    """Write the interval of a side's median in the unit and with the digits of the median beside it."""
+    value = (row.median_a, row.median_b)[side]
+    return _digits(row, value, intervals[side]).span(intervals[side])
 
 
 def _marked_ratio(row: ComparedMetric, *, marked: bool) -> str:
@@ -288,14 +288,15 @@ def _contradicts(row: ComparedMetric) -> bool:
     return row.median_a > 0 and not low <= row.median_b / row.median_a <= high
 
 
-def _medians(rows: Sequence[ComparedMetric]) -> list[list[str]]:
+def _medians(rows: Sequence[ComparedMetric], known: Sequence[Known]) -> list[list[str]]:
     """Return the columns of both sides' medians and of the unit of each row."""
     names = [(row.metric, _scale(row).unit) for row in rows]
     # What counts the metric's own name needs no unit.
     units = ["" if unit == metric else unit for metric, unit in names]
+    pairs = list(zip(rows, known, strict=True))
     return [
-        aligned(["A", *(_median(row, row.median_a) for row in rows)]),
-        aligned(["B", *(_median(row, row.median_b) for row in rows)]),
+        aligned(["A", *(_median(row, row.median_a, of_a) for row, (of_a, _) in pairs)]),
+        aligned(["B", *(_median(row, row.median_b, of_b) for row, (_, of_b) in pairs)]),
         ["unit", *units],
     ]
 
@@ -305,10 +306,23 @@ def _scale(row: ComparedMetric) -> formatting.Scale:
     return formatting.Scale.choose([row.median_a, row.median_b], [None], row.unit)
 
 
-def _median(row: ComparedMetric, value: float) -> str:
-    """Write the median of a side in the row's unit, with the digits that the interval of the ratio allows."""
+def _median(row: ComparedMetric, value: float, interval: Interval | None = None) -> str:
+    """Write the median of a side in the row's unit, with the digits that `_digits` gives it."""
+    return _digits(row, value, interval).text(value)
+
+
+def _digits(row: ComparedMetric, value: float, interval: Interval | None) -> formatting.Scale:
+    """Return the digits of a side's median: the more of those by the ratio's interval and by its own.
+
+    Its interval is written with them as well, so that what is rounded is never beyond what it lies between.
+    """
     half = abs(row.median_a) * (row.ci95[1] - row.ci95[0]) / 2
-    return _scale(row).row(value, half if isfinite(half) else None).text(value)
+    scale = _scale(row).row(value, half if isfinite(half) else None)
+    if interval is None:
+        return scale
+    low, high = interval
+    own = _scale(row).row((low + high) / 2, (high - low) / 2 or None)
+    return max(scale, own, key=lambda each: each.decimals)
 
 
 def _ratio(row: ComparedMetric, ratio: float) -> str:

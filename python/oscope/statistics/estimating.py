@@ -35,7 +35,7 @@ class Result:
     b: Measured
     estimate: Estimate
     centre: float
-    """A's value that the effect is relative to; its mean, as the effect is one, unless logarithmic."""
+    """A's value that the effect is relative to, of the same kind: of all samples, of pairs or of blocks."""
     logarithmic: bool
     method: str
     step: float
@@ -93,7 +93,7 @@ def estimate_difference(
     caveats, between = [*_caveats(a, b)], between_runs.NONE
     explained: Explained | None = None
     paired = same_run and len(np.intersect1d(a.unit, b.unit)) >= 2
-    constant, step, base = find_constant(a, b, metric, paired=paired), step_of(match, metric), a.value
+    constant, step, centre = find_constant(a, b, metric, paired=paired), step_of(match, metric), a.centre
     if logarithmic and clocks.counted(metric.unit):
         # Multiples: neither the same number more each time nor a single step is in question.
         constant, step = None, 0.0
@@ -103,18 +103,20 @@ def estimate_difference(
     elif alone:
         # How processes differ is assumed below.
         found, between, _ = _separate(match, metric, sides, None)
+        centre = a.median
         method = "repetitions of one process"
     elif paired:
         first, second = _pairs(a, b)
-        found, base = effect.paired(second - first), first
+        found = effect.paired(second - first)
+        centre = a.centre if logarithmic else float(np.median(first))
         method = f"paired by {replication.UNITS[a.level]}"
     else:
         found, between, explained = _separate(match, metric, sides, earlier)
+        centre = a.median
         units = "processes" if a.level == "process" else f"{replication.UNITS[a.level]}s"
         method = f"unpaired over {units}"
         if explained is not None:
             method += AT_ONE_SPEED
-    centre = a.centre if logarithmic else float(np.median(base))
     if alone:
         spread = ASSUMED_PROCESS_SPREAD * np.sqrt(len(alone)) * (1.0 if logarithmic else abs(centre))
         found = effect.with_extra_error(found, spread)

@@ -133,12 +133,16 @@ def _medians(values: Floats, code: Ints, poorest: int) -> Floats:
     parts = np.split(by_group, np.cumsum(np.bincount(code))[:-1])
     return np.array(
         [
-            order.median(part)
-            if len(part) <= poorest
-            else np.sort(part) @ _median_weights(len(part), poorest)
+            order.median(part) if len(part) <= poorest else _expected_median(np.sort(part), poorest)
             for part in parts
         ]
     )
+
+
+def _expected_median(ordered: Floats, drawn: int) -> float:
+    """Mean median of `drawn` of these samples; of equal ones their value, which weights would round."""
+    least = ordered[0]
+    return float(least + (ordered - least) @ _median_weights(len(ordered), drawn))
 
 
 @lru_cache(maxsize=64)
