@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from itertools import chain
 
+import numpy as np
 import pytest
 
 import synthetic
@@ -21,6 +22,7 @@ from oscope.figures.notable import beyond, notable
 from oscope.labs import LABS
 from oscope.model.samples import ExperimentResults, Results
 from oscope.report.build import answers
+from oscope.statistics import compare_points
 
 SURVEYS: tuple[Callable[[], Results], ...] = (
     synthetic.survey,
@@ -107,6 +109,29 @@ def test_equal_sides_tell_nothing() -> None:
     by_call = {point.factors["call"]: point for point in made.points if point.factors["style"] == "loop"}
     twin = tuple(replace(by_call["getppid"], factors=each.factors) for each in by_call.values())
     assert notable(Results((replace(made, points=twin),))) == []
+
+
+def test_a_finding_that_the_medians_beside_it_deny_is_none() -> None:
+    """Most blocks are slower at the second level, but most samples faster: bars would deny it."""
+    made = synthetic.cost(reps=144)
+    sizes = [1, 1, 20, 1, 1] * 6
+    block = np.repeat(np.arange(30), sizes)
+    points = [
+        replace(
+            made.points[0],
+            factors={"call": call},
+            block=block,
+            metrics={"time_ns": np.repeat([few, few, many, few, few] * 6, sizes)},
+        )
+        for call, few, many in (("getpid", 100.0, 200.0), ("read", 150.0, 100.0))
+    ]
+    metrics = {"time_ns": made.metrics["time_ns"]}
+    own = replace(made, experiment="mine", metrics=metrics, points=tuple(points))
+    row = compare_points(*points, metrics["time_ns"], same_run=True)
+    assert row.ci95[0] > 1.1
+    assert row.p < 0.05
+    assert row.median_b < row.median_a
+    assert notable(Results((own,))) == []
 
 
 def test_a_workload_of_ones_own_is_searched_by_its_factors() -> None:

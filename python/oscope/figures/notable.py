@@ -4,8 +4,8 @@ Each candidate is a contrast of two points of one experiment that differ in one 
 expects of it: that both are equal, or that the second is not slower. The rule is the same for all of them:
 
 1. The ratio, paired by block, and its 95 % interval are those of every comparison of Oscope.
-2. A contrast counts if its p, corrected over all candidates (Holm), is below 5 %, and its interval lies
-   beyond what was expected.
+2. A contrast counts if its p, corrected over all candidates (Holm), is below 5 %, the medians of all samples
+   differ in the same direction, and its interval lies beyond what was expected.
 3. The rank is the logarithm of the least ratio that the interval allows: a large effect with a wide interval
    comes after a smaller one with a narrow interval.
 4. Of each section the first one is kept.
@@ -91,7 +91,8 @@ def notable(results: Results, most: int = MOST) -> list[Notable]:
     found = []
     for each, corrected in zip(judged, p, strict=True):
         rank = beyond(each.row.ci95, each.contrast.expected)
-        if corrected < LEVEL and rank > math.log(WORTH_TELLING):
+        # The figures beside the sentence are the medians of all samples: they must not say the contrary.
+        if corrected < LEVEL and rank > math.log(WORTH_TELLING) and each.row.different == "yes":
             found.append((rank, each))
     found.sort(key=lambda one: -one[0])
     by_section: dict[str, tuple[float, _Judged]] = {}
