@@ -47,6 +47,17 @@ def test_the_parts_are_those_put_in(survey: dict[str, Section]) -> None:
     assert _most(warm.rows[-1])[0] == "copying"
 
 
+def test_a_point_whose_time_on_the_cpu_is_not_known_is_left_out() -> None:
+    size = POWERS[0]
+    read = changed(
+        synthetic_disk.read(),
+        lambda point: {"cpu_s": np.full(len(point), np.nan)} if point.factors["block_size"] == size else {},
+    )
+    cold, warm, *_ = sections(read)[WHERE].tables
+    known = [each for each in POWERS[::3] if each != size]
+    assert len(cold.rows) == len(warm.rows) == len(known)
+
+
 def _most(row: Sequence[str]) -> tuple[str, float]:
     """Return the part that takes most of a MiB's time, and its share."""
     parts = dict(zip(time_breakdown.NAMES, (number(cell) for cell in row[4:9]), strict=True))

@@ -73,6 +73,15 @@ def test_both_footprints_of_a_mapping_are_told() -> None:
         assert number(over[name]) > 0
 
 
+def test_patterns_over_different_footprints_are_not_compared() -> None:
+    access = synthetic_memory.access()
+    kept = {("seq", "first64th"), ("random", "full")}
+    points = tuple(p for p in access.points if (p.factors["pattern"], p.factors["footprint"]) in kept)
+    found = sections(dataclasses.replace(access, points=points))
+    answers = [section.answer for section in found.values()]
+    assert "Sequential and random sets were never measured in the same case: nothing is compared." in answers
+
+
 def test_the_flush_is_not_taken_for_the_buffer() -> None:
     def only_flushed(point: PointSamples) -> dict[str, np.ndarray]:
         return {"init_maxrss_kib": np.full(len(point), 16384.0)}

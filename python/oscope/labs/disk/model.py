@@ -199,8 +199,12 @@ def parts(run: q.Run, known: Primitives, cache: str) -> list[Parts]:
     """Return where the time goes at each block size, of `read` by one thread."""
     found = []
     for at in q.curve(run, q.RATE, engine="read", cache=cache, threads=1):
-        of = [run.summary(at.point, each) for each in (MEASURED, ON_CPU, ELSEWHERE, CALLS)]
-        measured, on_cpu, waiting, calls = (each for each in of if each is not None)
+        measured, on_cpu, waiting, calls = (
+            run.summary(at.point, each) for each in (MEASURED, ON_CPU, ELSEWHERE, CALLS)
+        )
+        if measured is None or on_cpu is None or waiting is None or calls is None:
+            # A machine that does not give one of them.
+            continue
         found.append(
             Parts(
                 *(at, measured, on_cpu, waiting, calls.median),
