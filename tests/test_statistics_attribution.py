@@ -180,6 +180,8 @@ def test_too_few_samples_claim_nothing() -> None:
     assert found.causes == ()
     assert np.isnan(found.unexplained)
     assert "49 samples are not enough" in found.sentence
+    one = attribute(np.arange(1.0), {"cause": np.arange(1.0)}, np.zeros(1))
+    assert "1 sample is not enough" in one.sentence
 
 
 def test_constant_values_have_no_cause() -> None:

@@ -146,7 +146,7 @@ def attribute(
         why = (
             "the values do not vary"
             if len(data) >= FEWEST_SAMPLES
-            else (f"{len(data)} samples are not enough to say why they vary; {FEWEST_SAMPLES} are needed")
+            else f"{_samples(len(data))} not enough to say why they vary; {FEWEST_SAMPLES} are needed"
         )
         nan = float("nan")
         enough = len(data) >= FEWEST_SAMPLES
@@ -383,3 +383,7 @@ def _verdict(causes: tuple[Cause, ...], unexplained: float, extreme: float) -> s
         return f"No recorded covariate is associated with the variance beyond chance; {rest}."
     named = ", ".join(f"{cause.label}: {100 * cause.share:.0f} %" for cause in causes)
     return f"Covariates associated with the variance: {named}; {rest}."
+
+
+def _samples(count: int) -> str:
+    return f"{count} sample is" if count == 1 else f"{count} samples are"

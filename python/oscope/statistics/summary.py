@@ -266,7 +266,10 @@ def _representative(
     if count < FEWEST_FOR_SHAPE:
         return (
             "median",
-            f"The median: {count} samples are too few to judge the shape, and one outlier moves a mean.",
+            (
+                f"The median: {count} {'sample is' if count == 1 else 'samples are'} too few to judge the "
+                "shape, and one outlier moves a mean."
+            ),
         )
     if len(modes) > 1:
         places = ", ".join(f"{m.location:.4g} ({m.share:.0%})" for m in modes)
