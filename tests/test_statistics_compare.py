@@ -497,3 +497,14 @@ def test_a_median_lies_within_its_interval_as_both_are_written() -> None:
             low, _, high = row[f"95 % interval of {side}"].partition(" to ")
             assert float(low) <= float(row[side]) <= float(high)
             assert len(row[side].partition(".")[2]) == len(low.partition(".")[2])
+
+
+def test_equal_medians_are_written_alike_however_wide_their_intervals_are() -> None:
+    a, b = (constant(side, 170.5) for side in sides())
+    values = b.points[0].metrics["time_ns"]
+    # Half of the samples lie above, half below: the median is the same, and not known as well.
+    values[1::2], values[0::2] = 200.0, 141.0
+    comparison = compare_results(a, b)
+    table = comparison_table(a, comparison, intervals(a, b, comparison))
+    [row] = (dict(zip(table.columns, cells, strict=True)) for cells in table.rows)
+    assert row["A"] == row["B"] == "170.5"

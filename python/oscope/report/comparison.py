@@ -39,6 +39,8 @@ _MOST_QUOTED = 5
 """Ratios of medians that the explanation of the mark gives one by one."""
 LARGEST_RATIO = 100
 """Beyond it the figure of a ratio says no more than that the samples do not allow one."""
+ABOUT_AS_LARGE = 10
+"""Up to this ratio both medians of a row have equal digits after the point."""
 _FINEST_RATIO = 0.001
 """Half an interval below which a ratio gets no more digits: four after the point."""
 SMALLEST_SHARE = 0.0001
@@ -86,7 +88,7 @@ def _named(experiment: ExperimentResults, of: ComparedMetric | TailDifference, v
 
 def _change(row: ComparedMetric) -> str:
     """Return both medians, `2.71 → 1.50 ms`."""
-    return f"{_median(row, row.median_a)} → {_median(row, row.median_b)} {_scale(row).unit}".rstrip()
+    return f"{_median(row, 0)} → {_median(row, 1)} {_scale(row).unit}".rstrip()
 
 
 def each_quantity_once(
@@ -173,7 +175,7 @@ def _columns(
     if exact:
         return columns, [change, interval, detectable]
     medians = [
-        [f"95 % interval of {name}", *(_side(row, pair, side) for row, pair in zip(rows, known, strict=True))]
+        [f"95 % interval of {name}", *(_side(row, side, pair) for row, pair in zip(rows, known, strict=True))]
         for side, name in enumerate("AB")
         if sides is not None
     ]
@@ -201,10 +203,9 @@ def intervals(
     return lambda row: found.get(id(row), (None, None))
 
 
-def _side(row: ComparedMetric, intervals: Known, side: int) -> str:
+def _side(row: ComparedMetric, side: int, intervals: Known) -> str:
     """Write the interval of a side's median in the unit and with the digits of the median beside it."""
-    value = (row.median_a, row.median_b)[side]
-    return _digits(row, value, intervals[side]).span(intervals[side])
+    return _digits(row, side, intervals).span(intervals[side])
 
 
 def _marked_ratio(row: ComparedMetric, *, marked: bool) -> str:
@@ -295,8 +296,8 @@ def _medians(rows: Sequence[ComparedMetric], known: Sequence[Known]) -> list[lis
     units = ["" if unit == metric else unit for metric, unit in names]
     pairs = list(zip(rows, known, strict=True))
     return [
-        aligned(["A", *(_median(row, row.median_a, of_a) for row, (of_a, _) in pairs)]),
-        aligned(["B", *(_median(row, row.median_b, of_b) for row, (_, of_b) in pairs)]),
+        aligned(["A", *(_median(row, 0, pair) for row, pair in pairs)]),
+        aligned(["B", *(_median(row, 1, pair) for row, pair in pairs)]),
         ["unit", *units],
     ]
 
@@ -306,23 +307,26 @@ def _scale(row: ComparedMetric) -> formatting.Scale:
     return formatting.Scale.choose([row.median_a, row.median_b], [None], row.unit)
 
 
-def _median(row: ComparedMetric, value: float, interval: Interval | None = None) -> str:
-    """Write the median of a side in the row's unit, with the digits that `_digits` gives it."""
-    return _digits(row, value, interval).text(value)
+def _median(row: ComparedMetric, side: int, intervals: Known = (None, None)) -> str:
+    """Write the median of a side, 0 or 1, in the row's unit, with the digits that `_digits` gives it."""
+    return _digits(row, side, intervals).text((row.median_a, row.median_b)[side])
 
 
-def _digits(row: ComparedMetric, value: float, interval: Interval | None) -> formatting.Scale:
-    """Return the digits of a side's median: the more of those by the ratio's interval and by its own.
+def _digits(row: ComparedMetric, side: int, intervals: Known) -> formatting.Scale:
+    """Return the digits of a side's median: the most of those by the ratio's interval and the medians' own.
 
-    Its interval is written with them as well, so that what is rounded is never beyond what it lies between.
+    Its interval is written with them as well, so that what is rounded is never beyond what it lies between;
+    and so is the other side where it is about as large, so that what is equal reads so.
     """
+    values, scale = (row.median_a, row.median_b), _scale(row)
     half = abs(row.median_a) * (row.ci95[1] - row.ci95[0]) / 2
-    scale = _scale(row).row(value, half if isfinite(half) else None)
-    if interval is None:
-        return scale
-    low, high = interval
-    own = _scale(row).row((low + high) / 2, (high - low) / 2 or None)
-    return max(scale, own, key=lambda each: each.decimals)
+    found = [scale.row(values[side], half if isfinite(half) else None)]
+    small, large = sorted(map(abs, values))
+    for place, interval in enumerate(intervals):
+        if interval is not None and (place == side or large < ABOUT_AS_LARGE * small):
+            low, high = interval
+            found.append(scale.row((low + high) / 2, (high - low) / 2 or None))
+    return max(found, key=lambda each: each.decimals)
 
 
 def _ratio(row: ComparedMetric, ratio: float) -> str:
