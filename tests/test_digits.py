@@ -54,6 +54,8 @@ def test_digits_end_at_the_second_of_the_spread(value: float, spread: float) -> 
         (2_500_000.0, 2_400_000.0, 2_600_000.0, "ns", "2.50 ms"),
         (0.00025, 0.00024, 0.00026, "s", "250 µs"),
         (-0.04, -0.5, 0.42, "ns", "-0.04 ns"),
+        (0.505, -29.0, 31.0, "calls/s", "0.51 calls/s"),
+        (4.4, -16.0, 24.0, "calls/s", "4.4 calls/s"),
         (3 * 1024.0**2, 2.9 * 1024.0**2, 3.1 * 1024.0**2, "B", "3.00 MiB"),
         (5e9, 4.9e9, 5.1e9, "B/s", "4.657 GiB/s"),
         (1.03e6, 1.02e6, 1.04e6, "calls/s", f"1{formatting.GROUP}030{formatting.GROUP}000 calls/s"),
@@ -86,6 +88,7 @@ def test_counts_and_shares() -> None:
     assert formatting.format_count(9999) == "9999"
     assert formatting.format_share(0.0342) == "3.4 %"
     assert formatting.format_share(0.25) == "25 %"
+    assert formatting.format_share(0.42, 9.0) == "42 %"
     assert formatting.format_share(float("nan")) == formatting.MISSING
 
 

@@ -59,7 +59,7 @@ class Scale:
 
         Values and spreads are in `unit`. Without any spread, 4 significant digits of the smallest value are
         kept. Decimals below 0 stand for digits before the point that are rounded away; however large the
-        spread, two digits of the smallest value stay.
+        spread, two digits of the smallest value stay, if they are before the point.
         """
         sizes = sorted(abs(v) for v in values if v is not None and math.isfinite(v) and v != 0)
         known = [abs(s) for s in spreads if s is not None and math.isfinite(s) and s != 0]
@@ -86,8 +86,11 @@ class Scale:
         scale = cls.choose([value], [spread], unit)
         if unit == INSTRUCTIONS or not spread or not math.isfinite(value) or not value:
             return scale
-        most = _decimals(abs(value) / scale.factor, MOST_DIGITS)
-        return replace(scale, decimals=min(scale.decimals, max(most, 0)))
+        size = abs(value) / scale.factor
+        most = max(_decimals(size, MOST_DIGITS), 0)
+        # However wide the interval is, 0.51 is not 1.
+        kept = _decimals(size, SIGNIFICANT)
+        return replace(scale, decimals=max(min(scale.decimals, most), kept if kept <= SIGNIFICANT else 0))
 
     def row(self, value: float, spread: float | None) -> Self:
         """Return this unit with the decimals of one value: the digits that `of` gives it in its own unit."""
@@ -161,7 +164,8 @@ def format_share(share: float | None, spread: float | None = None) -> str:
         return MISSING
     percent = 100 * share
     uncertainty = 100 * spread if spread else abs(percent)
-    return f"{Scale('', 1.0, min(_decimals(uncertainty, SIGNIFICANT), 4)).text(percent)} %"
+    decimals = max(_decimals(uncertainty, SIGNIFICANT), min(_decimals(abs(percent), SIGNIFICANT), 0))
+    return f"{Scale('', 1.0, min(decimals, 4)).text(percent)} %"
 
 
 def bounded_text(value: float, low: float, high: float) -> str:

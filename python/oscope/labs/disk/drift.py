@@ -54,7 +54,7 @@ def _headline(_: q.Run, rows: Sequence[Cold]) -> str:
         return "Whether first cold reads differ from later ones is not known: no block has both."
     ratio = float(np.exp(found.median))
     if found.ci95 is None:
-        return f"First cold reads are {ratio:.2g} times as fast in the one block: too little for a verdict."
+        return f"First cold reads are {ratio:.2f} times as fast in the one block: too little for a verdict."
     low, high = (float(np.exp(end)) for end in found.ci95)
     words = f"{q.brackets(q.bounded_text(ratio, low, high))} times as fast as later ones"
     if low <= 1 <= high:
