@@ -18,9 +18,8 @@ from oscope.model.document import Section, Table
 from oscope.model.factors import Level
 from oscope.model.formatting import MISSING, Scale, format_count
 from oscope.model.samples import ExperimentResults
-from oscope.model.units import format_bytes
+from oscope.model.units import MEBIBYTE, format_bytes
 
-MEBIBYTE = 1 << 20
 RATE, RATE_UNIT = "throughput", Unit("MiB/s")
 RATE_HEAD = "Performance [MiB/s]"
 MOVED = ("time_s", RATE)

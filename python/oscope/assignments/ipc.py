@@ -9,8 +9,9 @@ from oscope.assignments.model import Answer, Document, Step
 from oscope.labs import ipc
 from oscope.model.experiment import Design
 from oscope.model.factors import Level
+from oscope.model.units import KIBIBYTE, MEBIBYTE, PAGE
 
-BUFFER, TOTAL = 128 * ipc.KIBIBYTE, 16 * ipc.MEBIBYTE
+BUFFER, TOTAL = 128 * KIBIBYTE, 16 * MEBIBYTE
 """The benchmark's defaults."""
 CHANNELS = ("pipe", "local")
 TRACED = ("none", "syscalls+sched+faults")
@@ -57,8 +58,8 @@ EXPERIMENTS = (
     ),
     replace(
         ipc.TRACE,
-        full=_trace((256, ipc.PAGE, 64 * ipc.KIBIBYTE, BUFFER, ipc.MEBIBYTE), TOTAL, 14, 7),
-        quick=_trace(ipc.COMPARED, 4 * ipc.MEBIBYTE, 6, 3),
+        full=_trace((256, PAGE, 64 * KIBIBYTE, BUFFER, MEBIBYTE), TOTAL, 14, 7),
+        quick=_trace(ipc.COMPARED, 4 * MEBIBYTE, 6, 3),
     ),
     replace(
         ipc.EFFECT, full=_narrowed(ipc.EFFECT.full), quick=_narrowed(ipc.EFFECT.quick or ipc.EFFECT.full)

@@ -9,6 +9,7 @@ from oscope.assignments.model import Answer, Document, Step
 from oscope.labs import transfer
 from oscope.model.experiment import Design
 from oscope.model.factors import Level
+from oscope.model.units import MEBIBYTE
 
 METHODS = ("readwrite", "mmap")
 ADDRESS = "127.0.0.1:7025"
@@ -52,7 +53,7 @@ _PAIRS: dict[str, tuple[Level, ...]] = {"sender": METHODS, "receiver": METHODS}
 _DEVICES: dict[str, tuple[Level, ...]] = {"method": ("fcntl", "mmap")}
 _DIGEST: dict[str, tuple[Level, ...]] = {
     **_PAIRS,
-    "size": (10 * transfer.MEBIBYTE,),
+    "size": (10 * MEBIBYTE,),
     "digest": ("sha512",),
     "content": ("random", "zeros"),
     "files": (1,),

@@ -29,6 +29,7 @@ from oscope.figures.words import listed
 from oscope.model.factors import Level
 from oscope.model.formatting import Scale, format_value
 from oscope.model.samples import ExperimentResults, PointSamples, Results
+from oscope.model.units import MEBIBYTE
 from oscope.statistics import ComparedMetric, compare_points
 from oscope.statistics.multiplicity import holm
 from oscope.statistics.summary import summarise_point
@@ -41,7 +42,6 @@ WORTH_TELLING = 1.1
 """A smaller ratio surprises nobody."""
 FLAT = 0.1
 """Share of a contrast's difference within which that of a companion counts as none."""
-MEBIBYTE = 1 << 20
 
 
 @dataclass(frozen=True)

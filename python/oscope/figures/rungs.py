@@ -7,14 +7,12 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from oscope.model.factors import Level
+from oscope.model.units import KIBIBYTE, MEBIBYTE
 
 Kind = Literal["latency", "throughput"]
 Pick = Literal["smallest", "largest"]
 Usual = Mapping[str, Level | Pick]
 """Levels that are preferred, by factor."""
-
-KIBIBYTE = 1 << 10
-MEBIBYTE = 1 << 20
 
 
 @dataclass(frozen=True)

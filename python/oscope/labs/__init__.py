@@ -43,12 +43,7 @@ class Labs:
         )
 
     def lab(self, name: str) -> Lab:
-        """Return the lab called `name`.
-
-        Raises:
-            UsageError: there is none; the nearest name is given.
-
-        """
+        """Return the lab called `name`. Raises UsageError, with the nearest name, where there is none."""
         known = {each.name: each for each in self.all}
         if name in known:
             return known[name]
@@ -71,9 +66,7 @@ class Labs:
     def named(self, name: str) -> Experiment | Inspection:
         """Return the experiment or inspection called `name`.
 
-        Raises:
-            UsageError: there is none; the nearest name of an experiment, an inspection or a lab is given.
-
+        Raises UsageError, which gives the nearest name, of a lab too, where there is none.
         """
         known = {each.name: each for one in self.all for each in one.parts}
         if name in known:
@@ -81,42 +74,20 @@ class Labs:
         raise UsageError(f"there is no experiment {name!r}", remedy=nearest_name(name, self.names))
 
 
-def built_in() -> Labs:
-    """Return the labs of Oscope itself."""
-    return Labs(LABS)
-
-
-def lab(name: str) -> Lab:
-    """Return the built-in lab called `name`; see `Labs.lab`."""
-    return built_in().lab(name)
-
-
-def experiment(name: str) -> Experiment:
-    """Return the built-in experiment called `name`; see `Labs.experiment`."""
-    return built_in().experiment(name)
-
-
-def inspection(name: str) -> Inspection:
-    """Return the built-in inspection called `name`; see `Labs.inspection`."""
-    return built_in().inspection(name)
-
-
-def named(name: str) -> Experiment | Inspection:
-    """Return the built-in experiment or inspection called `name`; see `Labs.named`."""
-    return built_in().named(name)
+BUILT_IN = Labs(LABS)
+"""The labs of Oscope itself, in which these functions look."""
+lab, experiment, inspection, named = BUILT_IN.lab, BUILT_IN.experiment, BUILT_IN.inspection, BUILT_IN.named
 
 
 def find_project() -> Project | None:
     """Return the project of the nearest `oscope.toml`, in this folder or above it; None where there is none.
 
-    Raises:
-        UsageError: the file is wrong.
-
+    Raises UsageError where the file is wrong.
     """
     from oscope.labs import own  # noqa: PLC0415 - start-up: most runs name nothing of a project
 
     file = own.find_project(Path.cwd())
-    return None if file is None else own.load_project(file, built_in().names)
+    return None if file is None else own.load_project(file, BUILT_IN.names)
 
 
 def with_own(names: Sequence[str], program: str | None = None) -> tuple[Labs, Sequence[str]]:
@@ -126,23 +97,21 @@ def with_own(names: Sequence[str], program: str | None = None) -> tuple[Labs, Se
     of them are meant. Without one, names that are not built in are looked for in the project's `oscope.toml`,
     of which nothing is read or run where all names are built in.
 
-    Raises:
-        UsageError: a name is unknown (the nearest is given), or what was written is wrong.
-        ProbeError: a program does not describe itself.
-
+    Raises UsageError where a name is unknown (the nearest is given), or what was written is wrong; ProbeError
+    where a program does not describe itself.
     """
     if program is not None:
         from oscope.labs import own  # noqa: PLC0415 - start-up
 
-        added = own.of_program(program, find_project(), built_in().names)
+        added = own.of_program(program, find_project(), BUILT_IN.names)
         return Labs((*LABS, added)), names or (added.name,)
-    wanted = [name for name in names if name not in built_in().names]
+    wanted = [name for name in names if name not in BUILT_IN.names]
     if not wanted or (project := find_project()) is None:
-        return built_in(), names
+        return BUILT_IN, names
     known = {project.name, *(each.name for each in project.experiments)}
     for name in wanted:
         if name not in known:
-            nearest = nearest_name(name, built_in().names | known)
+            nearest = nearest_name(name, BUILT_IN.names | known)
             raise UsageError(f"there is no experiment {name!r}, nor in {project.file}", remedy=nearest)
     return Labs((*LABS, project.lab(wanted))), names
 

@@ -8,7 +8,7 @@ from math import ceil, floor, log10
 
 from oscope.figures.ladder import Rung
 from oscope.model.formatting import Scale
-from oscope.model.units import format_duration
+from oscope.model.units import MEBIBYTE, format_duration
 
 NARROWEST = 20
 """Columns of the drawing below which the intervals are not written beside it."""
@@ -16,7 +16,6 @@ WELL_KNOWN = 0.05
 """Half an interval over the median up to which it is not written beside a throughput."""
 WIDE = 0.5
 """Share from which on the ends of the interval are written in place of half its width."""
-MEBIBYTE = 1 << 20
 _GAP = "  "
 _HEADINGS = ("", "median", "95 % interval")
 

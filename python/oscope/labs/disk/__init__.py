@@ -8,10 +8,7 @@ from oscope.labs import memory, syscalls
 from oscope.labs.late import late
 from oscope.model.experiment import Design, Experiment, Lab
 from oscope.model.factors import Level
-
-KIBIBYTE = 1 << 10
-MEBIBYTE = 1 << 20
-PAGE = 4096
+from oscope.model.units import KIBIBYTE, MEBIBYTE, PAGE
 
 CACHES = ("cold", "warm")
 TOOLS = ("oscope", "dd", "fio")

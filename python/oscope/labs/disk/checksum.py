@@ -14,6 +14,7 @@ METRIC = "time_s"
 SAME_DATA = ("file", "size", "directory")
 """Factors by which points read the same bytes, if no count or time bounds them."""
 BOUNDED = ("count", "longest")
+Read = Callable[[Iterable[q.PointSamples]], list[str]]
 
 
 def _curves(run: q.Run) -> q.Curves:
@@ -27,10 +28,8 @@ def _xors(points: Iterable[q.PointSamples]) -> list[str]:
 def _same(run: q.Run, _: object) -> str:
     """Say whether all passes over the same bytes gave the same XOR; shout where they did not."""
     experiment = run.experiment
-    groups: dict[str, list[q.PointSamples]] = {}
-    for point in experiment.points:
-        if len(q.measured(point, "xor")[0]):
-            groups.setdefault(_data(experiment, point), []).append(point)
+    known = [point for point in experiment.points if len(q.measured(point, "xor")[0])]
+    groups = q.grouped(known, lambda point: _data(experiment, point))
     wrong = [*_differing(groups, "gave", _xors), *_differing(groups, "was read as", _sizes)]
     wrong += [reason for point in experiment.points for _, reason in point.failed if "XOR" in reason]
     if wrong:
@@ -38,18 +37,14 @@ def _same(run: q.Run, _: object) -> str:
         return f"ERROR: THE XOR IS NOT THE SAME IN EVERY PASS, so reads went wrong: {what}."
     if not groups:
         return ""
-    passes = sum(len(q.measured(point, "xor")[0]) for each in groups.values() for point in each)
+    passes = sum(len(q.measured(point, "xor")[0]) for point in known)
     if len(groups) > 1:
         return f"In {passes} passes over {len(groups)} sets of bytes, the XOR is the same for the same bytes."
     (word,) = [_xors(each)[0] for each in groups.values()]
     return f"The XOR is `{word}` in every one of {passes} passes."
 
 
-def _differing(
-    groups: Mapping[str, list[q.PointSamples]],
-    verb: str,
-    read: Callable[[Iterable[q.PointSamples]], list[str]],
-) -> list[str]:
+def _differing(groups: Mapping[str, list[q.PointSamples]], verb: str, read: Read) -> list[str]:
     """Name the groups of which `read` gives more than one text."""
     found = {name: read(points) for name, points in groups.items()}
     return [f"{name or 'the file'} {verb} {q.listed(each)}" for name, each in found.items() if len(each) > 1]

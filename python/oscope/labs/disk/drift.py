@@ -106,10 +106,8 @@ TABLE: q.TableOf[tuple[str, q.Summary]] = q.TableOf(
         q.text("reads of the file", lambda row: row[0]),
         q.count("n", lambda row: row[1].n),
         q.count("blocks", lambda row: row[1].blocks),
-        q.text("MiB/s over its point's median", lambda row: f"{row[1].median:.3f}", numeric=True),
-        q.text(
-            "95 %", lambda row: row[1].ci95 and f"{row[1].ci95[0]:.3f} to {row[1].ci95[1]:.3f}", numeric=True
-        ),
+        q.number("MiB/s over its point's median", lambda row: row[1].median, ".3f"),
+        q.text("95 %", lambda row: (ends := row[1].ci95) and "{:.3f} to {:.3f}".format(*ends), numeric=True),
         q.text("std. dev.", lambda row: q.format_share(row[1].std, 0.01), numeric=True),
     ),
     "1 is what a sample's point usually reaches. {trend}",

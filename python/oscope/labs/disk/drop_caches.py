@@ -91,10 +91,7 @@ def _table(_: q.Run, found: Sequence[Freed]) -> q.Table:
     scales = {kind.name: _scale([each for each in found if each.kind is kind], kind) for kind in KINDS}
 
     def amount(heading: str) -> q.Column[Freed]:
-        def text(each: Freed) -> str:
-            return scales[each.kind.name].with_unit(getattr(each, heading).median)
-
-        return q.text(heading, text)
+        return q.text(heading, lambda row: scales[row.kind.name].with_unit(getattr(row, heading).median))
 
     return q.TableOf[Freed](
         "Caches before and after writing to drop_caches",
@@ -120,13 +117,9 @@ def _scale(found: Sequence[Freed], kind: Kind) -> q.Scale:
 
 
 def _figure(_: q.Run, found: Sequence[Freed]) -> q.Figure:
-    kinds = [kind.name for kind in KINDS if any(each.kind is kind for each in found)]
-    series = {}
-    for value in dict.fromkeys(each.value for each in found):
-        shares = {each.kind.name: each.share for each in found if each.value == value}
-        series[value] = [shares.get(kind) for kind in kinds]
+    rows = ((each.value, each.kind.name, each.share) for each in found)
     # Shares as per cent.
-    return q.bars("Share freed by writing 1, 2 and 3", q.plots.axis("freed [%]"), kinds, series, factor=0.01)
+    return q.bars("Share freed by writing 1, 2 and 3", q.plots.axis("freed [%]"), rows, factor=0.01)
 
 
 section = q.Question(

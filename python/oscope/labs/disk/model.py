@@ -20,7 +20,6 @@ from typing import NamedTuple
 
 from oscope.labs import engine as q
 
-MEBIBYTE = 1 << 20
 CALLING, FINDING, COPYING, REST, WAITING = NAMES = (
     "system calls",
     "the file’s part of the calls",
@@ -185,14 +184,10 @@ def _copy(window: int, summary: q.Summary) -> tuple[int, Bounded, str]:
     return window, Bounded.of(summary).inverse(), words
 
 
-def _of_a_mebibyte(name: str, unit: str, of: q.Values) -> q.Quantity:
-    return q.Quantity(name, unit, lambda point: of(point) / q.metric(point, "bytes") * MEBIBYTE)
-
-
-MEASURED = _of_a_mebibyte("measured", "s", lambda point: q.metric(point, "time_s"))
-ON_CPU = _of_a_mebibyte("on the CPU", "s", lambda point: q.metric(point, "cpu_s"))
-ELSEWHERE = _of_a_mebibyte("waiting", "s", lambda point: q.metric(point, "time_s") - q.metric(point, "cpu_s"))
-CALLS = _of_a_mebibyte("calls", "", lambda point: q.metric(point, "calls"))
+MEASURED = q.a_mebibyte("measured", "s", lambda point: q.metric(point, "time_s"))
+ON_CPU = q.a_mebibyte("on the CPU", "s", lambda point: q.metric(point, "cpu_s"))
+ELSEWHERE = q.a_mebibyte("waiting", "s", lambda point: q.metric(point, "time_s") - q.metric(point, "cpu_s"))
+CALLS = q.a_mebibyte("calls", "", lambda point: q.metric(point, "calls"))
 
 
 def parts(run: q.Run, known: Primitives, cache: str) -> list[Parts]:

@@ -42,8 +42,3 @@ XOR_SECONDS: Mapping[int, tuple[int, int]] = {
     4194304: (12, 3),
 }
 """Whole seconds (cold, warm) by block size, for an image of Ubuntu 21.04, four threads; each taken once."""
-
-
-def cited(figures: Mapping[int, float], size: int) -> str | None:
-    """Return the figure of a block size, if the original report has one."""
-    return None if size not in figures else str(figures[size])

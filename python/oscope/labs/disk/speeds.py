@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial
 
 import numpy as np
 
@@ -12,16 +11,12 @@ from oscope.labs import engine as q
 from oscope.labs.disk import CACHES, TOOLS, reference
 from oscope.labs.engine import curves as curve
 
-MEBIBYTE = 1 << 20
 READ_FACTORS = ("cache", "engine", "block_size")
 
 
 def _originals(cited: Mapping[str, Mapping[int, float]]) -> list[q.Column[int]]:
     """Return columns of the original report's speeds by block size."""
-    return [
-        q.text(f"{name} [{q.RATE_UNIT}]", partial(reference.cited, row), numeric=True)
-        for name, row in cited.items()
-    ]
+    return [q.written(f"{name} [{q.RATE_UNIT}]", row.get, str, numeric=True) for name, row in cited.items()]
 
 
 def _by_size(what: str, run: q.Run, curves: q.Curves, note: str, *more: q.Column[int]) -> q.Table:
@@ -45,19 +40,14 @@ def _by_tool(run: q.Run) -> q.Curves:
 def _both_ends(run: q.Run, _: Sequence[int]) -> str:
     tool, found = next(iter(_by_tool(run).items()))
     low, high = found[0], found[-1]
-    text = f"Cold, {tool} reads blocks of {low.name} at {q.bracketed(low.summary, q.RATE_UNIT)}"
-    return (
-        f"{text}." if low is high else f"{text}, of {high.name} at {q.bracketed(high.summary, q.RATE_UNIT)}."
-    )
+    said = (f"of {each.name} at {q.bracketed(each.summary, q.RATE_UNIT)}" for each in (low, high))
+    return f"Cold, {tool} reads blocks {', '.join(dict.fromkeys(said))}."
 
 
 def _tool_table(run: q.Run, _: Sequence[int]) -> q.Table:
     curves = _by_tool(run)
-    over = {
-        tool: q.ratios(run, q.RATE, "tool", (tool, OURS), cache="cold")
-        for tool in TOOLS[1:]
-        if tool in curves
-    }
+    others = [tool for tool in TOOLS[1:] if tool in curves]
+    over = {tool: q.ratios(run, q.RATE, "tool", (tool, OURS), cache="cold") for tool in others}
     return _by_size(
         "Cold reads",
         run,
@@ -71,11 +61,9 @@ def _tool_table(run: q.Run, _: Sequence[int]) -> q.Table:
 def _tool_figures(run: q.Run, sizes: Sequence[int]) -> list[q.Figure]:
     curves = _by_tool(run)
     title = f"Speed of cold reads, file of {curve.source(run.experiment, curves)}, block sizes"
-    lines, axis = curve.lines_over(curves, q.RATE_UNIT, {size: size / MEBIBYTE for size in sizes})
-    near = sum(size <= sizes[-1] / 40 for size in sizes)
-    note = (
-        f"The same figures; to scale, {near} of {len(sizes)} block sizes lie within a fortieth of the axis."
-    )
+    lines, axis = curve.lines_over(curves, q.RATE_UNIT, {size: size / q.MEBIBYTE for size in sizes})
+    near = f"{sum(size <= sizes[-1] / 40 for size in sizes)} of {len(sizes)} block sizes"
+    note = f"The same figures; to scale, {near} lie within a fortieth of the axis."
     block = q.plots.axis("block size [MiB]", rangemode="tozero")
     even = q.over_sizes(f"{title} evenly spaced", curves, q.RATE_UNIT)
     return [even, q.plots.lines(f"{title} to scale", (block, axis), lines, note)]
@@ -113,9 +101,8 @@ def _gain(run: q.Run, _: Sequence[int]) -> str:
     if not rows:
         cache, found = next(iter(_by_cache(run).items()))
         top = max(found, key=lambda each: each.summary.median)
-        return (
-            f"Only {cache} reads were measured: up to {q.bracketed(top.summary, q.RATE_UNIT)}, at {top.name}."
-        )
+        speed = q.bracketed(top.summary, q.RATE_UNIT)
+        return f"Only {cache} reads were measured: up to {speed}, at {top.name}."
     most = max(rows, key=lambda size: rows[size].ratio)
     if rows[most].different != "yes":
         return f"No gain by the page cache was found: warm reads are {q.judged(rows[most], 'as fast')}."
@@ -213,11 +200,9 @@ WAYS: q.TableOf[q.Point] = q.TableOf(
 
 
 def _way_figures(_: q.Run, rows: Sequence[q.Point]) -> Iterator[q.Figure]:
-    for cache in CACHES:
-        curves: dict[str, list[q.At]] = {}
-        for row in rows:
-            if row["cache"] == cache:
-                curves.setdefault(row["engine"], []).append(q.At(_block(row), row.samples, row.summary))
+    for cache, own in q.grouped(rows, lambda row: row["cache"]).items():
+        engines = q.grouped(own, lambda row: row["engine"])
+        curves = {name: [q.At(_block(p), p.samples, p.summary) for p in row] for name, row in engines.items()}
         yield from q.several(f"Speed by way of reading, {cache}", curves, q.RATE_UNIT)
 
 
@@ -228,7 +213,7 @@ ENGINES = q.Question(
     headline=_fastest,
     text="`mmap` reads a byte of each page; `direct` and `uring` go past the page cache and its read-ahead.",
     tables=lambda _, rows: (
-        WAYS.of((row for row in rows if row["cache"] == cache), cache=cache) for cache in CACHES
+        WAYS.of(own, cache=cache) for cache, own in q.grouped(rows, lambda row: row["cache"]).items()
     ),
     figures=_way_figures,
     factors=READ_FACTORS,
@@ -255,35 +240,29 @@ def _cold(run: q.Run) -> list[q.At]:
 
 
 def _size(each: q.At, seconds: float) -> str:
-    size = each.summary.median * MEBIBYTE * seconds
+    size = each.summary.median * q.MEBIBYTE * seconds
     return q.format_value(size, size / 5, "B")
 
 
 def _power(each: q.At) -> str | None:
     """Return the largest power of two that is read in the time allowed; None if it is read too soon."""
     speed = each.summary.median
-    most = int(speed * MEBIBYTE * MOST_S)
+    most = int(speed * q.MEBIBYTE * MOST_S)
     size = 1 << (most.bit_length() - 1) if most > 0 else 0
-    if size / MEBIBYTE < speed * LEAST_S:
+    if size / q.MEBIBYTE < speed * LEAST_S:
         return None
-    return f"{q.format_bytes(size)} ({size / MEBIBYTE / speed:.2g} s)"
+    return f"{q.format_bytes(size)} ({size / q.MEBIBYTE / speed:.2g} s)"
 
 
 def _top_speeds(run: q.Run, _: object) -> str:
     tops = {sync: max(found, key=lambda each: each.summary.median) for sync, found in _written(run).items()}
     if tops:
-        parts = [
-            f"{q.bracketed(at.summary, q.RATE_UNIT)} with sync={sync}" for sync, at in list(tops.items())[:2]
-        ]
-        return f"A file is written at up to {q.listed(parts)}."
-    cold = _cold(run)
-    sizes = [
-        f"{_size(at, LEAST_S)} to {_size(at, MOST_S)} by blocks of {at.name}" for at in (cold[0], cold[-1])
-    ]
-    return (
-        f"A file that is read cold in {LEAST_S:g} to {MOST_S:g} s should have "
-        f"{' and '.join(dict.fromkeys(sizes))} (predicted from the measured speed)."
-    )
+        parts = [f"{q.bracketed(at.summary, q.RATE_UNIT)} with sync={sync}" for sync, at in tops.items()]
+        return f"A file is written at up to {q.listed(parts[:2])}."
+    ends = (_cold(run)[end] for end in (0, -1))
+    sizes = (f"{_size(at, LEAST_S)} to {_size(at, MOST_S)} by blocks of {at.name}" for at in ends)
+    what = f"A file that is read cold in {LEAST_S:g} to {MOST_S:g} s"
+    return f"{what} should have {' and '.join(dict.fromkeys(sizes))} (predicted from the measured speed)."
 
 
 def _how(run: q.Run, _: object) -> Iterable[str]:

@@ -60,7 +60,7 @@ def _primitives(run: q.Run) -> list[tuple[str, str | None]]:
 
 PRIMITIVES: q.TableOf[tuple[str, str | None]] = q.TableOf(
     "What the model takes from other experiments",
-    (q.text("primitive", lambda row: row[0]), q.text("figure (95 %)", lambda row: row[1])),
+    q.items("primitive", "figure (95 %)"),
     "Time of a MiB = calls × c + calls × (f - c) + 1 MiB / m (the nearest window) + other work on the CPU + "
     "waiting, which is time less CPU time. Other work (block layer, read-ahead, page cache) is what is left "
     "of the CPU time, below zero where the primitives take too much.",
@@ -136,19 +136,11 @@ def _lines(found: Sequence[Cached]) -> q.Figure:
         "copying": [(each, each.copying) for each in basis],
     }
     drawn = [*curves.items(), *((name, row) for name, row in predicted.items() if row[0][1] is not None)]
-    lines = [
-        q.plots.Line(
-            name,
-            [
-                (float(sizes.index(each.at.size)), _dot(name, value, scale.factor))
-                for each, value in row
-                if value is not None
-            ],
-            colour,
-            "dash" if name in predicted else "solid",
-        )
-        for colour, (name, row) in enumerate(drawn)
-    ]
+    lines = []
+    for colour, (name, row) in enumerate(drawn):
+        known = [(float(sizes.index(each.at.size)), value) for each, value in row if value is not None]
+        dots = [(place, _dot(name, value, scale.factor)) for place, value in known]
+        lines.append(q.plots.Line(name, dots, colour, "dash" if name in predicted else "solid"))
     axes = (q.size_axis(sizes), q.plots.axis(f"time of a MiB [{scale.unit}]", scale="log"))
     note = "Medians with their 95 % intervals; dashed: predicted from other experiments."
     return q.plots.lines("The time of a MiB, measured and predicted", axes, lines, note)

@@ -26,5 +26,5 @@ from oscope.model.document import Figure, Section, Table
 from oscope.model.factors import Level
 from oscope.model.formatting import *
 from oscope.model.samples import ExperimentResults, Floats, Ints, PointSamples
-from oscope.model.units import format_bytes, format_duration
+from oscope.model.units import GIBIBYTE, MEBIBYTE, PAGE, format_bytes, format_duration
 from oscope.statistics import ComparedMetric, Summary, compare_points, compare_within, summarise

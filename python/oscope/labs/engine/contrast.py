@@ -55,10 +55,7 @@ def compared(
     columns = {name_of(each): _column(experiment, each) for each in present}
     points = []
     for point in shown(experiment, **levels):
-        values = {
-            name_of(each): metric(point, each) if isinstance(each, str) else each.of(point)
-            for each in present
-        }
+        values = {name_of(a): metric(point, a) if isinstance(a, str) else a.of(point) for a in present}
         if any(np.isfinite(row).any() for row in values.values()):
             points.append(replace(point, metrics=values))
     narrow = replace(experiment, points=tuple(points), metrics=columns)
@@ -220,10 +217,14 @@ def contrasts(
     ]
 
 
+def apart(rows: Sequence[Contrast]) -> list[Contrast]:
+    """Return the proven differences that have a ratio."""
+    return [each for each in rows if each.row.different == "yes" and np.isfinite(each.row.ratio)]
+
+
 def strongest(rows: Sequence[Contrast]) -> Contrast | None:
     """Return the greatest proven difference, as a ratio; None where there is none."""
-    apart = [each for each in rows if each.row.different == "yes" and np.isfinite(each.row.ratio)]
-    return max(apart, key=lambda each: abs(np.log(each.row.ratio)), default=None)
+    return max(apart(rows), key=lambda each: abs(np.log(each.row.ratio)), default=None)
 
 
 def strongest_said(

@@ -13,7 +13,7 @@ from oscope.figures import plots
 from oscope.figures.analysed import measured
 from oscope.figures.tables import shared_scale
 from oscope.labs.engine.contrast import SIZES, Contrast, Ends, compared
-from oscope.labs.engine.drawing import INTERVALS, RATIOS, dot, median_lines
+from oscope.labs.engine.drawing import INTERVALS, RATIOS, median_lines
 from oscope.labs.engine.quantity import Quantity
 from oscope.labs.engine.run import Run, has
 from oscope.labs.engine.table import Column, stat, text
@@ -180,16 +180,9 @@ def ratio_lines(
     sizes = sorted({each.size for each in rows})
     if len(sizes) < 2:
         return []
-    lines = [
-        plots.Line(
-            line,
-            [
-                (float(sizes.index(each.size)), dot("", each.row))
-                for each in sorted(rows, key=lambda each: each.size)
-                if name(each) == line and isfinite(each.row.ratio)
-            ],
-            colour,
-        )
-        for colour, line in enumerate(dict.fromkeys(map(name, rows)))
-    ]
-    return [plots.lines(title, (size_axis(sizes, axis), plots.axis(what, rangemode="tozero")), lines, note)]
+    series: dict[str, list[tuple[float, ComparedMetric]]] = {name(each): [] for each in rows}
+    for each in sorted(rows, key=lambda each: each.size):
+        if isfinite(each.row.ratio):
+            series[name(each)].append((float(sizes.index(each.size)), each.row))
+    axes = (size_axis(sizes, axis), plots.axis(what, rangemode="tozero"))
+    return [plots.lines(title, axes, median_lines(series), note)]

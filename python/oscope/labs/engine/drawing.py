@@ -11,6 +11,7 @@ from oscope.figures import experiments, plots
 from oscope.figures.tables import shared_scale
 from oscope.labs.engine.run import Point
 from oscope.model.document import Figure
+from oscope.model.formatting import Scale
 from oscope.statistics import ComparedMetric, Summary
 
 INTERVALS = "Medians with their 95 % intervals."
@@ -28,6 +29,12 @@ def dot(name: str, shown: Drawn, factor: float = 1.0) -> plots.Dot:
         return plots.Dot(name, shown.median / factor, interval(ends, factor))
     known = all(isfinite(end) for end in shown.ci95)
     return plots.Dot(name, shown.ratio, shown.ci95 if known else None)
+
+
+def samples_dot(point: Point, scale: Scale, name: str, colour: int = 0) -> plots.Dot:
+    """Return the median of a point with its interval and the samples behind it, in the unit of `scale`."""
+    asked = (point.samples, point.metric)
+    return experiments.dot(point.run.results, point.run.experiment, asked, scale, name=name, colour=colour)
 
 
 def median_lines(
@@ -56,17 +63,7 @@ def strips(
     """Draw each point as a row: its samples, and their median with its interval."""
     unit = points[0].unit if points else ""
     scale = shared_scale([each.summary for each in points], unit)
-    rows = [
-        experiments.dot(
-            each.run.results,
-            each.run.experiment,
-            (each.samples, each.metric),
-            scale,
-            name=name(each),
-            colour=colour(each),
-        )
-        for each in points
-    ]
+    rows = [samples_dot(each, scale, name(each), colour(each)) for each in points]
     return plots.strips(title, f"{what} [{scale.unit}]" if what else scale.unit, rows, note)
 
 
@@ -91,32 +88,32 @@ def dots(
 def bars(
     title: str,
     axis: dict[str, Any],
-    names: Sequence[str],
-    series: Mapping[str, Sequence[Summary | float | None]],
+    rows: Iterable[tuple[str, str, Summary | float | None]],
     note: str = "Bars: medians; whiskers: 95 % intervals.",
     factor: float = 1.0,
     cited: Sequence[str] = (),
 ) -> Figure:
-    """Draw bars of summaries, with intervals, or of plain numbers, in units of `factor`; None is a gap.
+    """Draw medians or plain numbers, each in the colour of its series (first) at its category (second).
 
-    A series of gaps is left out. Series that are `cited` are the original report's.
+    They are in units of `factor`; None is a gap, and a series of gaps is left out. Series that are `cited`
+    are the original report's. A category that a series has twice stands there twice.
     """
+    series: dict[str, dict[tuple[str, int], Summary | float | None]] = {}
+    for name, category, value in rows:
+        own = series.setdefault(name, {})
+        own[category, sum(category == other for other, _ in own)] = value
+    places = list(dict.fromkeys(place for own in series.values() for place in own))
     drawn = []
-    for name, row in series.items():
-        if all(each is None for each in row):
-            continue
+    for name, own in series.items():
+        row = [own.get(place) for place in places]
         values = [each.median if isinstance(each, Summary) else each for each in row]
         ends = [each.ci95 if isinstance(each, Summary) else None for each in row]
         intervals = [interval(each, factor) for each in ends] if any(ends) else ()
-        drawn.append(
-            plots.Bars(
-                name,
-                [None if each is None else each / factor for each in values],
-                intervals,
-                "reference" if name in cited else "series",
-            )
-        )
-    return plots.bars(title, axis, names, drawn, note)
+        shown = [None if each is None else each / factor for each in values]
+        if any(each is not None for each in shown):
+            role = "reference" if name in cited else "series"
+            drawn.append(plots.Bars(name, shown, intervals, role))
+    return plots.bars(title, axis, [category for category, _ in places], drawn, note)
 
 
 def logarithmic(figure: Figure, axis: str = "xaxis") -> Figure:

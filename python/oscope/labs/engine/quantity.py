@@ -10,6 +10,7 @@ import numpy as np
 from oscope.figures.words import median
 from oscope.model.formatting import MISSING, format_count, format_value
 from oscope.model.samples import ExperimentResults, Floats, PointSamples
+from oscope.model.units import MEBIBYTE
 from oscope.statistics import Summary, summarise
 
 Values = Callable[[PointSamples], Floats]
@@ -70,6 +71,11 @@ class Quantity:
 def plain(name: str, key: str, unit: str = "") -> Quantity:
     """Return a metric as it is."""
     return Quantity(name, unit, lambda point: metric(point, key), key)
+
+
+def a_mebibyte(name: str, unit: str, of: Values) -> Quantity:
+    """Return what is computed for each sample, over the MiB that it moved."""
+    return Quantity(name, unit, lambda point: of(point) / (metric(point, "bytes") / MEBIBYTE))
 
 
 def figure(summary: Summary, unit: str) -> str:

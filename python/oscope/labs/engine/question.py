@@ -9,8 +9,9 @@ from typing import Generic, TypeVar
 from oscope.figures.analysed import Analysed
 from oscope.labs.engine.run import Point, Run, narrowing
 from oscope.labs.engine.table import TableOf
-from oscope.labs.engine.words import cautions, joined, reasons
+from oscope.labs.engine.words import NOT_RUN, cautions, joined, reasons
 from oscope.model.document import Figure, Section, Table
+from oscope.model.experiment import Lab
 from oscope.model.factors import Level
 
 _Row = TypeVar("_Row")
@@ -149,6 +150,12 @@ def extremes(
         return f"{first(low)}{other(high)}."
 
     return headline
+
+
+def beside_others(name: str, how_to: str, lab: Lab) -> Callable[[Analysed], str]:
+    """Say that the experiment was not run, and how to run it, where another one of its lab was."""
+    why = f"{NOT_RUN.format(name, name)}. {how_to}"
+    return lambda results: why if any(results.get(each.name) for each in lab.experiments) else ""
 
 
 def points(metric: str, **levels: Level) -> Callable[[Run], list[Point]]:

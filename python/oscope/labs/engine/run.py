@@ -168,6 +168,10 @@ class Run:
             if (summary := self.summary(point, metric)) is not None
         ]
 
+    def point(self, metric: str, **wanted: Level) -> Point | None:
+        """Return the first point with these levels, without a tracer, that has values of `metric`."""
+        return next(iter(self.points(metric, **wanted)), None)
+
     def summary(self, point: PointSamples | None, asked: str | Quantity) -> Summary | None:
         """Return the summary of a metric, which the experiment may not have, or of another quantity."""
         if isinstance(asked, Quantity):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, Generic, TypeVar, cast
 
 from oscope.figures.tables import row_scale, shared_scale
@@ -58,6 +59,11 @@ class Column(Generic[_Row]):
 def text(heading: str, of: Callable[[_Row], str | None], *, numeric: bool = False) -> Column[_Row]:
     """Return a column of texts; None is missing."""
     return Column((heading,), lambda row, _: [MISSING if (found := of(row)) is None else found], numeric)
+
+
+def items(*headings: str) -> list[Column[Any]]:
+    """Return a column of texts for each of the first items of a row."""
+    return [text(heading, itemgetter(index)) for index, heading in enumerate(headings)]
 
 
 def level(name: str, heading: str = "") -> Column[Any]:

@@ -66,13 +66,12 @@ def losses(found: Iterable[Traced]) -> list[str]:
         lost = Losses.from_object(each.reading.get("losses", {}))
         if lost.any:
             lost_at.setdefault(lost.describe(), []).append(each.name)
-    if not lost_at:
-        return []
     rows = [
         f"{what} ({names[0] if len(names) == 1 else f'in all, while {len(names)} points were traced'})"
         for what, names in lost_at.items()
     ]
-    return [f"Lost while the tracer was attached, so that counts here are lower bounds: {'; '.join(rows)}."]
+    said = f"Lost while the tracer was attached, so that counts here are lower bounds: {'; '.join(rows)}."
+    return [said] if rows else []
 
 
 def missing_traces(experiment: ExperimentResults | None, name: str, found: Sequence[Traced]) -> str:

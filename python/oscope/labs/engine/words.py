@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, TypeVar
 
 from oscope.figures.words import counted, median
-from oscope.model.formatting import MISSING, bounded_text, format_count, format_share
+from oscope.model.formatting import MISSING, bounded_text, format_count, format_share, format_value
 from oscope.model.samples import ExperimentResults
 from oscope.model.units import format_bytes
 from oscope.statistics import ComparedMetric, Summary
 
+_Row = TypeVar("_Row")
+_Key = TypeVar("_Key")
 NOT_RUN = "{} was not run: `oscope run {}` does it"
 EMULATED = "its time is that of QEMU's emulation of a machine (tcg), not of a machine"
 EFFECT = "Probe effect: time traced over untraced, paired by block."
@@ -68,11 +72,26 @@ def judged(row: ComparedMetric | None, what: str = "") -> str:
     return text if row.different == "yes" else f"{text}, {not_different(row)}"
 
 
+def times_or_judged(row: ComparedMetric, what: str) -> str:
+    """Return `1.46 times [1.45, 1.47] WHAT` for a headline, and of what is no proven difference, that."""
+    return f"{times(row)} {what}" if row.different == "yes" else judged(row, what)
+
+
 def bounded_share(share: float, low: float, high: float, finest: float = FINEST) -> str:
     """Return `12 % (11 to 13 %)`; digits by the interval, down to half a width of `finest`."""
     half = max((high - low) / 2, finest)
     ends = [format_share(end, half) for end in (low, high)]
     return f"{format_share(share, half)} ({ends[0].removesuffix(' %')} to {ends[1]})"
+
+
+def nanoseconds(value: float) -> str:
+    """Return a time of traced calls or faults, to three digits or so."""
+    return format_value(value * 1e-9, 0.01 * value * 1e-9, "s")
+
+
+def rough(value: float, unit: str = "") -> str:
+    """Return a figure to three digits or so."""
+    return format_value(value, value / 50, unit)
 
 
 def share_text(summary: Summary | None) -> str:
@@ -102,23 +121,15 @@ def joined(*texts: str) -> str:
 
 def reasons(experiment: ExperimentResults, **levels: object) -> str:
     """Say why points with these levels were skipped or failed, and how to fix it; each reason once."""
-    points = [
-        point
-        for point in experiment.points
-        if all(point.factors.get(n) == each for n, each in levels.items())
-    ]
-    found: dict[str, int] = {}
+    points = [each for each in experiment.points if levels.items() <= each.factors.items()]
+    found: Counter[str] = Counter()
     for point in points:
         if point.skipped is not None:
-            reason = f"{point.skipped}: {point.remedy}." if point.remedy else f"{point.skipped}."
+            found[f"{point.skipped}: {point.remedy}." if point.remedy else f"{point.skipped}."] += 1
         elif len(point) and len(point.failed) == len(point):
-            reason = f"every sample failed: {point.failed[0][1]}."
-        else:
-            continue
-        found[reason] = found.get(reason, 0) + 1
-    return " ".join(
-        f"{count} of {counted(len(points), 'point')}: {reason}" for reason, count in found.items()
-    )
+            found[f"every sample failed: {point.failed[0][1]}."] += 1
+    of = counted(len(points), "point")
+    return " ".join(f"{count} of {of}: {reason}" for reason, count in found.items())
 
 
 def emulated(experiment: ExperimentResults) -> bool:
@@ -138,4 +149,12 @@ def cautions(experiment: ExperimentResults) -> list[str]:
             f"{counted(allowed, 'CPU')}): times are longer, and fewer differences are found, than on an "
             "idle one."
         )
+    return found
+
+
+def grouped(rows: Iterable[_Row], key: Callable[[_Row], _Key]) -> dict[_Key, list[_Row]]:
+    """Return the rows by their key, in the order in which keys and rows come."""
+    found: dict[_Key, list[_Row]] = {}
+    for row in rows:
+        found.setdefault(key(row), []).append(row)
     return found

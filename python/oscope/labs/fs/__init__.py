@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from oscope.labs.late import late
 from oscope.model.experiment import Design, Experiment, GuestSpec, Lab
 from oscope.model.factors import Level
-
-MEBIBYTE = 1 << 20
+from oscope.model.units import MEBIBYTE
 
 LOCAL, OSCOPE, SSHFS, NFS = "local", "oscope", "sshfs", "nfs"
 SYSTEMS = (LOCAL, OSCOPE, SSHFS, NFS)

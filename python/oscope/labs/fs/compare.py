@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-
-import numpy as np
+from itertools import product
 
 from oscope.labs import engine as q
 from oscope.labs.fs import LAB, LOCAL, NFS, OSCOPE, SSHFS
@@ -29,8 +28,7 @@ def _other(row: q.Contrast) -> str:
 
 def _most_won(_: q.Run, found: Sequence[q.Contrast]) -> str:
     name = _other(found[0])
-    apart = [each for each in found if _other(each) == name and each.row.different == "yes"]
-    rows = sorted((each.row for each in apart if np.isfinite(each.row.ratio)), key=lambda row: row.ratio)
+    rows = sorted((each.row for each in q.apart(found) if _other(each) == name), key=lambda row: row.ratio)
     won = f"Nowhere was oscope-fs found faster than {name}."
     lost = f"Nowhere was {name} found faster than oscope-fs."
     if rows and (row := rows[0]).ratio < 1:
@@ -45,13 +43,8 @@ def _place(row: q.ComparedMetric) -> str:
     return f"{row.factors['operation']} with {delay_text(delay_of(row.factors))}"
 
 
-def _by_other(found: Sequence[q.Contrast]) -> Iterator[tuple[str, list[q.Contrast]]]:
-    for name in dict.fromkeys(map(_other, found)):
-        yield name, [row for row in found if _other(row) == name]
-
-
 def _wins_tables(_: q.Run, found: Sequence[q.Contrast]) -> Iterator[q.Table]:
-    for name, rows in _by_other(found):
+    for name, rows in q.grouped(found, _other).items():
         yield q.TableOf[q.Contrast](
             f"oscope-fs against {name}",
             (
@@ -70,14 +63,11 @@ def _faster(each: q.Contrast) -> str:
 
 
 def _wins_figures(_: q.Run, found: Sequence[q.Contrast]) -> Iterator[q.Figure]:
-    for name, rows in _by_other(found):
-        drawn = q.dots(
-            f"Time of oscope-fs against {name}",
-            f"time of oscope-fs over {name}'s",
-            [(delay_text(delay_of(each.factors)), each.level("operation"), each.row) for each in rows],
-            note="Left of 1 oscope-fs is faster. Ratios with their 95 % intervals.",
-        )
-        yield q.logarithmic(drawn)
+    note = "Left of 1 oscope-fs is faster. Ratios with their 95 % intervals."
+    for name, rows in q.grouped(found, _other).items():
+        dots = [(delay_text(delay_of(each.factors)), each.level("operation"), each.row) for each in rows]
+        title, what = f"Time of oscope-fs against {name}", f"time of oscope-fs over {name}'s"
+        yield q.logarithmic(q.dots(title, what, dots, note=note))
 
 
 WINS = q.Question(
@@ -91,11 +81,7 @@ WINS = q.Question(
     missing=lambda run: (
         q.reasons(run.experiment) or ("" if _wins(run) else f"Neither NFS nor sshfs has times. {HOW_TO}")
     ),
-    unrun=lambda results: (
-        f"{q.NOT_RUN.format(NAME, NAME)}. {HOW_TO}"
-        if any(results.get(each.name) for each in LAB.experiments)
-        else ""
-    ),
+    unrun=q.beside_others(NAME, HOW_TO, LAB),
 )
 
 
@@ -117,11 +103,9 @@ def _fastest(shown: Shown, operation: str, delay: float) -> list[str]:
 
     One that was measured alone is not called the fastest of anything.
     """
-    found = []
-    for index, system in enumerate(shown.far):
-        point, summary = shown.point(system, operation, delay), shown.summary(system, operation, delay)
-        if point is not None and summary is not None:
-            found.append(q.At(index, point, summary))
+    points = [(index, shown.point(system, operation, delay)) for index, system in enumerate(shown.far)]
+    timed = ((*each, shown.run.summary(each[1], shown.time)) for each in points)
+    found = [q.At(index, point, summary) for index, point, summary in timed if point and summary]
     if len(found) < 2:
         return []
     first, alike = q.best(found, shown.experiment, shown.time)
@@ -141,11 +125,6 @@ def _choice_table(run: q.Run, operations: Sequence[str]) -> q.Table:
         "By the median time. Several names: the first is the fastest, the others are not distinguished from "
         "it (paired by block, Holm within a cell).",
     ).of(operations)
-
-
-def _compared(run: q.Run, _: object) -> str:
-    names = q.listed([NAMES[name] for name in Shown.of(run).far])
-    return f"Compared are {names}; one that was left out is not among them."
 
 
 def _always_fastest(run: q.Run, _: object) -> str:
@@ -169,7 +148,13 @@ CHOICE = q.Question(
     experiment=NAME,
     rows=lambda run: shown.operations if len((shown := Shown.of(run)).far) > 1 else [],
     headline=_always_fastest,
-    text=(_compared, notes),
+    text=(
+        lambda run, _: (
+            f"Compared are {q.listed([NAMES[name] for name in Shown.of(run).far])}; one that was left out is "
+            "not among them."
+        ),
+        notes,
+    ),
     tables=_choice_table,
     missing=lambda _: "",
 )
@@ -192,10 +177,10 @@ def _slower(run: q.Run) -> list[q.Contrast]:
 
 def _slowed_most(run: q.Run, _: object) -> str:
     delays = Shown.of(run).delays
-    apart = [each for each in _slower(run) if each.row.different == "yes" and 1 < each.row.ratio < np.inf]
-    if not apart:
+    slower = [each for each in q.apart(_slower(run)) if each.row.ratio > 1]
+    if not slower:
         return "" if len(delays) < 2 else "No file system is found slower with a delay."
-    most = max(apart, key=lambda each: each.row.ratio)
+    most = max(slower, key=lambda each: each.row.ratio)
     what = f"takes {q.times(most.row)} as long at {most.level('operation')}"
     return f"With {delay_text(delays[-1])}, {NAMES[most.level('system')]} {what}."
 
@@ -226,9 +211,9 @@ def _times_table(run: q.Run, _: object) -> q.Table:
     ).of(row for row in shown.places if any(shown.summary(system, *row) for system in shown.systems))
 
 
-def _operations(run: q.Run, _: object) -> q.Table:
-    rows = [[name, WORDS[name]] for name in Shown.of(run).operations]
-    return q.Table("The operations", ["operation", "what the clock has"], rows)
+OPERATIONS: q.TableOf[str] = q.TableOf(
+    "The operations", (q.text("operation", str), q.text("what the clock has", WORDS.__getitem__))
+)
 
 
 def mounted(run: q.Run, _: object) -> q.Table:
@@ -246,14 +231,10 @@ def _times_figures(run: q.Run, _: object) -> Iterator[q.Figure]:
         return
     across = q.even_axis("delay, one way", list(map(q.format_duration, shown.delays)))
     for operation in shown.operations:
-        found = {
-            NAMES[system]: [
-                (float(place), one)
-                for place, delay in enumerate(shown.delays)
-                if (one := shown.summary(system, operation, delay))
-            ]
-            for system in shown.systems
-        }
+        found: dict[str, list[tuple[float, q.Summary]]] = {NAMES[system]: [] for system in shown.systems}
+        for system, (place, delay) in product(shown.systems, enumerate(shown.delays)):
+            if one := shown.summary(system, operation, delay):
+                found[NAMES[system]].append((float(place), one))
         scale = q.shared_scale([one for row in found.values() for _, one in row], shown.unit)
         axes = (across, q.plots.axis(f"time [{scale.unit}]", scale="log"))
         lines = q.median_lines(found, scale.factor)
@@ -270,7 +251,7 @@ TIMES = q.Question(
         "Client and server are two network namespaces; packets are late by the delay in each direction.",
         notes,
     ),
-    tables=(_times_table, _delayed, _operations, mounted),
+    tables=(_times_table, _delayed, lambda run, _: OPERATIONS.of(Shown.of(run).operations), mounted),
     figures=_times_figures,
     missing=lambda _: "",
 )
@@ -293,8 +274,7 @@ def _over(run: q.Run, base: str) -> list[q.Contrast]:
 
 
 def _nearest(_: q.Run, rows: Sequence[q.Contrast]) -> str:
-    apart = [each for each in rows if np.isfinite(each.row.ratio) and each.row.different == "yes"]
-    if not apart:
+    if not (apart := q.apart(rows)):
         return "oscope-fs was not found different from the local file system."
     least, most = (end(apart, key=lambda each: each.row.ratio) for end in (min, max))
     what = "as long as the local file system at"
@@ -319,8 +299,7 @@ def _local_figure(run: q.Run, _: object) -> q.Figure:
     shown = Shown.of(run)
     rows = [
         (NAMES[system], operation, one)
-        for system in shown.systems
-        for operation in shown.operations
+        for system, operation in product(shown.systems, shown.operations)
         if (one := shown.summary(system, operation, 0.0)) is not None
     ]
     return q.dots(f"Time without delay ({run.experiment.experiment})", "time", rows, shown.unit)

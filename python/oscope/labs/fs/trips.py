@@ -17,7 +17,6 @@ from oscope.labs.fs.points import NAMES, Shown, delay_of, delay_text, notes
 
 TITLE = "Why: bytes, packets and round trips"
 NS = 1e9
-MEBIBYTE = 1 << 20
 FITS = 0.15
 """A time that lies further from the model than this share, at any delay, does not follow it."""
 FEWEST_DELAYS = 3
@@ -86,18 +85,14 @@ class Case(NamedTuple):
         packets = self.of(PACKETS)
         if packets is None or self.found is None or not self.found.fits or self.found.trips.median < 1:
             return None
-        return _digits(packets.median / self.found.trips.median)
+        return q.rough(packets.median / self.found.trips.median)
 
     def rate(self) -> str | None:
         """Return MiB a second of the start, where there are enough bytes to say."""
         moved, start = self.of(BYTES), self.found.start.median if self.found else 0.0
         if moved is None or moved.median < ENOUGH_FOR_A_RATE or start <= 0:
             return None
-        return _digits(moved.median / MEBIBYTE / (start / NS))
-
-
-def _digits(figure: float) -> str:
-    return q.format_value(figure, figure / 50, "")
+        return q.rough(moved.median / q.MEBIBYTE / (start / NS))
 
 
 def fitted(shown: Shown, system: str, operation: str) -> Trips | None:
@@ -180,17 +175,16 @@ PLACE: tuple[q.Column[Case], ...] = (
 )
 
 
-def _traffic(_: q.Run, cases: Sequence[Case]) -> q.Table:
-    return q.TableOf[Case](
-        "What was moved",
-        (
-            *PLACE,
-            q.text("received", _rounded(RECEIVED)),
-            q.text("sent", _rounded(SENT)),
-            q.text("packets, both ways", _rounded(PACKETS), numeric=True),
-        ),
-        f"Medians with {delay_text(cases[0].delay)}, of the client's device while the clock ran.",
-    ).of(cases)
+TRAFFIC = q.TableOf(
+    "What was moved",
+    (
+        *PLACE,
+        q.text("received", _rounded(RECEIVED)),
+        q.text("sent", _rounded(SENT)),
+        q.text("packets, both ways", _rounded(PACKETS), numeric=True),
+    ),
+    "Medians with {delay}, of the client's device while the clock ran.",
+)
 
 
 def _fits(run: q.Run, cases: Sequence[Case]) -> q.Table:
@@ -234,7 +228,7 @@ section = q.Question(
         "oscope-fs moves whole files at open and close; sshfs and NFS what is asked for, NFS unencrypted.",
         notes,
     ),
-    tables=(_traffic, _fits),
+    tables=(lambda _, cases: TRAFFIC.of(cases, delay=delay_text(cases[0].delay)), _fits),
     figures=_figure,
     missing=lambda _: "",
 )

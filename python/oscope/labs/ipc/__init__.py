@@ -7,10 +7,7 @@ from collections.abc import Mapping
 from oscope.labs.late import late
 from oscope.model.experiment import Design, Experiment, Lab
 from oscope.model.factors import Level
-
-KIBIBYTE = 1 << 10
-MEBIBYTE = 1 << 20
-PAGE = 4096
+from oscope.model.units import KIBIBYTE, MEBIBYTE, PAGE
 
 CHANNELS = ("pipe", "local", "seqpacket", "tcp", "shm", "vmsplice")
 SOCKETS = frozenset({"local", "seqpacket", "tcp"})

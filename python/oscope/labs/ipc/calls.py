@@ -32,9 +32,7 @@ class Call(NamedTuple):
     def mean(self) -> str | None:
         """Return its mean time."""
         time, number = self.data.get("time_ns"), self.data["count"]
-        return (
-            None if time is None else q.format_value(time / number * 1e-9, 0.01 * time / number * 1e-9, "s")
-        )
+        return None if time is None else q.nanoseconds(time / number)
 
 
 def _calls(point: q.Traced) -> Iterable[Call]:
@@ -52,32 +50,25 @@ def _most(_: q.Run, found: Sequence[Call]) -> str:
     return f"`{most.name}`{share} at {most.where.name}."
 
 
-def _points(found: Sequence[Call]) -> dict[str, q.Traced]:
-    return {each.where.name: each.where for each in found}
+def _points(found: Sequence[Call]) -> Iterable[q.Traced]:
+    return {each.where.name: each.where for each in found}.values()
 
 
 def _shares_figure(_: q.Run, found: Sequence[Call]) -> q.Figure:
-    points, shares = _points(found), {(each.where.name, each.name): each.of_time for each in found}
-    names = dict.fromkeys(each.name for each in found)
-    rows = {name: [shares.get((point, name)) for point in points] for name in names}
+    rows = ((each.name, each.where.name, each.of_time or None) for each in found)
     axis = q.plots.axis("share of the time in calls [%]", range=[0, 101])
-    note = f"Waiting within a call is in it. {q.effect_note(points.values())}"
-    series = {name: row for name, row in rows.items() if any(row)}
-    return q.plots.stacked(q.bars("Time in calls, by call", axis, list(points), series, note, 0.01))
+    note = f"Waiting within a call is in it. {q.effect_note(_points(found))}"
+    return q.plots.stacked(q.bars("Time in calls, by call", axis, rows, note, 0.01))
 
 
 def _times_figures(_: q.Run, found: Sequence[Call]) -> Iterable[q.Figure]:
-    for channel in dict.fromkeys(str(each.where.point.factors.get("channel")) for each in found):
-        here = [each for each in found if str(each.where.point.factors.get("channel")) == channel]
-        timed = [each for each in here if each.data.get("times")]
-        chosen = sorted(timed, key=lambda each: -(each.data["time_ns"]))[:MOST_LINES]
-        if chosen:
-            rows = {f"{each.name} · {each.where.name}": each.data["times"] for each in chosen}
-            left = "" if len(chosen) == len(timed) else f"The {MOST_LINES} that take most time. "
-            note = left + q.effect_note(_points(chosen).values())
-            yield q.histograms.figure(
-                f"Times of single calls, {channel}", "time in the call [ns]", rows, note
-            )
+    timed = [each for each in found if each.data.get("times")]
+    for channel, here in q.grouped(timed, lambda each: each.where.point.factors.get("channel")).items():
+        chosen = sorted(here, key=lambda each: -(each.data["time_ns"]))[:MOST_LINES]
+        rows = {f"{each.name} · {each.where.name}": each.data["times"] for each in chosen}
+        left = "" if len(chosen) == len(here) else f"The {MOST_LINES} that take most time. "
+        note = left + q.effect_note(_points(chosen))
+        yield q.histograms.figure(f"Times of single calls, {channel}", "time in the call [ns]", rows, note)
 
 
 CALLS = q.Question(
@@ -154,21 +145,16 @@ def _shares(run: q.Run) -> list[Share]:
         if trace is not None and (part := inside(each)) is not None
     ]
     names = [name for name in ipc.NAMES if name in own.experiment.varied()]
+    known = [(each, on_cpu) for each in own.experiment.points if (on_cpu := own.summary(each, ON_CPU))]
     return found or [
-        Share(
-            q.label(own.experiment, point.factors, names), None, None, on_cpu, own.summary(point, IN_KERNEL)
-        )
-        for point in own.experiment.points
-        if (on_cpu := own.summary(point, ON_CPU)) is not None
+        Share(q.label(own.experiment, each.factors, names), None, None, on_cpu, own.summary(each, IN_KERNEL))
+        for each, on_cpu in known
     ]
 
 
 def _waiting(_: q.Run, found: Sequence[Share]) -> str:
-    known = [
-        (each.inside, each.on_cpu.median, each.name)
-        for each in found
-        if each.inside is not None and each.on_cpu is not None
-    ]
+    both = ((each.inside, each.on_cpu, each.name) for each in found)
+    known = [(inside, on_cpu.median, name) for inside, on_cpu, name in both if inside is not None and on_cpu]
     if not known:
         shares = [(each.inside or (each.on_cpu.median if each.on_cpu else 0.0), each) for each in found]
         share, most = max(shares, key=itemgetter(0))
@@ -184,14 +170,14 @@ def _waiting(_: q.Run, found: Sequence[Share]) -> str:
 
 
 def _figure(_: q.Run, found: Sequence[Share]) -> q.Figure:
-    series: dict[str, list[q.Summary | float | None]] = {
-        "in system calls, traced": [each.inside for each in found],
-        "on a CPU, untraced": [each.on_cpu for each in found],
-    }
+    rows: list[tuple[str, str, q.Summary | float | None]] = [
+        *(("in system calls, traced", each.name, each.inside) for each in found),
+        *(("on a CPU, untraced", each.name, each.on_cpu) for each in found),
+    ]
     points = [each.traced for each in found if each.traced is not None]
     note = q.effect_note(points) if points else "Without a tracer."
     axis = q.plots.axis("share of the time of all sides [%]", rangemode="tozero")
-    return q.bars("Time in system calls", axis, [each.name for each in found], series, note, 0.01)
+    return q.bars("Time in system calls", axis, rows, note, 0.01)
 
 
 INSIDE = q.Question(

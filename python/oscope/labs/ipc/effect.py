@@ -21,6 +21,7 @@ from oscope.trace.reading import merge
 COST, MOVING = "trace.cost", "trace.effect"
 TIMES = {COST: ("time_ns", 1.0), MOVING: (TIME, 1e9)}
 """What is timed in each experiment, and one of its unit in ns."""
+WORK = {COST: "one getppid", MOVING: "moving data"}
 
 
 class Slowdown(NamedTuple):
@@ -84,10 +85,9 @@ def _calls(experiment: q.ExperimentResults, plain: q.PointSamples) -> tuple[floa
     if "call" in plain.factors:
         return 1.0, "one call is timed"
     for point in experiment.points:
-        same = {**point.factors, "tracer": UNTRACED} == {**plain.factors, "tracer": UNTRACED}
         # A tracer of the whole process counts more than the transfer's calls.
         readings = [each for each in point.traces if "calls" in each and "scope" not in each]
-        if same and readings:
+        if readings and {**point.factors, "tracer": UNTRACED} == {**plain.factors, "tracer": UNTRACED}:
             whole = merge(readings)
             count = sum(call["count"] for call in whole["calls"].values())
             return count / whole["reps"], f"counted by {whole['tracer']}"
@@ -128,15 +128,16 @@ def _orders(plain: q.ExperimentResults, traced: q.ExperimentResults) -> list[tup
 
 def _pairs(experiment: q.ExperimentResults) -> dict[tuple[str, str, int], int]:
     """Return for each two channels and buffer size which is faster: 1 the first, -1 the second, 0 neither."""
-    rows: dict[tuple[str, str, int], q.ComparedMetric] = {}
-    sizes = {size for point in experiment.points if (size := q.size_of(point)) is not None}
-    names = {str(point.factors["channel"]) for point in experiment.points}
-    for size in sorted(sizes):
-        for a, b in combinations(sorted(names, key=CHANNELS.index), 2):
-            first, second = (experiment.point(channel=one, buffer=size) for one in (a, b))
-            row = probe_effect(experiment, first, second, RATE) if first and second else None
-            if row is not None:
-                rows[a, b, size] = row
+    sizes = sorted({size for point in experiment.points if (size := q.size_of(point)) is not None})
+    names = sorted({str(point.factors["channel"]) for point in experiment.points}, key=CHANNELS.index)
+    rows = {
+        (a, b, size): row
+        for size in sizes
+        for a, b in combinations(names, 2)
+        if (first := experiment.point(channel=a, buffer=size))
+        and (second := experiment.point(channel=b, buffer=size))
+        and (row := probe_effect(experiment, first, second, RATE)) is not None
+    }
     if not rows:
         return {}
     apart = holm(np.array([row.p for row in rows.values()])) < LEVEL
@@ -154,12 +155,10 @@ def _order(a: str, b: str, which: int) -> str:
 
 def _best_size(sides: tuple[q.Run, q.Run], channel: str) -> tuple[str, str] | None:
     """Return what the tracer says of a channel's best buffer size, if it is not what is so untraced."""
-    found = [q.curve(one, RATE, channel=channel) for one in sides]
-    if any(len(each) < 2 for each in found):
+    found = [(q.curve(one, RATE, channel=channel), one.experiment) for one in sides]
+    if any(len(row) < 2 for row, _ in found):
         return None
-    (was, _), (now, alike) = (
-        q.best(each, one.experiment, RATE) for each, one in zip(found, sides, strict=True)
-    )
+    (was, _), (now, alike) = (q.best(row, experiment, RATE) for row, experiment in found)
     if was.size in {now.size, *(each.size for each in alike)}:
         return None
     return f"the best buffer of {channel} is {was.name}", f"it is {now.name}"
@@ -167,24 +166,16 @@ def _best_size(sides: tuple[q.Run, q.Run], channel: str) -> tuple[str, str] | No
 
 CHANGES: q.TableOf[Finding] = q.TableOf(
     "Findings that change under a tracer",
-    (
-        q.text("tracer", lambda row: row[0]),
-        q.text("untraced", lambda row: row[1]),
-        q.text("under the tracer", lambda row: row[2]),
-    ),
+    q.items("tracer", "untraced", "under the tracer"),
     "What the tracer's own times would have said (paired by block, p corrected by Holm).",
 )
 
 
 def _figures(_: q.Run, found: Sequence[Slowdown]) -> Iterator[q.Figure]:
-    for name, title in ((COST, "Time of a null system call"), (MOVING, "Time of moving data")):
-        own = [(each.name or "getppid", each.tracer, each.row) for each in found if each.experiment == name]
-        if own:
-            yield q.dots(f"{title}, traced over untraced", "time traced / untraced", own, note=q.RATIOS)
-
-
-def _work(each: Slowdown) -> str:
-    return "one getppid" if each.experiment == COST else "moving data"
+    titles = {COST: "Time of a null system call", MOVING: "Time of moving data"}
+    for name, own in q.grouped(found, lambda each: each.experiment).items():
+        rows = [(each.name or "getppid", each.tracer, each.row) for each in own]
+        yield q.dots(f"{titles[name]}, traced over untraced", "time traced / untraced", rows, note=q.RATIOS)
 
 
 section = q.Question(
@@ -192,7 +183,7 @@ section = q.Question(
     experiment=(MOVING, COST),
     rows=lambda run: [each for name in TIMES for each in _slowdowns(run, name)],
     headline=q.extremes(
-        lambda most: f"{most.tracer} makes {_work(most)} {q.times(most.row)} as long",
+        lambda most: f"{most.tracer} makes {WORK[most.experiment]} {q.times(most.row)} as long",
         lambda least: f", {least.tracer} {q.times(least.row)}",
         by=lambda each: -each.row.ratio,
         of=lambda found: [each for each in found if each.experiment == found[0].experiment],

@@ -80,15 +80,12 @@ def _kinds(run: q.Run) -> list[Kind]:
 def _headline(run: q.Run, found: Sequence[q.Traced]) -> str:
     if kinds := _kinds(run):
         quick, slow = (end(kinds, key=lambda each: each.mean_ns) for end in (min, max))
-        more = f", {slow.where.name} the slowest with {_time(slow.mean_ns)}" if len(kinds) > 1 else ""
-        return f"By the trace, {quick.where.name} is the quickest fault with {_time(quick.mean_ns)}{more}."
-    most = max(found, key=_a_repetition)
-    number = q.format_value(_a_repetition(most), None, "")
-    return f"Moving data faults most at {most.name}: {number} times a repetition."
-
-
-def _time(nanoseconds: float) -> str:
-    return q.format_value(nanoseconds * 1e-9, 0.01 * nanoseconds * 1e-9, "s")
+        least, most = (q.nanoseconds(each.mean_ns) for each in (quick, slow))
+        more = f", {slow.where.name} the slowest with {most}" if len(kinds) > 1 else ""
+        return f"By the trace, {quick.where.name} is the quickest fault with {least}{more}."
+    busiest = max(found, key=_a_repetition)
+    number = q.format_value(_a_repetition(busiest), None, "")
+    return f"Moving data faults most at {busiest.name}: {number} times a repetition."
 
 
 KINDS: q.TableOf[Kind] = q.TableOf(
@@ -97,7 +94,7 @@ KINDS: q.TableOf[Kind] = q.TableOf(
         q.text("touched", lambda each: each.where.name),
         q.text("the commonest fault", Kind.what),
         q.count("faults", lambda each: _commonest(each.where)["count"]),
-        q.text("time of a fault, traced", lambda each: _time(each.mean_ns)),
+        q.text("time of a fault, traced", lambda each: q.nanoseconds(each.mean_ns)),
         q.value("time of a touch, untraced (95 %)", lambda each: each.touch, "ns"),
         q.number("fault / touch", Kind.ratio),
         q.effect_column(lambda each: each.where),
@@ -115,7 +112,10 @@ FAULTS: q.TableOf[tuple[q.Traced, Fault]] = q.TableOf(
         q.text("present", lambda row: "yes" if row[1]["present"] else "no"),
         q.text("by", lambda row: row[1]["by"]),
         q.count("faults", lambda row: row[1]["count"]),
-        q.text("mean", lambda row: _time(row[1]["time_ns"] / row[1]["count"]) if row[1]["count"] else None),
+        q.text(
+            "mean",
+            lambda row: q.nanoseconds(row[1]["time_ns"] / row[1]["count"]) if row[1]["count"] else None,
+        ),
         *q.histograms.columns(lambda row: row[1].get("times", [])),
         q.share("of the time", lambda row: row[1]["time_ns"] / row[0].reading["region_ns"]),
         q.effect_column(lambda row: row[0]),
@@ -129,9 +129,8 @@ def _shown(each: q.Traced) -> list[Fault]:
     """Return the rows of a point's faults that are no trifle, the commonest first."""
     faults = sorted(each.reading["faults"], key=lambda row: -row["count"])
     number, spent = (sum(row[name] for row in faults) for name in ("count", "time_ns"))
-    return [
-        row for row in faults if max(row["count"] / number, row["time_ns"] / max(spent, 1)) >= LEAST_SHARE
-    ]
+    shares = ((row, max(row["count"] / number, row["time_ns"] / max(spent, 1))) for row in faults)
+    return [row for row, share in shares if share >= LEAST_SHARE]
 
 
 def _figures(_: q.Run, found: Sequence[q.Traced]) -> list[q.Figure]:
@@ -146,10 +145,8 @@ def _figures(_: q.Run, found: Sequence[q.Traced]) -> list[q.Figure]:
         for colour, each in enumerate(busiest)
         if len(each.reading.get("fault_rate", ())) > 1
     ]
-    axes = (
-        q.plots.axis("time since the region's begin [ms]"),
-        q.plots.axis("faults a ms", rangemode="tozero"),
-    )
+    time = q.plots.axis("time since the region's begin [ms]")
+    axes = (time, q.plots.axis("faults a ms", rangemode="tozero"))
     return [
         q.histograms.figure("Time of a page fault", "time of a fault [ns]", rows, note),
         q.plots.lines("Page faults over the time of a repetition", axes, lines, note),

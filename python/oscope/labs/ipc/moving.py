@@ -129,6 +129,8 @@ LATENCY = q.Question(
 
 # ---- two levels compared: socket buffers, threads and processes
 
+NOT_SET = f"{q.NOT_RUN.format('sockbuf=default,buffer', 'ipc.throughput')}."
+
 
 def _socket_buffers(run: q.Run) -> list[q.Contrast]:
     found = q.contrasts(free(run), RATE, "sockbuf", ("default", "buffer"), "mode", "channel")
@@ -170,12 +172,7 @@ SOCKET_BUFFER = q.Question(
         rows,
         lambda each: f"{each.level('channel')}, {each.level('mode')}",
     ),
-    missing=lambda run: (
-        q.reasons(run.experiment)
-        or (
-            "" if _socket_buffers(run) else f"{q.NOT_RUN.format('sockbuf=default,buffer', 'ipc.throughput')}."
-        )
-    ),
+    missing=lambda run: q.reasons(run.experiment) or ("" if _socket_buffers(run) else NOT_SET),
     asked=lambda run: bool(SOCKETS.intersection(ipc.channels(run))),
 )
 
@@ -260,12 +257,11 @@ def _switches_said(_: q.Run, found: Sequence[q.Point]) -> str:
 
 def _few(found: Sequence[q.Point]) -> list[q.Point]:
     """Return what a table shows: the lab's compared sizes, else both ends of a channel's in a mode."""
-    groups: dict[tuple[str, str], list[q.Point]] = {}
-    for each in found:
-        groups.setdefault((each.level("mode"), each.level("channel")), []).append(each)
-    chosen = ([each for each in own if each.factors["buffer"] in COMPARED] for own in groups.values())
-    ends = (list(dict.fromkeys((own[0], own[-1]))) for own in groups.values())
-    return [each for few, both in zip(chosen, ends, strict=True) for each in few or both]
+    chosen: list[q.Point] = []
+    for own in q.grouped(found, lambda each: (each["mode"], each["channel"])).values():
+        compared = [each for each in own if each.factors["buffer"] in COMPARED]
+        chosen += compared or dict.fromkeys((own[0], own[-1]))
+    return chosen
 
 
 SWITCHED: q.TableOf[q.Point] = q.TableOf(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
@@ -10,7 +10,6 @@ from oscope.figures.traced import traced
 from oscope.labs import engine as q
 from oscope.labs.ipc import CHANNELS, MODES
 
-MEBIBYTE = 1 << 20
 RATE, RATE_UNIT, TIME = "throughput", "MiB/s", "time_s"
 TRACE, MOVED = "ipc.trace", ("ipc.throughput", "ipc.trace")
 MODE_WORDS = {"1thread": "in one thread", "2thread": "between threads", "2proc": "between processes"}
@@ -50,16 +49,12 @@ def curves(run: q.Run, asked: str | q.Quantity, **factors: q.Level) -> dict[str,
     return q.curves_by(run, asked, "channel", CHANNELS, **factors)
 
 
-def over_buffers(
-    title: str, run: q.Run, asked: str | q.Quantity, unit: str, without: str = ""
-) -> list[q.Figure]:
+def over_buffers(title: str, run: q.Run, asked: q.Asked, unit: str, without: str = "") -> Iterator[q.Figure]:
     """Draw a quantity over the buffer size, a figure for each mode but `without`, a line for each channel."""
-    return [
-        figure
-        for mode in modes(run)
-        if mode != without
-        for figure in q.several(f"{title}, {MODE_WORDS[mode]}", curves(run, asked, mode=mode), unit, "buffer")
-    ]
+    for mode in modes(run):
+        if mode != without:
+            own = curves(run, asked, mode=mode)
+            yield from q.several(f"{title}, {MODE_WORDS[mode]}", own, unit, "buffer")
 
 
 def traces(run: q.Run, kind: str) -> list[q.Traced]:
@@ -91,18 +86,14 @@ def sides(point: q.PointSamples) -> int:
     return 1 if point.factors.get("mode") == "1thread" else 2
 
 
-def _a_mebibyte(name: str, unit: str, of: q.Values) -> q.Quantity:
-    return q.Quantity(name, unit, lambda point: of(point) / (q.metric(point, "bytes") / MEBIBYTE))
-
-
 def _a_second(kind: str, unit: str, of: q.Values) -> q.Quantity:
     return q.Quantity(kind, unit, lambda point: of(point) / q.metric(point, TIME))
 
 
-CPU = _a_mebibyte("CPU time of a MiB", "s", lambda point: q.metric(point, "cpu_s"))
+CPU = q.a_mebibyte("CPU time of a MiB", "s", lambda point: q.metric(point, "cpu_s"))
 """Of both sides."""
-CALLS = _a_mebibyte("calls a MiB", "", lambda point: q.metric(point, "writes") + q.metric(point, "reads"))
-SWITCHES = _a_mebibyte("switches a MiB", "", lambda point: both_sides(point, "voluntary", "involuntary"))
+CALLS = q.a_mebibyte("calls a MiB", "", lambda point: q.metric(point, "writes") + q.metric(point, "reads"))
+SWITCHES = q.a_mebibyte("switches a MiB", "", lambda point: both_sides(point, "voluntary", "involuntary"))
 BUSY = _a_second("CPUs busy", "", lambda point: q.metric(point, "cpu_s"))
 VOLUNTARY = _a_second("voluntary", "switches/s", lambda point: both_sides(point, "voluntary"))
 INVOLUNTARY = _a_second("involuntary", "switches/s", lambda point: both_sides(point, "involuntary"))

@@ -84,14 +84,10 @@ def _most_short(_: q.Run, found: Sequence[Transfers]) -> str:
 
 
 def _short_figure(_: q.Run, found: Sequence[Transfers]) -> q.Figure:
-    points = {each.where.name: each.where for each in found}
-    shares = {(each.where.name, each.call): each.short for each in found}
-    calls = dict.fromkeys(each.call for each in found)
-    series = {call: [shares.get((name, call)) for name in points] for call in calls}
+    rows = ((each.call, each.where.name, each.short) for each in found)
+    note = q.effect_note({each.where.name: each.where for each in found}.values())
     axis = q.plots.axis("short [% of the calls]", range=[0, 105])
-    return q.bars(
-        "Share of short transfers", axis, list(points), series, q.effect_note(points.values()), 0.01
-    )
+    return q.bars("Share of short transfers", axis, rows, note, 0.01)
 
 
 TRACED = q.Question(
@@ -187,11 +183,10 @@ def _returned(found: Sequence[q.Traced]) -> Iterable[q.Figure]:
 def _groups(found: Sequence[q.Traced]) -> dict[str, list[q.Traced]]:
     """Return the points by channel, and by mode as well where a figure could not show them apart."""
     groups: dict[str, list[q.Traced]] = {}
-    channels = Counter(each.point.factors.get("channel") for each in found)
-    for each in sorted(found, key=lambda each: list(channels).index(each.point.factors.get("channel"))):
-        channel, mode = (each.point.factors.get(name) for name in ("channel", "mode"))
-        name = f"{channel}" if channels[channel] <= MOST_LINES else f"{channel}, {mode}"
-        groups.setdefault(name, []).append(each)
+    for channel, own in q.grouped(found, lambda each: each.point.factors.get("channel")).items():
+        by_mode = q.grouped(own, lambda each: each.point.factors.get("mode"))
+        several = {f"{channel}, {mode}": here for mode, here in by_mode.items()}
+        groups |= {f"{channel}": own} if len(own) <= MOST_LINES else several
     return groups
 
 
@@ -225,16 +220,14 @@ def _others(found: Sequence[q.Traced]) -> q.Figure | None:
     }
     common = sum((Counter(row) for row in shares.values()), Counter())
     kept = [value for value, _ in common.most_common(MOST_VALUES)]
-    series = [
-        q.plots.Bars(value, [100 * row.get(value, 0.0) or None for row in shares.values()]) for value in kept
-    ]
+    bars = [(value, name, row.get(value)) for value in kept for name, row in shares.items()]
     if len(common) > len(kept):
-        left = [1 - sum(row.get(value, 0.0) for value in kept) for row in shares.values()]
-        series.append(q.plots.Bars("other values", [100 * share if share > 1e-9 else None for share in left]))
+        left = {name: 1 - sum(row.get(value, 0.0) for value in kept) for name, row in shares.items()}
+        bars += [("other values", name, share if share > 1e-9 else None) for name, share in left.items()]
     note = f"Shares of the calls of each name, of all points with this channel. {q.effect_note(found)}"
     axis = q.plots.axis("share of the calls [%]", range=[0, 101])
     title = "Return values of the calls that move no bytes"
-    return q.plots.stacked(q.plots.bars(title, axis, list(shares), series, note))
+    return q.plots.stacked(q.bars(title, axis, bars, note, 0.01))
 
 
 def _text(value: str | tuple[int, int]) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from oscope.labs.late import late
 from oscope.model.experiment import Design, Experiment, GuestSpec, Lab
+from oscope.model.units import MEBIBYTE
 
-MEBIBYTE = 1 << 20
 KERNEL = "my_precious+reclaim-policy"
 """Both patches, so that one kernel serves the whole lab."""
 COUNTED = GuestSpec(KERNEL, "instructions")

@@ -254,21 +254,21 @@ def _rows(precious: q.Run, fork: q.Run) -> Rows:
             style = "single" if precious.experiment.point(call=call, style="single") else None
             levels: dict[str, q.Level] = {"call": call, **({"style": style} if style else {})}
             asked += precious.experiment.point(**levels) is not None
-            for point in _first(precious, metric, **levels):
+            if point := _first(precious, metric, **levels):
                 found.append(Row(f"{call} ({q.iteration(point.samples)})", point, original))
         for who, original in ORIGINAL.items():
             asked += fork.experiment.point(**WHERE) is not None
-            for point in _first(fork, f"{who}_{unit}", **WHERE):
+            if point := _first(fork, f"{who}_{unit}", **WHERE):
                 found.append(Row(f"fork, {ENDS[who]} (one call each)", point, original))
         if len(found) == asked:
             break
     return found
 
 
-def _first(run: q.Run, metric: str, **levels: q.Level) -> list[q.Point]:
+def _first(run: q.Run, metric: str, **levels: q.Level) -> q.Point | None:
     """Return the point, if a sample has the metric. By the instructions clock it has another name."""
     known = clocked.known_name(run.experiment, metric)
-    return run.points(known, **levels)[:1] if known else []
+    return run.point(known, **levels) if known else None
 
 
 def _missing(run: q.Run) -> str:

@@ -37,7 +37,7 @@ class Side:
 
     def at(self, **factors: q.Level) -> q.Point | None:
         """Return the point with these levels, if it has values."""
-        return next(iter(self.run.points(self.metric, **factors)), None)
+        return self.run.point(self.metric, **factors)
 
 
 def sides(run: q.Run, *asked: tuple[str, str]) -> list[Side]:

@@ -64,9 +64,8 @@ class View(NamedTuple):
 
     def of(self, quantity: q.Quantity, policy: str, pattern: str) -> q.Summary | None:
         """Return a quantity under a policy, where it is known."""
-        return quantity.summary(
-            self.run.experiment, q.first(self.run.experiment, policy=policy, pattern=pattern)
-        )
+        point = q.first(self.run.experiment, policy=policy, pattern=pattern)
+        return quantity.summary(self.run.experiment, point)
 
     def verdict(self, policy: str, quantity: q.Quantity, pattern: str) -> q.Verdict | None:
         """Return how a quantity under `policy` compares with that under the kernel's own, where known.
@@ -87,9 +86,8 @@ def _views(run: q.Run, mapping: str) -> list[View]:
     for own in (each.only(mapping=mapping) for each in run.all(*EXPERIMENTS)):
         if q.shown(own.experiment):
             quantities = (*COUNTED, *_costs(own.experiment))
-            rows = {
-                each: q.compared(own.experiment, quantities, "policy", (OWN, each)) for each in POLICIES[1:]
-            }
+            ends = ((OWN, policy) for policy in POLICIES[1:])
+            rows = {each[1]: q.compared(own.experiment, quantities, "policy", each) for each in ends}
             found.append(View(own, mapping, quantities, rows))
     return found
 
@@ -110,15 +108,15 @@ def _costs(experiment: q.ExperimentResults) -> list[q.Quantity]:
 def _headline(_: q.Run, views: Sequence[View]) -> str:
     view, pattern = views[0], views[0].patterns[0]
     base = view.of(FAULTS, OWN, pattern)
-    found = {policy: view.verdict(policy, FAULTS, pattern) for policy in POLICIES[1:]}
-    apart = [(policy, each) for policy, each in found.items() if each is not None and each.different == "yes"]
+    found = ((policy, view.verdict(policy, FAULTS, pattern)) for policy in POLICIES[1:])
+    apart = [(policy, each.ratio) for policy, each in found if each and each.different == "yes"]
     if base is None:
         return "The kernel's own policy was not measured, so that nothing is compared with it."
     text = q.brackets(f"The kernel's own policy has {q.figure(base, '')} page faults")
     if not apart:
         return f"{text}; no difference from it was found."
-    policy, most = apart[0]
-    return f"{text}; {policy} has {q.brackets(most.ratio)} times as many."
+    policy, ratio = apart[0]
+    return f"{text}; {policy} has {q.brackets(ratio)} times as many."
 
 
 def _tables(view: View, pattern: str) -> list[q.Table]:

@@ -8,11 +8,7 @@ from typing import Any
 from oscope.labs.late import late
 from oscope.model.experiment import Design, Experiment, Lab
 from oscope.model.factors import Level
-
-KIBIBYTE = 1 << 10
-MEBIBYTE = 1 << 20
-GIBIBYTE = 1 << 30
-PAGE = 4096
+from oscope.model.units import GIBIBYTE, KIBIBYTE, MEBIBYTE, PAGE
 
 SETS = 1 << 20
 """The original report's working sets."""

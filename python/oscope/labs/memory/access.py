@@ -60,10 +60,8 @@ def walked(points: Iterable[q.PointSamples | q.Point]) -> str:
     samples = [each.samples if isinstance(each, q.Point) else each for each in points]
     counts = {sets(point) for point in samples}
     sizes = {int(point.factors["size"]) for point in samples}
-    here = (
-        f"{q.listed([q.plain_number(count) for count in sorted(counts)])} sets are walked in "
-        f"{q.listed([q.format_bytes(size) for size in sorted(sizes)])}"
-    )
+    within = q.listed([q.format_bytes(size) for size in sorted(sizes)])
+    here = f"{q.listed([q.plain_number(count) for count in sorted(counts)])} sets are walked in {within}"
     if counts == {reference.SETS} and sizes == {reference.SIZE}:
         return f"Here, as in the original report, {here}."
     cited = f"{q.plain_number(reference.SETS)} in {q.format_bytes(reference.SIZE)}"

@@ -95,31 +95,24 @@ ACCESSES: q.TableOf[q.Point] = q.TableOf(
 )
 
 
-class Counted(NamedTuple):
-    """A point whose reads or writes the CPU counted."""
+Counted = tuple[str, str, str, str, float, int, float]
+"""Where the CPU counted reads or writes, which of them, the counter's median, the formula's, more a set."""
 
-    point: q.Point
-    kind: str
 
-    def counter(self) -> float:
-        """Return the counter's median."""
-        return float(np.median(q.measured(self.point.samples, HARDWARE[self.kind])[0]))
-
-    def formula(self) -> int:
-        """Return what the formula gives."""
-        return _own(self.point)[self.kind]
+def _counted(point: q.Point, kind: str) -> Iterator[Counted]:
+    if len(values := q.measured(point.samples, HARDWARE[kind])[0]):
+        counter, own = float(np.median(values)), _own(point)[kind]
+        place = (point.run.experiment.experiment, point.level("pattern"), point.level("footprint"), kind)
+        yield (*place, counter, own, (counter - own) / sets(point.samples))
 
 
 COUNTED: q.TableOf[Counted] = q.TableOf(
     "The counters of the CPU beside the formula",
     (
-        q.text("experiment", lambda row: row.point.run.experiment.experiment),
-        q.text("pattern", lambda row: row.point.level("pattern")),
-        q.text("footprint", lambda row: row.point.level("footprint")),
-        q.text("", lambda row: row.kind),
-        q.written("counter", Counted.counter, q.plain_number, numeric=True),
-        q.written("formula", Counted.formula, q.plain_number, numeric=True),
-        q.number("more, a set", lambda row: (row.counter() - row.formula()) / sets(row.point.samples), ".3f"),
+        *q.items("experiment", "pattern", "footprint", ""),
+        q.written("counter", lambda row: row[4], q.plain_number, numeric=True),
+        q.written("formula", lambda row: row[5], q.plain_number, numeric=True),
+        q.number("more, a set", lambda row: row[6], ".3f"),
     ),
 )
 COUNTS = q.Question(
@@ -132,10 +125,7 @@ COUNTS = q.Question(
         lambda _, found: ACCESSES.of(_different(found)),
         lambda *_: ORIGINAL.of(HARDWARE),
         lambda _, found: COUNTED.of(
-            Counted(each, kind)
-            for each in found
-            for kind, name in HARDWARE.items()
-            if len(q.measured(each.samples, name)[0])
+            row for each in found for kind in HARDWARE for row in _counted(each, kind)
         ),
     ),
 )
@@ -152,40 +142,34 @@ KINDS = {
 
 
 class Event(NamedTuple):
-    """One event, simulated and counted; None where the CPU has no such counter here."""
+    """One event, simulated and counted; where the CPU has no such counter, the latter has no values."""
 
     simulated: q.Quantity
-    hardware: q.Quantity | None
+    hardware: q.Quantity
 
 
-def _event(name: str, simulated: str, hardware: str = "") -> Event:
-    counter = each_set(name, hardware) if hardware else None
-    return Event(replace(each_set(name, simulated), key=hardware), counter)
+def _event(name: str, metric: str) -> Event:
+    return Event(replace(each_set(name, f"simulated_{metric}"), key=metric), each_set(name, metric))
 
 
-def _rate(misses: str, accesses: str) -> q.Quantity:
+def _rate(prefix: str) -> q.Quantity:
     def of(point: q.PointSamples) -> q.Floats:
-        return q.metric(point, misses) / q.metric(point, accesses)
+        return q.metric(point, f"{prefix}l1d_read_miss") / q.metric(point, f"{prefix}l1d_read_access")
 
     return q.Quantity("L1D read miss rate", "", of, "rate")
 
 
-RATE = Event(
-    _rate("simulated_l1d_read_miss", "simulated_l1d_read_access"), _rate("l1d_read_miss", "l1d_read_access")
-)
+RATE = Event(_rate("simulated_"), _rate(""))
 MISSES = (
-    _event("L1D read misses", "simulated_l1d_read_miss", "l1d_read_miss"),
-    _event("L1D write misses", "simulated_l1d_write_miss"),
-    _event("L2 misses", "simulated_l2_miss"),
-    _event("dTLB read misses", "simulated_dtlb_read_miss", "dtlb_read_miss"),
-    _event("dTLB write misses", "simulated_dtlb_write_miss", "dtlb_write_miss"),
-    _event("second-level TLB misses", "simulated_stlb_miss"),
+    _event("L1D read misses", "l1d_read_miss"),
+    _event("L1D write misses", "l1d_write_miss"),
+    _event("L2 misses", "l2_miss"),
+    _event("dTLB read misses", "dtlb_read_miss"),
+    _event("dTLB write misses", "dtlb_write_miss"),
+    _event("second-level TLB misses", "stlb_miss"),
 )
-EVENTS = (
-    _event("L1D reads", "simulated_l1d_read_access", "l1d_read_access"),
-    _event("L1D writes", "simulated_l1d_write_access", "l1d_write_access"),
-    *(MISSES[0], RATE, *MISSES[1:]),
-)
+READS, WRITES = _event("L1D reads", "l1d_read_access"), _event("L1D writes", "l1d_write_access")
+EVENTS = (READS, WRITES, MISSES[0], RATE, *MISSES[1:])
 
 
 class Where(NamedTuple):
@@ -198,24 +182,19 @@ class Where(NamedTuple):
 
     def of(self, event: Event, kind: str) -> q.Summary | None:
         """Return an event of a set, `simulated` or by the `hardware`."""
-        quantity = getattr(event, kind)
-        return None if quantity is None else self.run.summary(self.points[kind], quantity)
+        return self.run.summary(self.points[kind], getattr(event, kind))
 
 
 def _places(run: q.Run) -> list[Where]:
     found = []
     for footprint in run.levels("footprint", FOOTPRINTS):
         for pattern in WORDS:
-            known = {
-                kind: [
-                    point
-                    for point in q.known(run.experiment, name, footprint=footprint, pattern=pattern)
-                    if point.factors.get("counters") in levels
-                ]
-                for kind, (levels, name) in KINDS.items()
-            }
-            if any(known.values()):
-                points = {kind: next(iter(each), None) for kind, each in known.items()}
+            points: dict[str, q.PointSamples | None] = dict.fromkeys(KINDS)
+            for kind, (levels, name) in KINDS.items():
+                known = q.known(run.experiment, name, footprint=footprint, pattern=pattern)
+                own = (point for point in known if point.factors.get("counters") in levels)
+                points[kind] = next(own, None)
+            if any(point is not None for point in points.values()):
                 found.append(Where(footprint, pattern, points, run))
     return found
 
@@ -292,21 +271,20 @@ def _events_table(run: q.Run, found: Sequence[Where]) -> q.Table:
 
 def _misses_figures(run: q.Run, found: Sequence[Where]) -> Iterator[q.Figure]:
     note = f"{NOT_MEASURED}. A bar that is missing is 0, or not known. {walked(q.shown(run.experiment))}"
-    names = [event.simulated.name for event in MISSES]
 
     def drawn(summary: q.Summary | None) -> float | None:
         # A logarithmic axis has no place for 0.
         return summary.median if summary is not None and summary.median > 0 else None
 
-    for footprint in dict.fromkeys(each.footprint for each in found):
-        series = {
-            f"{WORDS[each.pattern]} ({kind})": [drawn(each.of(event, kind)) for event in MISSES]
-            for each in found
-            if each.footprint == footprint
+    for footprint, own in q.grouped(found, lambda each: each.footprint).items():
+        rows = (
+            (f"{WORDS[each.pattern]} ({kind})", event.simulated.name, drawn(each.of(event, kind)))
+            for each in own
             for kind in KINDS
-        }
+            for event in MISSES
+        )
         title = f"Misses of a working set over {footprint}"
-        yield q.bars(title, q.plots.axis("misses a set", scale="log"), names, series, note)
+        yield q.bars(title, q.plots.axis("misses a set", scale="log"), rows, note)
 
 
 COUNTERS = q.Question(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from oscope.labs import engine as q
-from oscope.labs.memory import FLUSHED, PAGE, reference
+from oscope.labs.memory import FLUSHED, reference
 from oscope.labs.memory import access as walk
 from oscope.labs.memory.access import FAULTS_EACH_PAGE, NEAR, RESIDENT, TIME, walked
 
@@ -13,7 +13,7 @@ FACTORS = ("mapping", "pattern", "footprint")
 BLOCK = 512
 """Bytes of a block that getrusage counts."""
 INIT_FLUSHES = (
-    f"(init) includes the {q.format_bytes(FLUSHED)} that flush the L1: {q.plain_number(FLUSHED / PAGE)} "
+    f"(init) includes the {q.format_bytes(FLUSHED)} that flush the L1: {q.plain_number(FLUSHED / q.PAGE)} "
     f"minor faults, {q.plain_number(FLUSHED / 1024, 'KiB')} of resident memory, and their time."
 )
 INIT_RSS, INIT_IN, INIT_OUT, RSS, IN, OUT, MINOR, MAJOR = (
@@ -29,7 +29,7 @@ INIT_RSS, INIT_IN, INIT_OUT, RSS, IN, OUT, MINOR, MAJOR = (
 
 # ---- mapping a file
 
-BLOCKS_EACH_PAGE = walk.each_page("blocks written for 8 a page mapped", "oublock", PAGE // BLOCK)
+BLOCKS_EACH_PAGE = walk.each_page("blocks written for 8 a page mapped", "oublock", q.PAGE // BLOCK)
 MAPPED = (
     *(INIT_RSS, INIT_IN, INIT_OUT, RSS, IN, OUT, MINOR, MAJOR),
     *(q.plain("pages mapped", "touched_pages"), FAULTS_EACH_PAGE, TIME),
@@ -157,12 +157,12 @@ def _prepared_tables(_: q.Run, found: Sequence[q.Point]) -> Iterator[q.Table]:
 def _prepared_figure(_: q.Run, found: Sequence[q.Point]) -> q.Figure:
     known = [point for point in found if point.of(FUNCTION_TIME) is not None]
     parts = {"initialisation": INIT_TIME, "function": FUNCTION_TIME}
-    summaries = {name: [point.of(part) for point in known] for name, part in parts.items()}
-    scale = q.shared_scale([each for row in summaries.values() for each in row if each is not None], "s")
-    series = {name: [each and each.median for each in row] for name, row in summaries.items()}
+    rows = [(name, _name(point), point.of(part)) for point in known for name, part in parts.items()]
+    scale = q.shared_scale([each for *_, each in rows if each is not None], "s")
+    bars = ((name, point, each and each.median) for name, point, each in rows)
     axis = q.plots.axis(f"time [{scale.unit}]", rangemode="tozero")
     note, title = "Medians; the tables have their intervals.", "Time of initialisation and function"
-    return q.plots.stacked(q.bars(title, axis, [_name(each) for each in known], series, note, scale.factor))
+    return q.plots.stacked(q.bars(title, axis, bars, note, scale.factor))
 
 
 INITIALISATION = q.Question(

@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from oscope.labs import engine as q
-from oscope.labs.memory import LINE, PAGE
+from oscope.labs.memory import LINE
 from oscope.labs.memory.levels import Levels, levels
 
 # ---- the time of a dependent load, and the levels that its curve shows
@@ -34,11 +34,9 @@ class Chase(NamedTuple):
 
 def _chases(run: q.Run) -> list[Chase]:
     own = run.only(order=order) if (order := next(iter(run.levels("order", (ORDER,))), "")) else run
-    keys = {
-        (int(p.factors.get("stride", LINE)), str(p.factors.get("pages", "4K"))) for p in own.experiment.points
-    }
+    every = (point.factors for point in own.experiment.points)
     found = []
-    for stride, pages in sorted(keys):
+    for stride, pages in sorted({(int(e.get("stride", LINE)), str(e.get("pages", "4K"))) for e in every}):
         at_sizes = q.curve(own.only(stride=stride, pages=pages), METRIC)
         if row := tuple(each for each in at_sizes if each.summary.median > 0):
             found.append(Chase(stride, pages, row, levels(row, METRIC)))
@@ -62,7 +60,7 @@ def _levels_said(_: q.Run, chases: Sequence[Chase]) -> str:
     return f"With {chosen.name}, {noun} found: a load takes {' to '.join(dict.fromkeys(ends))}."
 
 
-def _changes(run: q.Run, chases: Sequence[Chase]) -> list[tuple[str, int, str]]:
+def _changes(run: q.Run, chases: Sequence[Chase]) -> list[tuple[str, str, str]]:
     """Return each cache for data that the CPU names, with the change of the curve that is set beside it."""
     chosen, rows = _best(chases), []
     steps = [(first.high, second.found[0].size) for first, second in pairwise(chosen.levels.plateaus)]
@@ -78,17 +76,13 @@ def _changes(run: q.Run, chases: Sequence[Chase]) -> list[tuple[str, int, str]]:
             found = "none of its own"
         else:
             found = f"not reached: the curve ends at {q.format_bytes(chosen.found[-1].size)}"
-        rows.append((f"L{each['level']}", size, found))
+        rows.append((f"L{each['level']}", q.format_bytes(size), found))
     return rows
 
 
-CACHES: q.TableOf[tuple[str, int, str]] = q.TableOf(
+CACHES: q.TableOf[tuple[str, str, str]] = q.TableOf(
     "The caches that the CPU names",
-    (
-        q.text("cache", lambda row: row[0]),
-        q.text("size", lambda row: q.format_bytes(row[1])),
-        q.text("change between levels", lambda row: row[2]),
-    ),
+    q.items("cache", "size", "change between levels"),
     "A change is that between two levels of the curve of a line's stride, on huge pages where there are.",
 )
 
@@ -102,8 +96,8 @@ def _reach(rows: Mapping[int, q.ComparedMetric], stride: int) -> str:
     below = [size for size in rows if size < slow[0]]
     reach = ""
     # A smaller stride takes a page for several loads: its sizes are not those that a TLB ends at.
-    if below and stride >= PAGE:
-        low, high = (q.format_count(size / PAGE) for size in (below[-1], slow[0]))
+    if below and stride >= q.PAGE:
+        low, high = (q.format_count(size / q.PAGE) for size in (below[-1], slow[0]))
         reach = f": the first TLB reaches between {low} and {high} pages"
     return f" From {q.format_bytes(slow[0])} on {more}{reach}."
 
@@ -161,15 +155,10 @@ LEVELS: q.TableOf[Row] = q.TableOf(
 )
 
 
-def _by_stride(chases: Sequence[Chase]) -> Iterator[tuple[int, q.Curves]]:
-    """Yield each stride with its curves by the pages."""
-    for stride in dict.fromkeys(each.stride for each in chases):
-        yield stride, {each.pages: each.found for each in chases if each.stride == stride}
-
-
 def _page_tables(run: q.Run, chases: Sequence[Chase]) -> Iterator[q.Table]:
     every = q.compared(run.experiment, (METRIC,), "pages", ("huge", "4K"))
-    for stride, curves in _by_stride(chases):
+    for stride, of_stride in q.grouped(chases, lambda each: each.stride).items():
+        curves = {each.pages: each.found for each in of_stride}
         own = [row for row in every if row.factors.get("stride", LINE) == stride]
         rows = {int(row.factors["size"]): row for row in sorted(own, key=lambda row: row.factors["size"])}
         if {"4K", "huge"} <= curves.keys():
@@ -187,8 +176,8 @@ def _page_tables(run: q.Run, chases: Sequence[Chase]) -> Iterator[q.Table]:
 
 
 def _figures(_: q.Run, chases: Sequence[Chase]) -> Iterator[q.Figure]:
-    for stride, by_pages in _by_stride(chases):
-        curves = {f"{pages} pages": found for pages, found in by_pages.items()}
+    for stride, own in q.grouped(chases, lambda each: each.stride).items():
+        curves = {f"{each.pages} pages": each.found for each in own}
         title = f"Time of a dependent load, stride {q.bytes_text(stride)}"
         yield q.over_sizes(title, curves, "ns", name="size")
 

@@ -7,7 +7,7 @@ from functools import partial
 from typing import NamedTuple
 
 from oscope.labs import engine as q
-from oscope.labs.memory import FOOTPRINTS, LINE, PAGE, SET_LINES, reference
+from oscope.labs.memory import FOOTPRINTS, LINE, SET_LINES, reference
 from oscope.labs.memory.access import (
     FAULTS_EACH_PAGE,
     NEAR,
@@ -123,17 +123,17 @@ def reach(pattern: str, footprint: str, size: int, count: int) -> Reach:
     step = 1 if footprint == "first64th" else LINE
     bases = size // LINE - SET_LINES
     span = (SET_LINES - 1) * LINE + 1
-    last = ((bases - 1) * step + span - 1) // PAGE + 1
+    last = ((bases - 1) * step + span - 1) // q.PAGE + 1
     if pattern == "seq":
         distinct = -(-bases // SET_LINES)
         low = SET_LINES * step if count < distinct else 0
         high = min(count, distinct - 1) * SET_LINES * step + span - 1
-        touched = float(high // PAGE - low // PAGE + 1)
+        touched = float(high // q.PAGE - low // q.PAGE + 1)
     else:
         # A page is missed by a set unless its base is one of those from which the set reaches the page.
-        near = (span - 1 + PAGE) / step
+        near = (span - 1 + q.PAGE) / step
         touched = last * (1 - max(0.0, 1 - near / bases) ** count)
-    return Reach(last, touched, size // PAGE)
+    return Reach(last, touched, size // q.PAGE)
 
 
 def _reach(point: q.Point) -> Reach:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from oscope.labs.late import late
 from oscope.model.experiment import Design, Experiment, Lab
-
-MEBIBYTE = 1 << 20
+from oscope.model.units import MEBIBYTE
 
 CALLS = ("getpid", "getppid", "read", "lseek", "gethostid", "clock_gettime")
 HOWS = ("fork", "vfork", "clone3", "posix_spawn", "thread")

@@ -85,9 +85,7 @@ def _crossing(run: q.Run, _: Sequence[Call]) -> str | None:
 
 
 def _cost_figure(_: q.Run, calls: Sequence[Call]) -> q.Figure | None:
-    found = [
-        (style, call.name, cost) for style in STYLES for call in calls if (cost := call.of(style)) is not None
-    ]
+    found = [(style, call.name, cost) for style in STYLES for call in calls if (cost := call.of(style))]
     title = "Cost of one call, in a loop and by itself"
     note = "Medians with their 95 % intervals; where none is seen, it is narrower than the dot."
     return q.dots(title, "time of one call", found, "ns", note) if found else None
@@ -179,13 +177,12 @@ def _predicted(point: q.Point) -> tuple[float, float] | None:
 
 def _throughput_figure(_: q.Run, found: Sequence[q.Point]) -> q.Figure:
     scale = q.shared_scale([each.summary for each in found], UNIT)
-    series: dict[str, list[q.Summary | float | None]] = {
-        "here": [each.summary for each in found],
-        "original": [_cited(each) for each in found],
-    }
+    rows: list[tuple[str, str, q.Summary | float | None]] = [
+        *(("here", each["call"], each.summary) for each in found),
+        *(("original", each["call"], _cited(each)) for each in found),
+    ]
     title = "Calls a second, here and in the original report"
-    names = [each["call"] for each in found]
-    return q.bars(title, q.plots.axis(scale.unit), names, series, factor=scale.factor, cited=["original"])
+    return q.bars(title, q.plots.axis(scale.unit), rows, factor=scale.factor, cited=["original"])
 
 
 THROUGHPUT = q.Question(

@@ -8,14 +8,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from oscope.figures.experiments import dot
 from oscope.labs import engine as q
 from oscope.labs.syscalls.reference import FORK_CHILD, FORK_PARENT, MY_PRECIOUS, Cited, cited
 
 # ---- page tables: the time of making a process against the memory it has touched
 
 METRIC = "parent_ns"
-MEBIBYTE = 1 << 20
+FEW = "one block is too few to decide"
 
 
 class Line(NamedTuple):
@@ -37,23 +36,22 @@ class Line(NamedTuple):
 def _lines(run: q.Run) -> list[Line]:
     """Return the points of each way and page size; one without resident memory is of every page size."""
     measured = [point for point in run.points(METRIC) if "resident" in point.factors]
-    ways = [(str(p.factors.get("how", "fork")), str(p.factors.get("pages", "4K"))) for p in measured]
-    hows, sizes = (list(dict.fromkeys(names)) for names in zip(*ways, strict=True)) if ways else ([], [])
+    by_how = q.grouped(measured, lambda point: str(point.factors.get("how", "fork")))
     found = []
-    for how, pages in product(hows, sizes):
-        own = {
-            _mebibytes(point): point
-            for point, way in zip(measured, ways, strict=True)
-            if way == (how, pages) or (way[0] == how and not _mebibytes(point))
-        }
-        points = [own[resident] for resident in sorted(own)]
-        if len(points) > 1 and (slope := _slope(points)) is not None:
-            found.append(Line(how, pages, points, slope))
+    for (how, points), pages in product(by_how.items(), dict.fromkeys(map(_pages, measured))):
+        own = {_mebibytes(each): each for each in points if pages == _pages(each) or not _mebibytes(each)}
+        rising = [own[resident] for resident in sorted(own)]
+        if len(rising) > 1 and (slope := _slope(rising)) is not None:
+            found.append(Line(how, pages, rising, slope))
     return found
 
 
+def _pages(point: q.Point) -> str:
+    return str(point.factors.get("pages", "4K"))
+
+
 def _mebibytes(point: q.Point) -> float:
-    return float(point.factors["resident"]) / MEBIBYTE
+    return float(point.factors["resident"]) / q.MEBIBYTE
 
 
 def _slope(points: Sequence[q.Point]) -> q.Summary | None:
@@ -66,11 +64,11 @@ def _slope(points: Sequence[q.Point]) -> q.Summary | None:
 
 
 def _slowed(_: q.Run, lines: Sequence[Line]) -> str:
-    judged = [line for line in lines if line.slope.ci95 is not None]
-    if not judged:
+    verdicts = q.grouped(lines, _verdict)
+    if list(verdicts) == [FEW]:
         return "One block is too few to say what resident memory costs."
-    rising = [line for line in judged if _verdict(line) == "slower"]
-    flat = q.listed(list(dict.fromkeys(line.how for line in judged if not q.excludes_zero(line.slope))))
+    rising = verdicts.get("slower", [])
+    flat = q.listed(list(dict.fromkeys(line.how for line in verdicts.get("no cost found", ()))))
     if not rising:
         return f"No cost of resident memory was found for {flat}."
     most = min(rising, key=lambda line: (line.how != "fork", -line.slope.median))
@@ -80,7 +78,7 @@ def _slowed(_: q.Run, lines: Sequence[Line]) -> str:
 
 def _verdict(line: Line) -> str:
     if line.slope.ci95 is None:
-        return "one block is too few to decide"
+        return FEW
     if not q.excludes_zero(line.slope):
         return "no cost found"
     return "slower" if line.slope.median > 0 else "faster, which page tables cannot explain"
@@ -102,26 +100,13 @@ TABLE: q.TableOf[Line] = q.TableOf(
 )
 
 
-def _lines_figure(run: q.Run, lines: Sequence[Line]) -> q.Figure:
+def _lines_figure(_: q.Run, lines: Sequence[Line]) -> q.Figure:
     scale = q.shared_scale([point.summary for line in lines for point in line.points], "ns")
-    hows, sizes = (
-        list(dict.fromkeys(names)) for names in zip(*((line.how, line.pages) for line in lines), strict=True)
-    )
-    series = [
-        q.plots.Line(
-            line.name,
-            [
-                (
-                    _mebibytes(point),
-                    dot(run.results, run.experiment, (point.samples, METRIC), scale, name=line.name),
-                )
-                for point in line.points
-            ],
-            hows.index(line.how),
-            "dash" if sizes.index(line.pages) else "solid",
-        )
-        for line in lines
-    ]
+    hows, series = list(dict.fromkeys(line.how for line in lines)), []
+    for line in lines:
+        dots = [(_mebibytes(point), q.samples_dot(point, scale, line.name)) for point in line.points]
+        dash = "solid" if line.pages == lines[0].pages else "dash"
+        series.append(q.plots.Line(line.name, dots, hows.index(line.how), dash))
     memory = q.plots.axis("resident memory of the parent [MiB]")
     axes = (memory, q.plots.axis(f"parent returns after [{scale.unit}]", rangemode="tozero"))
     title = "Time until the parent goes on, by its memory"
@@ -184,13 +169,9 @@ def _rows(run: q.Run) -> list[Row]:
         return []
     return [
         Row("my_precious", MY_PRECIOUS, _my_precious(run, unit)),
-        Row("fork child", FORK_CHILD, _first(run, f"child_{unit}", **FORK)),
-        Row("fork parent", FORK_PARENT, _first(run, f"parent_{unit}", **FORK)),
+        Row("fork child", FORK_CHILD, run.point(f"child_{unit}", **FORK)),
+        Row("fork parent", FORK_PARENT, run.point(f"parent_{unit}", **FORK)),
     ]
-
-
-def _first(run: q.Run, metric: str, **levels: q.Level) -> q.Point | None:
-    return next(iter(run.points(metric, **levels)), None)
 
 
 def _my_precious(create: q.Run, unit: str) -> q.Point | None:
@@ -198,7 +179,7 @@ def _my_precious(create: q.Run, unit: str) -> q.Point | None:
     metric = "cycles" if unit == "cycles" else "time_ns"
     for name in ("syscall.cost", "kernel.precious-wall"):
         run = create.beside(name)
-        point = _first(run, metric, call="my_precious_logged") if run else None
+        point = run.point(metric, call="my_precious_logged") if run else None
         guests = [each.experiment.environment.get("guest") for each in (run, create) if each]
         if point is not None and guests[0] == guests[1]:
             return point
@@ -265,18 +246,13 @@ def _statistics(unit: str) -> q.TableOf[Row]:
 
 def _iterations(rows: Sequence[Row], unit: str) -> q.Table:
     own = [q.measured(row.point.samples, row.point.metric)[0] if row.point else np.zeros(0) for row in rows]
+    listed = [*(np.array(row.original.iterations) for row in rows), *own]
     lines = [
-        [
-            str(index + 1),
-            *(q.format_count(row.original.iterations[index]) for row in rows),
-            *(q.format_count(values[index]) if index < len(values) else q.MISSING for values in own),
-        ]
-        for index in range(LISTED)
+        [str(n + 1), *(q.format_count(each[n]) if n < len(each) else q.MISSING for each in listed)]
+        for n in range(LISTED)
     ]
-    heads = [
-        *(f"original: {row.name} [cycles]" for row in rows),
-        *(f"here: {row.name} [{unit}]" for row in rows),
-    ]
+    heads = [f"original: {row.name} [cycles]" for row in rows]
+    heads += [f"here: {row.name} [{unit}]" for row in rows]
     note = "In the order in which they were taken; none is left out."
     return q.Table(f"The first {LISTED} iterations", ["iteration", *heads], lines, frozenset(range(7)), note)
 
@@ -285,9 +261,7 @@ def _single_figure(run: q.Run, rows: Sequence[Row]) -> q.Figure | None:
     drawn = []
     for row in rows if _unit(run) == "cycles" else ():
         if row.point is not None:
-            own, samples = row.point.run, (row.point.samples, row.point.metric)
-            scale = q.Scale("cycles", 1.0, 0)
-            drawn.append(dot(own.results, own.experiment, samples, scale, name=f"{row.name}: here", colour=0))
+            drawn.append(q.samples_dot(row.point, q.Scale("cycles", 1.0, 0), f"{row.name}: here"))
             theirs = np.array(row.original.iterations, dtype=float)
             drawn.append(q.plots.Dot(f"{row.name}: original", row.original.median, None, theirs, 1))
     note = "Faint: single iterations. Diamond: median, with its 95 % interval where the run gives one."

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from oscope.labs.engine.table import Column, text
+from oscope.labs.engine.table import Column, number
 
 Row = TypeVar("Row")
 
@@ -49,15 +49,7 @@ CALLS_PER_SECOND: Mapping[str, float] = {
 def cited(of: Callable[[Row], Cited | None]) -> list[Column[Row]]:
     """Return the columns mean, median and standard deviation of what a row cites."""
 
-    def column(name: str, figure: Callable[[Cited], float]) -> Column[Row]:
-        return text(
-            f"original: {name} [cycles]",
-            lambda row: None if (found := of(row)) is None else f"{figure(found):.2f}",
-            numeric=True,
-        )
+    def column(name: str, field: str) -> Column[Row]:
+        return number(f"original: {name} [cycles]", lambda row: getattr(of(row), field, None))
 
-    return [
-        column("mean", lambda each: each.mean),
-        column("median", lambda each: each.median),
-        column("std. dev.", lambda each: each.deviation),
-    ]
+    return [column("mean", "mean"), column("median", "median"), column("std. dev.", "deviation")]

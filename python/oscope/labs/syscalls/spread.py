@@ -21,9 +21,9 @@ EXPERIMENTS = ("syscall.cost", "process.create")
 def judged_points(results: q.Analysed) -> list[tuple[str, q.Point]]:
     """Return the points whose variation is asked for, by name."""
     found: list[tuple[str, q.Point]] = []
-    if (cost := q.Run.of(results, "syscall.cost")) is not None:
+    if cost := q.Run.of(results, "syscall.cost"):
         found += [(point.label(("call", "style")), point) for point in cost.points("time_ns")]
-    if (create := q.Run.of(results, "process.create")) is not None:
+    if create := q.Run.of(results, "process.create"):
         names, order = create.experiment.varied() or ("how",), create.experiment.points
         sides = {who: create.points(f"{who}_ns", how="fork") for who in ("child", "parent")}
         fork = [(f"{each.label(names)}, {who}", each) for who, points in sides.items() for each in points]
@@ -86,12 +86,10 @@ def _figure(what: str, series: Series) -> q.Figure:
         if len(point.summary.modes) > 1
         for mode in point.summary.modes
     ]
-    note = "A steep rise is a mode; a long flat end is the tail." + (
-        " Dotted: the modes of distributions that have several." if marks else ""
-    )
-    return q.plots.distribution(
-        f"Distribution of the time of {what}", f"time [{scale.unit}]", values, marks=marks, note=note
-    )
+    dotted = " Dotted: the modes of distributions that have several." if marks else ""
+    note = f"A steep rise is a mode; a long flat end is the tail.{dotted}"
+    title = f"Distribution of the time of {what}"
+    return q.plots.distribution(title, f"time [{scale.unit}]", values, marks=marks, note=note)
 
 
 def _table(_: q.Run, series: Series) -> q.Table:

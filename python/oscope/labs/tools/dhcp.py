@@ -78,21 +78,14 @@ def _answers(scenarios: Mapping[str, Mapping[str, Any]]) -> q.Table:
     rows = []
     for letter, question in QUESTIONS.items():
         rows.append([f"({letter})", question, "", ""])
-        candidates = [
-            (name, answer)
-            for name in _ORDER
-            if name in scenarios
-            for answer in scenarios[name]["answers"][SERVER.name]
-            if answer["letter"] == letter
-        ]
-        shown = next(((name, answer) for name, answer in candidates if answer["parts"]), None)
+        played = [(name, scenarios[name]["answers"][SERVER.name]) for name in _ORDER if name in scenarios]
+        candidates = [(name, one) for name, own in played for one in own if one["letter"] == letter]
+        shown = next(((name, answer["parts"]) for name, answer in candidates if answer["parts"]), None)
         if shown is None:
             why = ": ".join([NOT_SHOWN, *(answer["why_not"] for _, answer in candidates[:1])])
             rows.append(["", why, q.MISSING, q.MISSING])
             continue
-        name, answer = shown
-        for part in answer["parts"]:
-            rows.append(["", part["text"], name, _numbers(part["packets"])])
+        rows += [["", part["text"], shown[0], _numbers(part["packets"])] for part in shown[1]]
     note = "Packets are those of the scenario's capture at the server's end."
     return q.Table("The six answers", ["", "question, and answers", "scenario", "packets"], rows, note=note)
 

@@ -86,15 +86,18 @@ CALLS: q.TableOf[Mapping[str, Any]] = q.TableOf(
 
 
 def _figure(phases: Sequence[Mapping[str, Any]]) -> q.Figure:
-    timed = [phase for phase in phases if phase["span_ns"] is not None]
-    series: dict[str, list[q.Summary | float | None]] = {
-        "from its first call to the next phase": [phase["span_ns"] / 1e6 for phase in timed],
-        "in its calls": [phase["time_ns"] / 1e6 for phase in timed],
-    }
     return q.bars(
         "Time by phase",
         q.plots.axis("time under strace [ms]"),
-        [phase["title"] for phase in timed],
-        series,
+        (
+            (series, phase["title"], phase[key])
+            for phase in phases
+            if phase["span_ns"] is not None
+            for series, key in (
+                ("from its first call to the next phase", "span_ns"),
+                ("in its calls", "time_ns"),
+            )
+        ),
         "What is not in calls is the program itself, and strace between them.",
+        1e6,
     )

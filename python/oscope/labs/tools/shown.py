@@ -29,7 +29,11 @@ def session(title: str, result: Mapping[str, Any]) -> q.Section:
         answer = "The cleaned text still holds control characters: that is a bug in Oscope."
     rows = [[str(number), escaped(sent), shown] for number, (sent, shown) in enumerate(lines, 1)]
     columns = ["line", "what the terminal was sent", "what was seen"]
-    ends = {"sent": [len(sent) for sent, _ in lines], "seen": [len(shown) for _, shown in lines]}
+    bars = (
+        (end, f"line {number}", len(text))
+        for number, line in enumerate(lines, 1)
+        for end, text in zip(("sent", "seen"), line, strict=True)
+    )
     return q.Section(
         title=title,
         answer=answer,
@@ -39,8 +43,7 @@ def session(title: str, result: Mapping[str, Any]) -> q.Section:
             q.bars(
                 "Characters sent and seen, line by line",
                 q.plots.axis("characters"),
-                [f"line {row[0]}" for row in rows],
-                ends,
+                bars,
                 "The ends of lines are not counted, here and above.",
             )
         ],
@@ -49,10 +52,7 @@ def session(title: str, result: Mapping[str, Any]) -> q.Section:
 
 def escaped(text: str) -> str:
     """Return `text` with what cannot be seen as Python writes it."""
-    return "".join(
-        character if character.isprintable() else character.encode("unicode_escape").decode("ascii")
-        for character in text
-    )
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
 # ---- devices
@@ -116,9 +116,9 @@ def _figure(devices: Sequence[Mapping[str, Any]]) -> q.Figure:
     shown = sorted(devices, key=_processes, reverse=True)[:_MOST_BARS]
     note = f"The {_MOST_BARS} held by most; the table has all." if len(devices) > _MOST_BARS else ""
     # Two mount namespaces may each have a device at the same path.
-    names = [f"{device['path']} ({device['major']}:{device['minor']})" for device in shown]
-    series = {"processes": list(map(_processes, shown))}
-    return q.bars("Processes that hold a device open", q.plots.axis("processes"), names, series, note)
+    names = [f"{each['path']} ({each['major']}:{each['minor']})" for each in shown]
+    rows = (("processes", name, _processes(each)) for name, each in zip(names, shown, strict=True))
+    return q.bars("Processes that hold a device open", q.plots.axis("processes"), rows, note)
 
 
 # ---- interfaces
@@ -152,14 +152,10 @@ def _interfaces_table(
     for interface in interfaces:
         name = interface["name"]
         gateways = dict.fromkeys(one["gateway"] or "the link" for one in routes if one["interface"] == name)
-        own = [
-            ", ".join(gateways) or q.MISSING,
-            ", ".join(f"IPv{family}" for family in interface["carries_default"]) or q.MISSING,
-            interface["link_address"] or q.MISSING,
-            interface["state"].lower() if interface["is_enabled"] else "off",
-            interface["kind"],
-            str(interface["mtu"]),
-        ]
+        carried = ", ".join(f"IPv{family}" for family in interface["carries_default"])
+        known = (", ".join(gateways), carried, interface["link_address"])
+        state = interface["state"].lower() if interface["is_enabled"] else "off"
+        own = [*(each or q.MISSING for each in known), state, interface["kind"], str(interface["mtu"])]
         addresses = [(f"{one['address']}/{one['prefix']}", one["netmask"]) for one in interface["addresses"]]
         first, *others = addresses or [(q.MISSING, None)]
         rows.append([name, first[0], first[1] or q.MISSING, *own])

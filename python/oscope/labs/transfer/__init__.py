@@ -8,9 +8,7 @@ from typing import Any
 from oscope.labs.late import late
 from oscope.model.experiment import Design, Experiment, GuestSpec, Lab
 from oscope.model.factors import Level
-
-KIBIBYTE = 1 << 10
-MEBIBYTE = 1 << 20
+from oscope.model.units import KIBIBYTE, MEBIBYTE
 
 SENDERS = ("readwrite", "mmap", "sendfile", "splice", "zerocopy", "uring")
 RECEIVERS = ("readwrite", "mmap", "splice", "uring")

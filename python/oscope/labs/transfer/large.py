@@ -38,8 +38,7 @@ def headline(rows: Sequence[q.Contrast], names: tuple[str, str]) -> str:
     found = f"is found faster than {names[0]} {f'only at {some}' if some else 'at no size'}"
     if start is not None:
         found = f"is faster than {names[0]} from {q.format_bytes(start)} on"
-    last = own[max(own)]
-    time = f"{q.times(last)} its time" if last.different == "yes" else q.judged(last, "its time")
+    time = q.times_or_judged(own[max(own)], "its time")
     return f"With {what}, {names[1]} {found}; at {q.format_bytes(max(own))} it takes {time}."
 
 
@@ -97,11 +96,7 @@ CITED: Sequence[Cited] = [
     for (method, content), values in inputs.items()
 ]
 """The original report's times: side, method, content, ms."""
-CITED_COLUMNS: tuple[q.Column[Cited], ...] = (
-    q.text("side", lambda row: row[0]),
-    q.text("method", lambda row: row[1]),
-    q.text("content", lambda row: row[2]),
-)
+CITED_COLUMNS = q.items("side", "method", "content")
 ORIGINAL: q.TableOf[Cited] = q.TableOf(
     "The original report's large inputs",
     (
@@ -119,7 +114,7 @@ ORIGINAL: q.TableOf[Cited] = q.TableOf(
 
 
 def _verdicts(run: q.Run) -> list[q.Contrast]:
-    return run.once("verdicts", lambda: moved.compared_ways(run, COPIED.sender, CALLS))
+    return moved.compared_ways(run, COPIED.sender, CALLS)
 
 
 LARGE = q.Question(
@@ -144,13 +139,13 @@ METRICS = (COPIED.sender, COPIED.receiver, "cpu_s_per_gib", "receiver_cpu_s_per_
 
 def _most_apart(_: q.Run, rows: Sequence[q.Contrast]) -> str:
     here = [each for each in rows if each.row.metric == COPIED.receiver] or rows
-    apart = [each for each in here if each.row.different == "yes"]
-    if not apart:
-        return f"The content makes no difference that was found at {q.counted(len(here), 'point')}."
+    points = q.counted(len(here), "point")
+    if not (apart := q.apart(here)):
+        return f"The content makes no difference that was found at {points}."
     most = max(apart, key=lambda each: abs(each.row.ratio - 1))
     return (
-        f"Random bytes take another time than zeros at {len(apart)} of {q.counted(len(here), 'point')}, most "
-        f"at {way(most.row.factors)}, {most.level('size')}: {q.times(most.row)}."
+        f"Random bytes take another time than zeros at {len(apart)} of {points}, most at "
+        f"{way(most.row.factors)}, {most.level('size')}: {q.times(most.row)}."
     )
 
 
@@ -249,9 +244,8 @@ def _five(_: q.Run, shown: Sequence[Shown]) -> str:
     if not pairs:
         return "The original report's two methods were not both measured."
     kind, found = max(pairs, key=lambda pair: pair[1].level("content") == "random")
-    what = f"the time of {kind.methods[0]} through {kind.name}"
-    ratio_of = f"{q.times(found.row)} {what}" if found.row.different == "yes" else q.judged(found.row, what)
-    return f"Five large inputs take by {kind.methods[1]} {ratio_of}."
+    time = q.times_or_judged(found.row, f"the time of {kind.methods[0]} through {kind.name}")
+    return f"Five large inputs take by {kind.methods[1]} {time}."
 
 
 def _cited(heading: str, side: reference.Inputs) -> q.Column[q.Point]:
@@ -265,19 +259,20 @@ def _cited(heading: str, side: reference.Inputs) -> q.Column[q.Point]:
 
 
 def _times(shown: Shown) -> q.Table:
+    kind, _, points = shown
     return q.TableOf[q.Point](
-        f"Five large inputs through {shown[0].name}",
+        f"Five large inputs through {kind.name}",
         (
             CONTENT,
             METHOD,
             q.count("bytes", "bytes"),
             q.count("n", lambda each: each.summary.n),
-            *moved.times_of(shown[0].sides, "{side}, {part}", *moved.SPREAD),
+            *moved.times_of(kind.sides, "{side}, {part}", *moved.SPREAD),
             _cited("original report's sender, mean [ms]", reference.SENDER),
             _cited("its receiver, mean [ms]", reference.RECEIVER),
         ),
         f"The average of all executions, and the median with its interval. {reference.WHERE}",
-    ).of(shown[2])
+    ).of(points)
 
 
 def _against_table(shown: Shown) -> q.Table:

@@ -62,8 +62,8 @@ class OnLine(NamedTuple):
 
     def name(self) -> str:
         """Return the line in words."""
-        parts = [_rate_name(self.rate), f"{q.format_duration(self.round_trip_s / 2)} each way"]
-        return ", ".join([*parts, *([f"{self.loss / 10:g} % lost"] if self.loss else [])])
+        lost = f", {self.loss / 10:g} % lost" if self.loss else ""
+        return f"{_rate_name(self.rate)}, {q.format_duration(self.round_trip_s / 2)} each way{lost}"
 
 
 def _rounds(point: q.PointSamples) -> q.Floats:
@@ -130,11 +130,11 @@ def _figures(_: q.Run, found: Sequence[OnLine]) -> list[q.Figure]:
         return []
     scale = q.shared_scale([each.point.summary for each in plain], "B/s")
     lines = []
-    for colour, rate in enumerate(dict.fromkeys(each.rate for each in plain)):
-        here = [(each.round_trip_s * 1e3, each) for each in plain if each.rate == rate]
+    for colour, (rate, own) in enumerate(q.grouped(plain, lambda each: each.rate).items()):
+        here = [(each.round_trip_s * 1e3, each) for each in own]
         measured = [(place, q.dot(each.name(), each.point.summary, scale.factor)) for place, each in here]
-        bounds = [(place, q.plots.Dot("bound", each.bound / scale.factor)) for place, each in here]
-        bounds = [(place, dot) for place, dot in bounds if np.isfinite(dot.value)]
+        known = [(place, each.bound / scale.factor) for place, each in here if np.isfinite(each.bound)]
+        bounds = [(place, q.plots.Dot("bound", bound)) for place, bound in known]
         lines.append(q.plots.Line(_rate_name(rate), measured, colour))
         if len(bounds) > 1:
             lines.append(q.plots.Line(f"{_rate_name(rate)}, bound", bounds, colour, "dash"))

@@ -47,8 +47,7 @@ def _digests(run: q.Run) -> list[q.Contrast]:
 
 
 def _matrices(run: q.Run, found: Sequence[q.Point]) -> list[q.Table]:
-    sizes = sorted({each.size for each in found}, reverse=True)
-    return [_matrix(_narrow(run), size) for size in sizes]
+    return [_matrix(_narrow(run), size) for size in sorted({each.size for each in found}, reverse=True)]
 
 
 def _matrix(run: q.Run, size: int) -> q.Table:
@@ -89,9 +88,8 @@ DIGEST_COSTS: q.TableOf[q.Contrast] = q.TableOf(
 
 def _figures(run: q.Run, _: Sequence[q.Point]) -> Iterator[q.Figure]:
     for title, side in (("Ways to send", 1), ("Ways to receive", 0)):
-        rows = {
-            name: row for name, row in _found(run).items() if (name.split(ARROW) * 2)[side] == PLAIN[side]
-        }
+        known = _found(run).items()
+        rows = {name: row for name, row in known if (name.split(ARROW) * 2)[side] == PLAIN[side]}
         yield from q.several(f"{title}, throughput", rows, "B/s", "size of the file")
 
 

@@ -8,8 +8,6 @@ from dataclasses import dataclass, replace
 from oscope.labs import engine as q
 from oscope.labs.transfer import PLAIN, pair
 
-MEBIBYTE = 1 << 20
-GIBIBYTE = 1 << 30
 TIME, RECEIVER_TIME, SENDER_TIME, RATE = "time_ns", "receiver_time_ns", "sender_time_ns", "bytes_per_s"
 WAY = "way"
 ARROW = " → "
@@ -67,12 +65,12 @@ def compared_ways(run: q.Run, metric: str | Sequence[str], base: str, **levels: 
     """Return how each other way compares with `base`, p corrected (Holm) for the rows of a way."""
     first = metric if isinstance(metric, str) else metric[0]
     others = dict.fromkeys(way(point.factors) for point in q.known(run.experiment, first))
-    return [
-        each
-        for name in others
-        if name != base
-        for each in q.contrasts(by_way(run), metric, WAY, (base, name), **levels)
-    ]
+    ends = [(base, name) for name in others if name != base]
+
+    def make() -> list[q.Contrast]:
+        return [row for each in ends for row in q.contrasts(by_way(run), metric, WAY, each, **levels)]
+
+    return run.once(("ways", metric, base, *levels.items()), make)
 
 
 def way_dots(points: Sequence[q.Point], row: Callable[[q.Point], str]) -> list[tuple[str, str, q.Summary]]:

@@ -81,9 +81,7 @@ def _met(run: q.Run) -> list[Met]:
     for each in points:
         late, small = each.factors.get("meeting") in LATE, each.factors.get("writes") == "small"
         base = plain if late else nodelay if small else None
-        step = (
-            None if base is None else q.paired_difference(run.experiment, base, each.samples, RECEIVER_TIME)
-        )
+        step = q.paired_difference(run.experiment, base, each.samples, RECEIVER_TIME) if base else None
         found.append(Met(each, step))
     return sorted(found, key=lambda each: (each.meeting in LATE, each.meeting, each.late_s))
 

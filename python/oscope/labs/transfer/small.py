@@ -163,23 +163,20 @@ WORK: q.TableOf[q.Point] = q.TableOf(
     ),
     "Medians, of a whole transfer. Page faults are minor ones of the measured process.",
 )
-Beside = tuple[q.At, str, str, str]
+Beside = tuple[str, str, str, str, q.At]
 """A size at which a way was measured: with its content, through devices or user space, and its method."""
 SIDE_BY_SIDE: q.TableOf[Beside] = q.TableOf(
     "Devices and user space side by side",
     (
-        q.text("size", lambda row: row[0].name),
-        q.text("content", lambda row: row[1]),
-        q.text("through", lambda row: row[2]),
-        q.text("method", lambda row: row[3]),
-        q.value("receiver's time (95 %)", lambda row: row[0].summary, "ns"),
+        *q.items("size", "content", "through", "method"),
+        q.value("receiver's time (95 %)", lambda row: row[-1].summary, "ns"),
     ),
     "{apart}: the figures are not compared. A digest is checked in the time of user space.",
 )
 
 
 def _through_verdicts(run: q.Run) -> list[q.Contrast]:
-    return run.once("verdicts", lambda: moved.compared_ways(run, DEVICE.receiver, METHODS[0]))
+    return moved.compared_ways(run, DEVICE.receiver, METHODS[0])
 
 
 def _sized(found: Sequence[q.Point]) -> list[q.Point]:
@@ -189,10 +186,10 @@ def _sized(found: Sequence[q.Point]) -> list[q.Point]:
 def _side_by_side(run: q.Run, _: Sequence[q.Point]) -> q.Table | None:
     """Return the devices' receiver times beside those through user space, if both are known."""
     other = run.beside("transfer.large")
-    if other is None or not other.points(COPIED.receiver):
+    if not (other and other.points(COPIED.receiver)):
         return None
     rows = [
-        (at, content, through, name)
+        (at.name, content, through, name, at)
         for content in run.levels("content")
         for through, found in (
             ("device", moved.curves(run, DEVICE.receiver, content=content, sizes="equal")),
@@ -204,17 +201,12 @@ def _side_by_side(run: q.Run, _: Sequence[q.Point]) -> q.Table | None:
     guest = "guest" in run.experiment.environment
     kernel = "Both were measured on this kernel, each in a run of its own"
     apart = "A guest has its own clock and its own kernel" if guest else kernel
-    return SIDE_BY_SIDE.of(sorted(rows, key=lambda row: row[0].size), apart=apart)
+    return SIDE_BY_SIDE.of(sorted(rows, key=lambda row: row[-1].size), apart=apart)
 
 
 def _few(run: q.Run, _: Sequence[q.Point]) -> q.Figure | None:
     some = _singles(run, DEVICE.receiver) or _executions(run, DEVICE.receiver)
     return _figure(run, DEVICE.receiver, "Time of the receiving device") if some else None
-
-
-def _unrun(results: q.Analysed) -> str:
-    others = any(results.get(each.name) for each in LAB.experiments)
-    return f"{q.NOT_RUN.format(NAME, NAME)}. {HOW_TO}" if others else ""
 
 
 THROUGH_DEVICES = q.Question(
@@ -238,5 +230,5 @@ THROUGH_DEVICES = q.Question(
     figures=(lambda run, _: large.figures(run, DEVICE.receiver, "Time of the receiving device"), _few),
     missing=lambda run: q.reasons(run.experiment) or ("" if run.points(DEVICE.receiver) else HOW_TO),
     timed=True,
-    unrun=_unrun,
+    unrun=q.beside_others(NAME, HOW_TO, LAB),
 )

@@ -10,7 +10,7 @@ import numpy as np
 
 from oscope.figures.traced import traced
 from oscope.labs import engine as q
-from oscope.labs.transfer.points import CALLS, COPIED, GIBIBYTE, MEBIBYTE, TIME, compared_ways, way
+from oscope.labs.transfer.points import CALLS, COPIED, TIME, compared_ways, way
 from oscope.trace.reading import time_in_calls_ns
 
 # ---- counted
@@ -29,20 +29,15 @@ def _side(prefix: str, time: str) -> dict[str, q.Quantity]:
     """
 
     def a_mebibyte(what: str) -> q.Quantity:
-        return q.Quantity(
-            what, "", lambda point: q.metric(point, f"{prefix}{what}") / (q.metric(point, "bytes") / MEBIBYTE)
-        )
+        return q.a_mebibyte(what, "", lambda point: q.metric(point, f"{prefix}{what}"))
 
     def idle(point: q.PointSamples) -> q.Floats:
-        cpu_s = q.metric(point, cpu) * q.metric(point, "bytes") / GIBIBYTE
+        cpu_s = q.metric(point, cpu) * q.metric(point, "bytes") / q.GIBIBYTE
         return 1 - cpu_s / (q.metric(point, time) / 1e9)
 
     cpu = f"{prefix}cpu_s_per_gib"
-    parts = {
-        "cpu": q.Quantity("cpu", "s", lambda point: q.metric(point, cpu)),
-        "idle": q.Quantity("idle", "", idle),
-    }
-    return {**parts, "calls": a_mebibyte("calls"), "switches": a_mebibyte("switches")}
+    parts = (q.Quantity("cpu", "s", lambda point: q.metric(point, cpu)), q.Quantity("idle", "", idle))
+    return {each.name: each for each in (*parts, a_mebibyte("calls"), a_mebibyte("switches"))}
 
 
 SENDER, RECEIVER = "sender", "receiver"
@@ -69,7 +64,7 @@ class Row(NamedTuple):
         faults = samples.covariates.get("minor_faults") if self.side == SENDER else None
         if faults is None:
             return None
-        values = faults / (q.metric(samples, "bytes") * samples.iterations / MEBIBYTE)
+        values = faults / (q.metric(samples, "bytes") * samples.iterations / q.MEBIBYTE)
         kept = values[np.isfinite(values)]
         return float(np.median(kept)) if len(kept) else None
 
@@ -95,20 +90,16 @@ def _fewest(_: q.Run, rows: Sequence[Row]) -> str:
     )
 
 
-def _plain(found: float) -> str:
-    return q.format_value(found, found / 50, "")
-
-
 TABLE: q.TableOf[Row] = q.TableOf(
     "What both sides do",
     (
         q.text("method", Row.way),
         q.text("side", lambda row: row.side),
-        q.written("calls a MiB", lambda row: row.of("calls"), _plain, numeric=True),
-        q.written("switches a MiB", lambda row: row.of("switches"), _plain, numeric=True),
+        q.written("calls a MiB", lambda row: row.of("calls"), q.rough, numeric=True),
+        q.written("switches a MiB", lambda row: row.of("switches"), q.rough, numeric=True),
         q.stat("CPU time a GiB", lambda row: row.of("cpu"), "s"),
         q.share("on no CPU, at least", lambda row: row.of("idle")),
-        q.written("page faults a MiB", Row.faults, _plain, numeric=True),
+        q.written("page faults a MiB", Row.faults, q.rough, numeric=True),
     ),
     "Medians at {size}, random bytes. Page faults are counted of the sender alone.",
 )
@@ -136,12 +127,10 @@ def _verdicts(run: q.Run, rows: Sequence[Row]) -> q.Table:
 
 
 def _figure(_: q.Run, rows: Sequence[Row]) -> q.Figure:
-    names = list(dict.fromkeys(row.way() for row in rows))
-    cpu = {(row.side, row.way()): row.of("cpu") for row in rows}
-    series = {side: [cpu.get((side, name)) for name in names] for side in SIDES}
+    cells = ((row.side, row.way(), row.of("cpu")) for row in rows)
     axis = q.plots.axis("CPU time a GiB [s]", rangemode="tozero")
     note = f"At {q.format_bytes(rows[0].point.size)}; digests included."
-    return q.bars("CPU time of both sides", axis, names, series, note)
+    return q.bars("CPU time of both sides", axis, cells, note)
 
 
 WORK = q.Question(
@@ -188,7 +177,7 @@ class Call(NamedTuple):
 
     def a_mebibyte(self) -> str | None:
         """Return how often it is called for a MiB, of all that the traced repetitions moved."""
-        moved = float(q.measured(self.where.point, "bytes")[0].sum()) / MEBIBYTE
+        moved = float(q.measured(self.where.point, "bytes")[0].sum()) / q.MEBIBYTE
         return f"{self.number / moved:.3g}" if self.number is not None and moved else None
 
 
@@ -205,12 +194,11 @@ def _calls(points: Sequence[q.Traced]) -> list[Call]:
     rows = []
     for each in points:
         whole, inside = each.reading.get("region_ns") or 0, time_in_calls_ns(each.reading)
-        calls = sorted(each.reading["calls"].items(), key=lambda pair: -pair[1].get("time_ns", 0))
-        own = [
-            Call(each, name, call["count"], call.get("time_ns", 0) / whole if whole else 0.0)
-            for name, call in calls
-        ]
-        rows += [call for call in own if call.share >= LEAST_SHARE]
+        calls = (
+            (name, call["count"], call.get("time_ns", 0)) for name, call in each.reading["calls"].items()
+        )
+        own = [Call(each, name, count, time / whole if whole else 0.0) for name, count, time in calls]
+        rows += [call for call in sorted(own, key=lambda call: -call.share) if call.share >= LEAST_SHARE]
         rows += [Call(each, "all calls", None, inside / whole)] if inside is not None and whole else []
     return rows
 

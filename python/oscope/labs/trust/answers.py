@@ -102,8 +102,7 @@ def by_subject(found: Sequence[Trial]) -> q.Table:
     return q.TableOf[Subject](
         "Errors by subject",
         (
-            q.text("subject", lambda row: row[0]),
-            q.text("sides", lambda row: row[1]),
+            *q.items("subject", "sides"),
             q.text("false positives", lambda row: _count(trials.false_alarms(row[2]))),
             q.text("would find", lambda row: _seen(trials.detectable(row[2]))),
             *([held] if effects else []),
@@ -137,14 +136,10 @@ def by_method_and_way(found: Sequence[Trial]) -> list[q.Table]:
     ways = sorted({trial.way for trial in found})
     if len(ways) == 1:
         return [by_method(found)]
-    return [
-        _by_method(
-            [trial for trial in found if trial.way == way],
-            f"{METHODS_TITLE}, sides {way}",
-            _METHODS_NOTE if way == ways[-1] else "",
-        )
-        for way in ways
-    ]
+    notes = [*[""] * (len(ways) - 1), _METHODS_NOTE]
+    own = [[trial for trial in found if trial.way == way] for way in ways]
+    titles = [f"{METHODS_TITLE}, sides {way}" for way in ways]
+    return [_by_method(*each) for each in zip(own, titles, notes, strict=True)]
 
 
 def _by_method(found: Sequence[Trial], title: str, note: str) -> q.Table:

@@ -12,12 +12,12 @@ from pathlib import Path
 import platformdirs
 
 from oscope.model.errors import OscopeError
+from oscope.model.units import GIBIBYTE
 from oscope.targets.kernel.listener import Listener
 
 PATCHES = Path(__file__).parent / "patches"
 CONFIGS = Path(__file__).parent / "configs"
 MODULES = Path(__file__).parent / "modules"
-GIBIBYTE = 1 << 30
 ROOM_FOR_SOURCE = 2 * GIBIBYTE
 """Debian's source takes 1.5 GiB."""
 ROOM = 2 * GIBIBYTE

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from oscope.model.errors import OscopeError
 from oscope.model.finding import Finding
+from oscope.model.units import GIBIBYTE
 from oscope.targets.guest import accelerator, initramfs
 from oscope.targets.kernel import places, source, tools
 from oscope.tools.doctor.host import try_open
@@ -49,9 +50,9 @@ def _room() -> Finding:
     except OscopeError:
         needed += places.ROOM_FOR_SOURCE
     free = places.free(places.cache())
-    gibibytes = f"{free / places.GIBIBYTE:.1f} GiB free in {places.cache()}"
+    gibibytes = f"{free / GIBIBYTE:.1f} GiB free in {places.cache()}"
     if free < needed:
-        remedy = f"make room: {needed / places.GIBIBYTE:.1f} GiB; or set XDG_CACHE_HOME to another disk"
+        remedy = f"make room: {needed / GIBIBYTE:.1f} GiB; or set XDG_CACHE_HOME to another disk"
         return Finding(name, "missing", gibibytes, _BUILDING, remedy)
     return Finding(name, "ok", gibibytes, _BUILDING)
 

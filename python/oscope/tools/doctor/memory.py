@@ -10,13 +10,11 @@ from pathlib import Path
 from oscope.model.errors import OscopeError
 from oscope.model.factors import Level
 from oscope.model.finding import Finding, Status, as_root
-from oscope.model.units import format_bytes
+from oscope.model.units import KIBIBYTE, MEBIBYTE, format_bytes
 from oscope.probe.probe_session import ProbeSession, RefusedError
 
 SILENCE_LIMIT_S = 60.0
 """A trial makes what it needs and takes it down again; swap of a few pages takes no second."""
-KIBIBYTE = 1 << 10
-MEBIBYTE = 1 << 20
 
 _PRESSURE = "memory.access with pressure=compete"
 

@@ -1,0 +1,52 @@
+"""The forms in which labs declare what they show: bars, columns, groups and proven differences."""
+
+from __future__ import annotations
+
+import pytest
+
+from oscope.labs import engine as q
+from oscope.statistics.compared import Answer
+from synthetic import compared
+
+
+def test_bars_keep_the_order_of_series_and_categories_and_leave_gaps() -> None:
+    rows = [("traced", "pipe", 2.0), ("traced", "tcp", 4.0), ("untraced", "tcp", 1.0), ("none", "tcp", None)]
+    figure = q.bars("Time", q.plots.axis("time"), rows, factor=2.0)
+    assert [trace["name"] for trace in figure.traces] == ["traced", "untraced"]
+    assert [trace["y"] for trace in figure.traces] == [["pipe", "tcp"]] * 2
+    assert [trace["x"] for trace in figure.traces] == [[1.0, 2.0], [None, 0.5]]
+
+
+def test_bars_of_equal_names_stand_beside_each_other() -> None:
+    rows = [("first", "pipe", 1.0), ("first", "pipe", 2.0), ("second", "pipe", 3.0)]
+    figure = q.bars("Time", q.plots.axis("time"), rows)
+    assert [trace["y"] for trace in figure.traces] == [["pipe", "pipe"]] * 2
+    assert [trace["x"] for trace in figure.traces] == [[1.0, 2.0], [3.0, None]]
+
+
+def test_bars_of_an_original_report_are_marked() -> None:
+    rows = [("here", "read", 1.0), ("original", "read", 2.0)]
+    figure = q.bars("Calls", q.plots.axis("calls"), rows, cited=["original"])
+    assert [trace["meta"]["role"] for trace in figure.traces] == ["series", "reference"]
+
+
+def test_groups_come_in_the_order_of_their_first_rows() -> None:
+    assert list(q.grouped("banana", str.upper).items()) == [("B", ["b"]), ("A", ["a"] * 3), ("N", ["n"] * 2)]
+
+
+def test_a_table_may_show_the_first_items_of_its_rows() -> None:
+    table = q.TableOf[tuple[str, str, float]](
+        "", (*q.items("tracer", "says"), q.number("n", lambda row: row[2]))
+    )
+    assert table.of([("strace", "slower", 2.0)]).rows == [["strace", "slower", "2.00"]]
+
+
+@pytest.mark.parametrize(
+    ("different", "said"),
+    [
+        ("yes", "1.50 times [1.40, 1.60] its time"),
+        ("no", "1.50 (1.40 to 1.60) times its time, which is no difference"),
+    ],
+)
+def test_a_headline_gives_a_ratio_and_says_where_it_is_no_difference(different: Answer, said: str) -> None:
+    assert q.times_or_judged(compared(1.5, 1.4, 1.6, different=different), "its time") == said
