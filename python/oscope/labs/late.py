@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -13,12 +12,16 @@ if TYPE_CHECKING:
     from oscope.model.samples import Results
 
 
-@dataclass(frozen=True)
 class Late:
-    """Answers a lab's questions by modules that are imported when it is asked."""
+    """Answers a lab's questions by modules that are imported when it is asked, in this order.
 
-    lab: str
-    modules: tuple[str, ...]
+    A module is one of the lab's folder, or one of another lab, as `disk.sweep`. Its `section` answers one
+    question: a `Question`, or a function of results that returns a section, or None where nothing was run.
+    Its `sections`, if it has them, are several; `calls:INSIDE` is one of them by its name.
+    """
+
+    def __init__(self, lab: str, *modules: str) -> None:
+        self.lab, self.modules = lab, modules
 
     def __call__(self, results: Results) -> list[Section]:
         """Return the sections of all modules, in their order."""
@@ -47,16 +50,6 @@ class Late:
                 yield getattr(module, which)
             else:
                 yield from getattr(module, "sections", None) or (module.section,)
-
-
-def late(lab: str, *modules: str) -> Late:
-    """Return what answers a lab's questions: those of `modules`, in this order.
-
-    A module is one of the lab's folder, or one of another lab, as `disk.sweep`. Its `section` answers one
-    question: a `Question`, or a function of results that returns a section, or None where nothing was run.
-    Its `sections`, if it has them, are several; `calls:INSIDE` is one of them by its name.
-    """
-    return Late(lab, modules)
 
 
 def late_inspection(module: str, name: str) -> Callable[[Profile], Mapping[str, Any]]:

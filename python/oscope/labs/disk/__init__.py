@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from oscope.labs import memory, syscalls
-from oscope.labs.late import late
+from oscope.labs.late import Late
 from oscope.model.experiment import Design, Experiment, Lab
 from oscope.model.factors import Level
 from oscope.model.units import KIBIBYTE, MEBIBYTE, PAGE
@@ -145,7 +145,7 @@ LAB = Lab(
         WRITE,
         DROP_CACHES,
     ),
-    sections=late(
+    sections=Late(
         "disk",
         *("speeds:SWEEP", "speeds:COLD_AND_WARM", "time_breakdown", "speeds:ENGINES", "drift", "checksum"),
         *("speeds:WRITING", "drop_caches", "syscalls.cost:THROUGHPUT"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from oscope.figures.analysed import Analysed
 from oscope.labs.engine.run import Point, Run, narrowing
@@ -69,13 +69,13 @@ class Question(Generic[_Row]):
             title=title,
             answer=self._headline(run, rows),
             text=[
-                *_each(self.about or None),
-                *self._details(run, rows),
+                *filter(None, [self.about]),
+                *_made(self.text, run, rows),
                 *(narrowing(run.experiment, self.factors) if self.factors is not None else ()),
                 *(cautions(run.experiment) if self.timed else ()),
             ],
-            tables=[each for each in self._tables(run, rows) if each.rows],
-            figures=[each for each in self._figures(run, rows) if each.traces],
+            tables=[each for each in _made(self.tables, run, rows) if each.rows],
+            figures=[each for each in _made(self.figures, run, rows) if each.traces],
             missing=missing,
         )
 
@@ -98,19 +98,7 @@ class Question(Generic[_Row]):
         return joined(*(reasons(each.experiment) for each in run.all(*self._names)))
 
     def _missing(self, title: str, why: str) -> Section | None:
-        return Section(title, "", [*_each(self.about or None)], [], [], why) if why else None
-
-    def _details(self, run: Run, rows: Sequence[_Row]) -> Iterator[str]:
-        for said in self.text if isinstance(self.text, tuple) else (self.text,):
-            yield from _each(said if isinstance(said, str) else said(run, rows))
-
-    def _tables(self, run: Run, rows: Sequence[_Row]) -> Iterator[Table]:
-        for shown in self.tables if isinstance(self.tables, tuple) else (self.tables,):
-            yield from _each(shown.of(rows) if isinstance(shown, TableOf) else shown(run, rows))
-
-    def _figures(self, run: Run, rows: Sequence[_Row]) -> Iterator[Figure]:
-        for draw in self.figures if isinstance(self.figures, tuple) else (self.figures,):
-            yield from _each(draw(run, rows))
+        return Section(title, "", [*filter(None, [self.about])], [], [], why) if why else None
 
     def _headline(self, run: Run, rows: Sequence[_Row]) -> str:
         if callable(self.headline):
@@ -121,13 +109,12 @@ class Question(Generic[_Row]):
         return f"{text.format(least=points[0], most=points[-1], count=len(points))}."
 
 
-Part = TypeVar("Part", str, Table, Figure)
-
-
-def _each(found: Part | Iterable[Part | None] | None) -> Iterable[Part]:
-    """Return what a part of a question gave as several: one, some, or nothing."""
-    several = (found,) if found is None or isinstance(found, str | Table | Figure) else found
-    return (each for each in several if each is not None)
+def _made(parts: Any, run: Run, rows: Sequence[Any]) -> Iterator[Any]:
+    """Yield what the texts, the tables or the figures of a question are: of each part one, some, or none."""
+    for part in parts if isinstance(parts, tuple) else (parts,):
+        made = part.of(rows) if isinstance(part, TableOf) else part(run, rows) if callable(part) else part
+        several = (made,) if made is None or isinstance(made, str | Table | Figure) else made
+        yield from (each for each in several if each is not None)
 
 
 def extremes(

@@ -130,10 +130,8 @@ def stat(
     have their own name.
     """
     chosen = parts or ("median", INTERVAL)
-    named, read = "{}" in heading, _read(of)
-    headings = tuple(
-        heading.format(part) if named else (part if index else heading) for index, part in enumerate(chosen)
-    )
+    named = (heading, *chosen[1:]) if "{}" not in heading else tuple(map(heading.format, chosen))
+    headings, read = tuple(f"{each}{{unit}}" for each in named), _read(of)
 
     def cells(row: _Row, shared: Scale) -> list[str]:
         found = read(row)
@@ -142,8 +140,7 @@ def stat(
         own = row_scale(shared, found)
         return [PARTS[part](found, own) for part in chosen]
 
-    named_headings = tuple(f"{each}{{unit}}" for each in headings)
-    return Column(named_headings, cells, True, read, unit, scale or unit, why, prefix)
+    return Column(headings, cells, True, read, unit, scale or unit, why, prefix)
 
 
 def in_unit(heading: str, of: Callable[[_Row], tuple[float, Digits] | None], scale: str) -> Column[_Row]:

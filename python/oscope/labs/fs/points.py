@@ -64,19 +64,15 @@ class Shown:
         """Unit of the time."""
         return self.experiment.metrics[self.time].unit
 
-    def _measured(self, factor: str, order: Sequence[str]) -> list[str]:
-        found = {point.factors[factor] for point in q.known(self.experiment, self.time)}
-        return [name for name in order if name in found]
-
     @property
     def systems(self) -> list[str]:
         """File systems that have times, in the lab's order."""
-        return self._measured("system", SYSTEMS)
+        return [name for name in SYSTEMS if q.known(self.experiment, self.time, system=name)]
 
     @property
     def operations(self) -> list[str]:
         """Operations that have times, in the lab's order."""
-        return self._measured("operation", OPERATIONS)
+        return [name for name in OPERATIONS if q.known(self.experiment, self.time, operation=name)]
 
     @property
     def far(self) -> list[str]:

@@ -8,6 +8,7 @@ after the last. Packets that are under way together cost one.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -124,8 +125,7 @@ def _line(round_trips: q.Floats, times: q.Floats) -> q.Floats:
 
 def _model(run: q.Run) -> Model:
     shown = Shown.of(run)
-    places = [(operation, system) for operation in shown.operations for system in shown.far]
-    made = ((place, fitted(shown, place[1], place[0])) for place in places)
+    made = ((place, fitted(shown, place[1], place[0])) for place in product(shown.operations, shown.far))
     return run.once("model", lambda: {place: found for place, found in made if found is not None})
 
 
@@ -164,8 +164,7 @@ def _moved(run: q.Run) -> list[Case]:
     shown, model = Shown.of(run), _model(run)
     if not any(shown.run.summary(point, PACKETS) for point in shown.experiment.points):
         return []
-    places = [(operation, system) for operation in shown.operations for system in shown.far]
-    cases = [Case(shown, *place, model.get(place)) for place in places]
+    cases = [Case(shown, *place, model.get(place)) for place in product(shown.operations, shown.far)]
     return [case for case in cases if shown.point(case.system, case.operation, case.delay) is not None]
 
 

@@ -141,17 +141,17 @@ def _known(point: q.Point) -> Mapping[str, reference.Known]:
 
 def _prepared_tables(_: q.Run, found: Sequence[q.Point]) -> Iterator[q.Table]:
     rows = [((each.level("mapping"), _way(each)), each, _known(each)) for each in found]
-    derived: walk.Derived = {"buffer resident": _resident, "blocks / (size / 512 B)": _blocks}
-    none: walk.Derived = {}
-    for title, quantities, more, columns in (
-        ("Initialisation, by mapping", INIT, INIT_FLUSHES, derived),
-        ("The function after it, by mapping", FUNCTION, "", none),
-    ):
+    derived = {"buffer resident": _resident, "blocks / (size / 512 B)": _blocks}
+
+    def table(title: str, quantities: Sequence[q.Quantity], more: str, derived: walk.Derived) -> q.Table:
         note = (
             f"Medians with their 95 % intervals, walked in sequence. {more} {walked(found)} "
             f"{reference.WHERE} Its table is damaged: its text says which column is which."
         )
-        yield walk.cited_table(title, ("mapping", "prepared with"), rows, quantities, note, columns)
+        return walk.cited_table(title, ("mapping", "prepared with"), rows, quantities, note, derived)
+
+    yield table("Initialisation, by mapping", INIT, INIT_FLUSHES, derived)
+    yield table("The function after it, by mapping", FUNCTION, "", {})
 
 
 def _prepared_figure(_: q.Run, found: Sequence[q.Point]) -> q.Figure:

@@ -87,8 +87,7 @@ def _verdict(line: Line) -> str:
 TABLE: q.TableOf[Line] = q.TableOf(
     "Time until the parent goes on, against resident memory",
     (
-        q.text("how", lambda line: line.how),
-        q.text("pages", lambda line: line.pages),
+        *q.items("how", "pages"),
         q.text("resident memory", lambda line: " to ".join(line.points[end]["resident"] for end in (0, -1))),
         q.value("parent returns, least memory", lambda line: line.points[0].summary, "ns"),
         q.value("most memory", lambda line: line.points[-1].summary, "ns"),
