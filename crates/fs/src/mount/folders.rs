@@ -95,16 +95,19 @@ impl Shared {
             return Ok(());
         }
         for (at, (name, of)) in rest(&names, offset) {
-            let Some(child) = self.tree().number(ino, name, *of) else {
+            // Counted before it is shown: what the kernel forgets in between would be missing in the listing.
+            let Some(child) = self.tree().number_looked_up(ino, name, *of) else {
                 continue;
             };
-            let Ok((attr, keep)) = self.shown(child) else {
-                continue;
-            };
-            if reply.add(attr.ino, at, name, &keep, &attr, Generation(0)) {
+            let shown = self.shown(child);
+            let added = shown
+                .map(|(attr, keep)| !reply.add(attr.ino, at, name, &keep, &attr, Generation(0)));
+            if added != Ok(true) {
+                self.tree().forget(child, 1);
+            }
+            if added == Ok(false) {
                 break;
             }
-            self.tree().looked_up(child);
         }
         Ok(())
     }

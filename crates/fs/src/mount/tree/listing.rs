@@ -70,6 +70,18 @@ impl Tree {
         Some(ino)
     }
 
+    /// The same, and the kernel is given the node.
+    pub fn number_looked_up(
+        &mut self,
+        parent: u64,
+        name: &OsStr,
+        attributes: Attributes,
+    ) -> Option<u64> {
+        let ino = self.number(parent, name, attributes)?;
+        self.looked_up(ino);
+        Some(ino)
+    }
+
     fn put_listing(&mut self, ino: u64, names: BTreeMap<OsString, Attributes>) {
         let known = Instant::now();
         self.node(ino, |node| node.listing = Some(Listing { names, known }));

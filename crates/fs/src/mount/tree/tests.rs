@@ -178,6 +178,12 @@ fn numbers_of_a_listing_go_with_it_but_not_those_in_use() {
         tree.number(folder, name("f"), of(Kind::File, 1)),
         Some(file)
     );
+    let given = tree.number_looked_up(folder, name("f"), of(Kind::File, 1));
+    tree.forget(file, 1);
+    assert_eq!(
+        (given, tree.child(folder, name("f"))),
+        (Some(file), Some(file))
+    );
     tree.sweep(folder);
     assert!(tree.attributes(other).is_none() && tree.attributes(file).is_some());
     tree.removed(folder, name("g"));
