@@ -120,6 +120,7 @@ def test_a_program_is_found_as_execvp_would(tmp_path: Path, monkeypatch: pytest.
         Surroundings(output="/proc/self/fd/1"),
         Surroundings(output="/nonexistent/x"),
         Surroundings(cold=("/nonexistent",)),
+        Surroundings(cold=("/dev/null",)),
         Surroundings(cpu=100_000),
         Surroundings(timeout_s=0),
         Surroundings(timeout_s=math.nan),

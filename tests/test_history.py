@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -352,6 +353,12 @@ def test_without_a_name_the_last_experiment_is_shown(oscope: CommandLine) -> Non
     answer = oscope("history")
     assert answer.out == oscope("history", "syscall.cost").out
     assert answer.err == "oscope: the last experiment: syscall.cost\n"
+
+
+def test_without_a_name_the_program_measured_last_is_shown(oscope: CommandLine, probe: Path) -> None:
+    assert oscope("bench", "--reps", "10", "--", "true", OSCOPE_PROBE=str(probe)).code == 0
+    answer = oscope("history")
+    assert (answer.code, answer.err) == (0, "oscope: the last experiment: command.run\n")
 
 
 def test_a_wrong_request_gets_one_line(oscope: CommandLine) -> None:

@@ -60,6 +60,17 @@ def clean(session: CommandLine, content: bytes | str, *words: str) -> Answer:
     return session("session", "clean", "recording", *words)
 
 
+@pytest.mark.parametrize("target", ["recording", "./recording", "link"])
+def test_a_recording_is_not_replaced_by_its_own_text(session: CommandLine, target: str) -> None:
+    recording = session.folder / "recording"
+    recording.write_bytes(b"a\rb\n")
+    (session.folder / "link").symlink_to("recording")
+    answer = session("session", "clean", "recording", "-o", target)
+    assert (answer.code, answer.out) == (2, "")
+    assert "is the recording itself" in answer.err
+    assert recording.read_bytes() == b"a\rb\n"
+
+
 def only_error(answer: Answer) -> str:
     (line,) = answer.errors
     assert "Traceback" not in line

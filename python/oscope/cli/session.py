@@ -56,6 +56,10 @@ def clean(
         raise UsageError("FILE is empty", remedy="name a recording, or - for standard input")
     if file == timing == "-":
         raise UsageError("FILE and --timing are both standard input", remedy="name a file for one of them")
+    if target.path is not None and target.path in {Path(name).resolve() for name in (file, timing) if name}:
+        raise UsageError(
+            f"--output {target} is the recording itself", remedy="name another file, or - for standard output"
+        )
 
     wanted = None if size is None else parse_option("--size", Size.parse, size)
     with target.open() as output:

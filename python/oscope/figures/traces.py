@@ -34,10 +34,18 @@ def tables(experiment: ExperimentResults) -> list[Table]:
                     frozenset(index for index, name in enumerate(shown) if name not in _TEXTS),
                     note=f"slow-down: {metric} traced over untraced, with its 95 % interval. "
                     "Counts, errors and bytes are those of one repetition; "
-                    "times include what the tracer adds to them.",
+                    f"times include what the tracer adds to them.{_left_out(found, kind)}",
                 )
             )
     return made
+
+
+def _left_out(found: Sequence[Traced], kind: str) -> str:
+    """Say that a point shows its most frequent rows alone, where it has more of them."""
+    most = max(len(each.reading[kind]) if kind in _COUNTED else 0 for each in found)
+    if most <= MOST_CALLS:
+        return ""
+    return f" The {MOST_CALLS} most frequent of up to {most} at a point; oscope export --format json has all."
 
 
 def _time(experiment: ExperimentResults) -> str:
@@ -105,6 +113,8 @@ def _times(found: Traced, row: Mapping[str, Any]) -> tuple[str, str]:
     return format_value(mean, mean / _ONE_IN, "ns"), format_share(total / whole if whole else None)
 
 
+_COUNTED = ("calls", "faults")
+"""Kinds of which a point may have many rows."""
 _TEXTS = ("point", "slow-down", "call", "errors", "where", "access", "by", "kind")
 """Columns that are no plain numbers."""
 _KINDS: Mapping[str, tuple[str, Sequence[str], Callable[[Traced], Iterator[list[str]]]]] = {

@@ -287,8 +287,7 @@ def sentences(bisection: Bisection, metric: str) -> list[str]:
                 "the intervals are of the last step alone; "
                 f"the probability rests on all {len(bisection.steps)}"
             )
-        low, high = jump.ci95
-        if not low <= ends.ratio <= high:
+        if jump.ci95[0] > ends.ci95[1] or jump.ci95[1] < ends.ci95[0]:
             told.append("other commits of the range change it too: bisect on both sides of this one")
     if group.probability < ENOUGH:
         told.append("this is less than 95 %: measure more with --reps, or a quieter machine")

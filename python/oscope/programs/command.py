@@ -184,7 +184,8 @@ def _check_readable(option: str, name: str) -> None:
     check_text(option, name)
     if not Path(name).exists():
         raise UsageError(f"{option} {name}: there is no such file", remedy="name a file that exists")
-    if name not in DEVICES and (not Path(name).is_file() or _is_kernels(name)):
+    is_device = option == "--input" and name in DEVICES
+    if not is_device and (not Path(name).is_file() or _is_kernels(name)):
         raise UsageError(
             f"{option} {name}: not a regular file", remedy="name a file, such as a copy of its content"
         )

@@ -16,6 +16,7 @@ from oscope.figures.analysed import levels
 from oscope.model import formatting
 from oscope.model.clocks import clock_of
 from oscope.model.units import format_share
+from oscope.programs.spec import EXPERIMENT as OWN_PROGRAMS
 from oscope.report.terminal import MOST_ROWS, aligned, grid, print_prose, table_width
 from oscope.statistics.estimating import FEWEST_CLUSTERS
 from oscope.statistics.wording import tail_sentence
@@ -73,9 +74,10 @@ def take_more(found: Gate) -> str:
         return f"it would take more than {MOST_CLUSTERS} blocks a side, or a quieter machine"
     else:
         amount = f"about {max(filter(None, counts))} blocks a side"
-    names = " ".join(dict.fromkeys(judged.experiment.experiment for judged in found.blind))
+    names = list(dict.fromkeys(judged.experiment.experiment for judged in found.blind))
     precision = format_share(float(f"{found.limit / 3:.1g}")).replace(" ", "")
-    return f"take {amount}, such as by oscope run {names} --precision {precision}"
+    command = "oscope bench" if names == [OWN_PROGRAMS] else f"oscope run {' '.join(names)}"
+    return f"take {amount}, such as by {command} --precision {precision} with the other options of these runs"
 
 
 def row_name(judged: GateRow) -> str:
