@@ -127,6 +127,16 @@ def test_the_tables_are_on_standard_error_alone(program: Path, oscope: CommandLi
 
 
 @needs_root
+def test_a_table_in_a_pipe_is_whole(oscope: CommandLine) -> None:
+    opened = "cat /nope /etc/passwd/x /proc/1/mem /proc/self/map_files/0-1 2>/dev/null; :"
+    answer = oscope("trace", "--", "sh", "-c", opened)
+    assert answer.code == 0
+    (row,) = [line for line in answer.err.splitlines() if line.startswith("openat ")]
+    assert len(row) > 80
+    assert "…" not in answer.err
+
+
+@needs_root
 def test_paths_of_any_bytes_are_told(oscope: CommandLine) -> None:
     answer = oscope("trace", "--events", "--", "rm", "-f", 'a "name"\nof\ttwo lines', "ü")
     assert answer.code == 0

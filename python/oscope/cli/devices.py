@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from oscope.cli.errors import DONE, note
-from oscope.report.terminal import aligned, console, grid
+from oscope.report.terminal import aligned, console, print_columns
 from oscope.tools.inventory.devices import find_held
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def _print(held: Held, *, everything: bool) -> None:
         ["what it is", *(device.identity.purpose for device, _ in rows)],
         ["processes and descriptors", *(_holders(holdings) for _, holdings in rows)],
     ]
-    out.print(grid(columns, wrap_last=True))
+    print_columns(columns, out, wrap_last=True)
 
 
 def _path(device: Device) -> str:

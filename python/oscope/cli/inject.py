@@ -16,7 +16,7 @@ from oscope.model.errors import UsageError
 from oscope.model.interruption import Interruption
 from oscope.model.units import parse_duration
 from oscope.planning.plan import MOST_SEED
-from oscope.report.terminal import console, grid
+from oscope.report.terminal import console, print_columns
 from oscope.runner.injection import causes as known_causes
 from oscope.runner.injection.injector import SCHEMA, Injector, Phase
 from oscope.storage import record
@@ -95,7 +95,7 @@ def _list(known: dict[str, Any]) -> None:
         ["raises", *(cause.raises[0] for cause in known.values())],
         ["what it does", *(_purpose(cause) for cause in known.values())],
     ]
-    console().print(grid(columns, wrap_last=True))
+    print_columns(columns, console(), wrap_last=True)
 
 
 def _purpose(cause: known_causes.Cause) -> str:

@@ -79,7 +79,7 @@ def show_list(*, as_json: bool) -> None:
         ["built", *(_age((now - entry.made).total_seconds()) for entry in entries)],
         ["source", *(entry.kernel.source for entry in entries)],
     ]
-    terminal.console().print(terminal.grid(columns, wrap_last=True))
+    terminal.print_columns(columns, terminal.console(), wrap_last=True)
 
 
 def check_patch(patch: str, tree: Path | None, jobs: int | None) -> None:
@@ -99,7 +99,7 @@ def check_patch(patch: str, tree: Path | None, jobs: int | None) -> None:
         ["result", *("passed" if check.passed else "failed" for check in checks)],
         ["found", *(check.found for check in checks)],
     ]
-    out.print(terminal.grid(columns, wrap_last=True))
+    terminal.print_columns(columns, out, wrap_last=True)
     for check in checks:
         if not check.passed:
             raise OscopeError(f"{made.patch_names[0]}: {check.name} failed: {check.found}")

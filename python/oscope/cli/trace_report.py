@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from oscope.model.formatting import MISSING, format_count, format_share, format_value
-from oscope.report.terminal import aligned, grid, print_prose
+from oscope.report.terminal import aligned, print_columns, print_prose
 from oscope.trace.reading import Histogram, time_in_calls_ns, upper_bound
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def _calls(reading: Mapping[str, Any], run_s: float, out: Console) -> None:
     if not any(errors for errors in columns[2][1:]):
         del columns[2]
     out.print()
-    out.print(grid(columns))
+    print_columns(columns, out)
     _sizes({name: row for name, row in calls.items() if "returned" in row}, out)
     spent = time_in_calls_ns(reading)
     if spent is not None:
@@ -77,7 +77,7 @@ def _sizes(calls: Mapping[str, Mapping[str, Any]], out: Console) -> None:
             columns.append(_column(name, [row.get(key) for row in calls.values()], "B"))
         columns.append(aligned(["short", *(_count(row.get("short")) for row in calls.values())]))
         out.print()
-        out.print(grid(columns))
+        print_columns(columns, out)
 
 
 def _switches(switches: Mapping[str, Any], out: Console) -> None:
@@ -110,7 +110,7 @@ def _faults(faults: Sequence[Mapping[str, Any]], out: Console) -> None:
         _column("time", [row.get("time_ns") for row in faults], "ns"),
         ["median ≤", *(_of_row(row, MEDIAN) for row in faults)],
     ]
-    out.print(grid(columns))
+    print_columns(columns, out)
 
 
 def _events(events: Sequence[Mapping[str, Any]], out: Console) -> None:

@@ -15,7 +15,7 @@ from oscope.cli.errors import DONE, note
 from oscope.model.errors import OscopeError
 from oscope.model.formatting import MISSING, format_count
 from oscope.model.units import format_duration
-from oscope.report.terminal import aligned, console, grid, print_prose
+from oscope.report.terminal import aligned, console, print_columns, print_prose
 from oscope.tools.dhcp.answers import NOT_SHOWN, Answer, answer_all
 from oscope.tools.dhcp.conversation import FOREVER, MOST, NS_PER_S, Conversation, Spoken, not_supported, read
 from oscope.tools.dhcp.message import CLIENT_IDENTIFIER, FROM_SERVER, HOST_NAME
@@ -92,7 +92,7 @@ def _print_messages(conversation: Conversation, addresses: Addresses, limit: int
         ["address", *(_address(one) or MISSING for one in shown)],
         ["remarks", *("; ".join(_remarks(one, addresses)) for one in shown)],
     ]
-    out.print(grid(columns, wrap_last=True))
+    print_columns(columns, out, wrap_last=True)
     if left := len(conversation.spoken) - len(shown):
         print_prose(f"{_counted(left, 'more message')}: --all prints all", out, style="dim")
 

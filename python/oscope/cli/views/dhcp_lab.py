@@ -14,7 +14,7 @@ from oscope.model.atomic_write import write_bytes
 from oscope.model.errors import OscopeError
 from oscope.model.formatting import MISSING, format_count
 from oscope.model.units import format_duration
-from oscope.report.terminal import aligned, console, grid, print_prose, print_written
+from oscope.report.terminal import aligned, console, print_columns, print_prose, print_written
 from oscope.tools.dhcp.lab import running
 from oscope.tools.dhcp.lab.plan import ASK_EVERY_S, CLIENT, ENDS, LEASE_S, SCENARIOS
 from oscope.tools.dhcp.lab.result import Message, Result, capture_name, is_in_vain, to_object
@@ -83,7 +83,7 @@ def _print_result(result: Result, out: Console) -> None:
             for index, heading in enumerate((*(f"# at the {end}" for end in ENDS), "from", "what"))
         ),
     ]
-    out.print(grid(columns, wrap_last=True))
+    print_columns(columns, out, wrap_last=True)
     for state in result.played.leases:
         lines = "; ".join(state.lines) or "nothing"
         print_prose(f"{state.when}, the server's file of leases has: {lines}", out, style="dim")
@@ -108,7 +108,7 @@ def _print_freed(results: Sequence[Result], out: Console) -> None:
         aligned(["waited, s", *(f"{one.waited_s:.3f}" for _, one in found)]),
         aligned(["given, s after the lease", *(f"{one.after_lease_s:.3f}" for _, one in found)]),
     ]
-    out.print(grid(columns))
+    print_columns(columns, out)
     every = format_duration(ASK_EVERY_S)
     print_prose(f"The second client asks every {every}: the time is not known better than to that.", out)
     out.print()

@@ -13,7 +13,7 @@ from rich.text import Text
 from rich.tree import Tree as Branch
 
 from oscope.model.formatting import MISSING, format_count, format_value
-from oscope.report.terminal import MOST_ROWS, aligned, grid, print_prose
+from oscope.report.terminal import MOST_ROWS, aligned, print_columns, print_prose
 from oscope.tools.explain import findings, summary
 from oscope.tools.explain.explanation import UNDER_STRACE, Explanation
 from oscope.tools.explain.phases import TITLES
@@ -277,9 +277,8 @@ def _by_file(found: Explanation, shown: Shown, out: Console) -> None:
 def _table(title: str, columns: Sequence[Sequence[str]], hidden: str, out: Console) -> None:
     out.print()
     out.print(Text(title, style="bold"))
-    out.print(
-        grid([column for column in columns if any(cell != MISSING for cell in column[1:])], wrap_last=True)
-    )
+    shown = [column for column in columns if any(cell != MISSING for cell in column[1:])]
+    print_columns(shown, out, wrap_last=True)
     if hidden:
         print_prose(hidden, out, style="dim")
 

@@ -17,7 +17,7 @@ from oscope.model import formatting
 from oscope.model.clocks import clock_of
 from oscope.model.units import format_share
 from oscope.programs.spec import EXPERIMENT as OWN_PROGRAMS
-from oscope.report.terminal import MOST_ROWS, aligned, grid, print_prose, table_width
+from oscope.report.terminal import MOST_ROWS, aligned, print_columns, print_prose, table_width
 from oscope.statistics.estimating import FEWEST_CLUSTERS
 from oscope.statistics.wording import tail_sentence
 
@@ -30,7 +30,7 @@ def print_gate(gate: Gate, out: Console) -> None:
     # All that needs a person's eye, however many; of the others as many as there is room for.
     eyed = sum(judged.verdict in ("regressed", "not proven") for judged in gate.rows)
     shown = gate.rows[: max(eyed, MOST_ROWS)]
-    out.print(grid(_columns(shown, gate.limit, out.width)))
+    print_columns(_columns(shown, gate.limit, out.width), out)
     if len(shown) < len(gate.rows):
         hidden = f"{len(gate.rows) - len(shown)} more rows, within the limit or improved: --json has them all"
         print_prose(hidden, out, style="dim")
