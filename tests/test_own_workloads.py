@@ -356,7 +356,7 @@ def test_a_wrong_oscope_toml_is_one_line_that_names_the_part(
     file = tmp_path / "oscope.toml"
     file.write_text(text)
     with pytest.raises(UsageError) as error:
-        own.load_project(file, labs.BUILT_IN.names)
+        own.load_project(file, labs.built_in().names)
     assert "\n" not in str(error.value)
     for word in (str(file), *words):
         assert word in str(error.value)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
+from oscope import labs
 from oscope.cli.errors import note
-from oscope.labs import LABS
 from oscope.model.errors import UsageError
 from oscope.model.experiment import Experiment
 from oscope.statistics.pairing import refuse_unlike
@@ -50,7 +50,7 @@ def last_experiment(place: str | None) -> str:
         raise UsageError("the store has no samples yet", remedy="measure with oscope run EXPERIMENT")
     counts = Counter(name for entry in entries for name in entry.experiments)
     # The user's own experiments and programs are in no lab.
-    inspections = {part.name for lab in LABS for part in lab.parts if not isinstance(part, Experiment)}
+    inspections = {part.name for lab in labs.LABS for part in lab.parts if not isinstance(part, Experiment)}
     own = [name for name in entries[-1].experiments if name not in inspections]
     chosen = max(own or entries[-1].experiments, key=lambda name: counts[name])
     note(f"the last experiment: {chosen}")

@@ -227,7 +227,7 @@ def run(
 def _plan(
     names: Sequence[str], settings: Sequence[str], reps: int | None, seed: int | None, profile: Profile
 ) -> Plan:
-    selection = without_inspections(select(names, profile, labs.BUILT_IN))
+    selection = without_inspections(select(names, profile, labs.built_in()))
     for text in selection.left_out:
         note(text)
     return make_plan(

@@ -154,7 +154,7 @@ def _runs(
 
 def _refuse(experiment: str, measured: Collection[str]) -> None:
     """Raise the UsageError for an experiment of which the store has no samples, but of those `measured`."""
-    known = labs.BUILT_IN.names
+    known = labs.built_in().names
     if experiment not in known:
         # The user's own experiments are known by their runs.
         remedy = labs.nearest_name(experiment, known.union(measured))

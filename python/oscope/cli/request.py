@@ -36,7 +36,7 @@ def select(names: Sequence[str], profile: Profile, known: Labs | None = None) ->
 
     Without `known`, of the built-in labs. Raises UsageError with the nearest name for one that is unknown.
     """
-    known = known or labs.BUILT_IN
+    known = known or labs.built_in()
     by_lab = {lab.name: lab.parts for lab in known.all}
     chosen: dict[str, Experiment | Inspection] = {}
     left_out: list[str] = []

@@ -74,9 +74,29 @@ class Labs:
         raise UsageError(f"there is no experiment {name!r}", remedy=nearest_name(name, self.names))
 
 
-BUILT_IN = Labs(LABS)
-"""The labs of Oscope itself, in which these functions look."""
-lab, experiment, inspection, named = BUILT_IN.lab, BUILT_IN.experiment, BUILT_IN.inspection, BUILT_IN.named
+def built_in() -> Labs:
+    """Return the labs of Oscope itself."""
+    return Labs(LABS)
+
+
+def lab(name: str) -> Lab:
+    """Return the built-in lab called `name`; see `Labs.lab`."""
+    return built_in().lab(name)
+
+
+def experiment(name: str) -> Experiment:
+    """Return the built-in experiment called `name`; see `Labs.experiment`."""
+    return built_in().experiment(name)
+
+
+def inspection(name: str) -> Inspection:
+    """Return the built-in inspection called `name`; see `Labs.inspection`."""
+    return built_in().inspection(name)
+
+
+def named(name: str) -> Experiment | Inspection:
+    """Return the built-in experiment or inspection called `name`; see `Labs.named`."""
+    return built_in().named(name)
 
 
 def find_project() -> Project | None:
@@ -87,7 +107,7 @@ def find_project() -> Project | None:
     from oscope.labs import own  # noqa: PLC0415 - start-up: most runs name nothing of a project
 
     file = own.find_project(Path.cwd())
-    return None if file is None else own.load_project(file, BUILT_IN.names)
+    return None if file is None else own.load_project(file, built_in().names)
 
 
 def with_own(names: Sequence[str], program: str | None = None) -> tuple[Labs, Sequence[str]]:
@@ -103,15 +123,15 @@ def with_own(names: Sequence[str], program: str | None = None) -> tuple[Labs, Se
     if program is not None:
         from oscope.labs import own  # noqa: PLC0415 - start-up
 
-        added = own.of_program(program, find_project(), BUILT_IN.names)
+        added = own.of_program(program, find_project(), built_in().names)
         return Labs((*LABS, added)), names or (added.name,)
-    wanted = [name for name in names if name not in BUILT_IN.names]
+    wanted = [name for name in names if name not in built_in().names]
     if not wanted or (project := find_project()) is None:
-        return BUILT_IN, names
+        return built_in(), names
     known = {project.name, *(each.name for each in project.experiments)}
     for name in wanted:
         if name not in known:
-            nearest = nearest_name(name, BUILT_IN.names | known)
+            nearest = nearest_name(name, built_in().names | known)
             raise UsageError(f"there is no experiment {name!r}, nor in {project.file}", remedy=nearest)
     return Labs((*LABS, project.lab(wanted))), names
 

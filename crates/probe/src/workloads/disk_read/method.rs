@@ -150,8 +150,8 @@ impl Asked {
         }
     }
 
-    /// The device works on several reads at a time, and memory is filled without a copy. A thread for each serves as well
-    /// as io_uring, or better: on a virtual disk the same blocks in a ring of each CPU took 1.1 times as long.
+    /// The device works on several reads at a time, and memory is filled without a copy. A thread for each serves as
+    /// well as io_uring, or better: on a virtual disk the same blocks in a ring of each CPU took 1.1 times as long.
     fn past_the_page_cache(self, length: u64) -> Method {
         let block = self.block_or(DIRECT_BLOCK);
         let threads = (READS_A_CPU * self.cpus).clamp(READS.0, READS.1);
