@@ -13,7 +13,7 @@ import pytest
 
 import oscope
 from cli_driver import CommandLine
-from oscope.figures.traces import MOST_CALLS
+from oscope.figures.traces import MOST_ROWS
 from oscope.model.errors import UsageError
 
 
@@ -66,9 +66,9 @@ def test_commands_are_measured_with_a_tracer_and_without(bench: CommandLine, cop
     assert len(re.findall(r"^cost of tracing: ", headline, re.MULTILINE)) == 2
     assert "has what was traced" not in headline
     made = max(len(trace["calls"]) for point in found["points"] for trace in point.get("traces", ()))
-    assert made > MOST_CALLS
+    assert made > MOST_ROWS
     shown = " ".join(bench("show", "last").out.split())
-    assert f"The {MOST_CALLS} most frequent of up to {made} at a point; oscope export --format json" in shown
+    assert f"The {MOST_ROWS} most frequent of up to {made} at a point; oscope export --format json" in shown
 
 
 @pytest.mark.alone

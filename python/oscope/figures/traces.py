@@ -10,8 +10,8 @@ from oscope.model.document import Table
 from oscope.model.formatting import MISSING, format_share, format_value
 from oscope.model.samples import ExperimentResults
 
-MOST_CALLS = 8
-"""System calls that a point shows, the most frequent first; the record has them all."""
+MOST_ROWS = 8
+"""System calls or faults that a point shows, the most frequent first; the record has them all."""
 _TIMES = ("s", "ns")
 _ONE_IN = 200
 """Figures here are sums without a spread of their own: three digits of them are shown."""
@@ -23,8 +23,10 @@ def tables(experiment: ExperimentResults) -> list[Table]:
     metric = _time(experiment)
     for kind, (title, columns, rows) in _KINDS.items():
         found = traced(experiment, metric, kind)
-        traced_rows = [[each.name, each.effect_text, *row] for each in found for row in rows(each)]
+        known = [(each, list(rows(each))) for each in found]
+        traced_rows = [[each.name, each.effect_text, *row] for each, own in known for row in own[:MOST_ROWS]]
         if traced_rows:
+            most = max(len(own) for _, own in known)
             shown = ("point", "slow-down", *columns)
             made.append(
                 Table(
@@ -34,18 +36,17 @@ def tables(experiment: ExperimentResults) -> list[Table]:
                     frozenset(index for index, name in enumerate(shown) if name not in _TEXTS),
                     note=f"slow-down: {metric} traced over untraced, with its 95 % interval. "
                     "Counts, errors and bytes are those of one repetition; "
-                    f"times include what the tracer adds to them.{_left_out(found, kind)}",
+                    f"times include what the tracer adds to them.{_left_out(most)}",
                 )
             )
     return made
 
 
-def _left_out(found: Sequence[Traced], kind: str) -> str:
-    """Say that a point shows its most frequent rows alone, where it has more of them."""
-    most = max(len(each.reading[kind]) if kind in _COUNTED else 0 for each in found)
-    if most <= MOST_CALLS:
+def _left_out(most: int) -> str:
+    """Say that a point shows its most frequent rows alone, where one has `most` of them."""
+    if most <= MOST_ROWS:
         return ""
-    return f" The {MOST_CALLS} most frequent of up to {most} at a point; oscope export --format json has all."
+    return f" The {MOST_ROWS} most frequent of up to {most} at a point; oscope export --format json has all."
 
 
 def _time(experiment: ExperimentResults) -> str:
@@ -60,7 +61,7 @@ def _time(experiment: ExperimentResults) -> str:
 
 def _calls(found: Traced) -> Iterator[list[str]]:
     calls = found.reading["calls"]
-    for name in sorted(calls, key=lambda name: -calls[name]["count"])[:MOST_CALLS]:
+    for name in sorted(calls, key=lambda name: -calls[name]["count"]):
         call = calls[name]
         yield [
             name,
@@ -85,7 +86,7 @@ def _switches(found: Traced) -> Iterator[list[str]]:
 
 
 def _faults(found: Traced) -> Iterator[list[str]]:
-    for fault in found.reading["faults"][:MOST_CALLS]:
+    for fault in found.reading["faults"]:
         yield [
             fault["class"],
             fault["access"],
@@ -113,8 +114,6 @@ def _times(found: Traced, row: Mapping[str, Any]) -> tuple[str, str]:
     return format_value(mean, mean / _ONE_IN, "ns"), format_share(total / whole if whole else None)
 
 
-_COUNTED = ("calls", "faults")
-"""Kinds of which a point may have many rows."""
 _TEXTS = ("point", "slow-down", "call", "errors", "where", "access", "by", "kind")
 """Columns that are no plain numbers."""
 _KINDS: Mapping[str, tuple[str, Sequence[str], Callable[[Traced], Iterator[list[str]]]]] = {

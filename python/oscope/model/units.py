@@ -29,9 +29,9 @@ _SECONDS = {
 }
 _NUMBER = re.compile(r"(-?(?:\d+\.?\d*|\.\d+))\s*(\S*)")
 _MOST_DIGITS = 100
-MOST_BYTES = 2**63 - 1
 KIBIBYTE, MEBIBYTE, GIBIBYTE = 1 << 10, 1 << 20, 1 << 30
 PAGE = 4096
+MOST_BYTES = 2**63 - 1
 """As many as a file of Linux may have."""
 MOST_SECONDS = 10**9
 """About 30 years."""
