@@ -1,7 +1,10 @@
 //! How the kernel is answered.
 
+use std::time::Duration;
+
 use fuser::{
-    FileHandle, FopenFlags, Generation, ReplyAttr, ReplyCreate, ReplyEntry, ReplyOpen, ReplyStatfs,
+    FileAttr, FileHandle, FopenFlags, Generation, ReplyAttr, ReplyCreate, ReplyEntry, ReplyOpen,
+    ReplyStatfs,
 };
 use nix::errno::Errno;
 
@@ -12,14 +15,21 @@ use super::opening::Opened;
 
 /// A node that was found or made.
 pub fn reply_entry(shared: &Shared, reply: ReplyEntry, found: Result<u64, Errno>) {
-    match found.and_then(|ino| Ok((ino, shared.shown(ino)?))) {
-        Ok((ino, (attr, keep))) => {
-            // Before the reply: the kernel may forget it at once.
-            shared.tree().looked_up(ino);
-            reply.entry(&keep, &attr, Generation(0));
-        }
+    match found.and_then(|ino| given(shared, ino)) {
+        Ok((attr, keep)) => reply.entry(&keep, &attr, Generation(0)),
         Err(why) => reply.error(told(why)),
     }
+}
+
+/// The attributes of a node that the kernel is given.
+///
+/// It is counted first: a node that the kernel has not been given goes with the next listing that is closed,
+/// and the kernel may forget it before the reply has been sent.
+fn given(shared: &Shared, ino: u64) -> Result<(FileAttr, Duration), Errno> {
+    shared.tree().looked_up(ino);
+    shared
+        .shown(ino)
+        .inspect_err(|_| shared.tree().forget(ino, 1))
 }
 
 /// The attributes of a node after what was done to it.
@@ -56,32 +66,22 @@ pub fn reply_opened(reply: ReplyOpen, done: Result<Opened, Errno>) {
 
 /// A file that was made and opened.
 pub fn reply_created(shared: &Shared, reply: ReplyCreate, made: Result<(u64, Opened), Errno>) {
-    match made.and_then(|(ino, opened)| Ok((ino, shared.shown(ino)?, opened))) {
-        Ok((ino, (attr, keep), opened)) => {
-            shared.tree().looked_up(ino);
-            match opened {
-                Opened::Passthrough(number, backing) => {
-                    let handle = FileHandle(number);
-                    reply.created_passthrough(
-                        &keep,
-                        &attr,
-                        Generation(0),
-                        handle,
-                        FopenFlags::empty(),
-                        &backing,
-                    );
-                }
-                Opened::Daemon(number, right) => {
-                    reply.created(
-                        &keep,
-                        &attr,
-                        Generation(0),
-                        FileHandle(number),
-                        pages(right),
-                    );
-                }
-            }
-        }
+    match made.and_then(|(ino, opened)| Ok((given(shared, ino)?, opened))) {
+        Ok(((attr, keep), Opened::Passthrough(number, backing))) => reply.created_passthrough(
+            &keep,
+            &attr,
+            Generation(0),
+            FileHandle(number),
+            FopenFlags::empty(),
+            &backing,
+        ),
+        Ok(((attr, keep), Opened::Daemon(number, right))) => reply.created(
+            &keep,
+            &attr,
+            Generation(0),
+            FileHandle(number),
+            pages(right),
+        ),
         Err(why) => reply.error(told(why)),
     }
 }
