@@ -67,7 +67,7 @@ def test_every_way_of_reading_gives_the_xor_of_numpy(
     found = [rows(disk("disk", "read", "data", "--block-size", size))["XOR"] for size in ("1000", "64K")]
     lines = [disk("disk", "fast", "data", "--engine", engine) for engine in ENGINES]
     for line in lines:
-        assert re.fullmatch(r"[0-9a-f]{8}  \d+\.\d{3} s  \d+\.\d{2} GiB/s\n", line.out), line
+        assert re.fullmatch(r"[0-9a-f]{8}  \d+\.\d{6} s  (?!0\.00)[\d.]+ ([KMG]i)?B/s\n", line.out), line
     found += [line.out[:8] for line in lines]
     assert found == [xor(content)] * len(found)
 
@@ -154,15 +154,23 @@ def test_what_cannot_be_read_is_one_line(disk: CommandLine) -> None:
     os.mkfifo(disk.folder / "pipe")
     for name, words in (
         ("missing", "missing: No such file or directory: name a file that exists"),
-        (".", "is a directory"),
-        ("pipe", "is a FIFO"),
-        ("empty", "is empty"),
-        ("/dev/zero", "is a character device"),
+        (".", "is a directory: name a regular file"),
+        ("pipe", "is a FIFO: name a regular file"),
+        ("empty", "is empty: name a file that has content"),
+        ("/proc/self/status", "has no length: copy it"),
+        ("/dev/zero", "is a character device: name a regular file"),
     ):
         for command in (("read", name, "--block-size", "4K"), ("fast", name)):
             answer = disk("disk", *command)
             assert len(answer.err.splitlines()) == 1
             assert words in only_line(answer)
+
+
+def test_more_threads_than_can_be_are_refused_with_what_can_be_given(disk: CommandLine) -> None:
+    put(disk, b"content")
+    answer = disk("disk", "fast", "data", "--threads", "10000")
+    assert answer.code == 2
+    assert answer.err == "oscope: --threads 10000 is out of range: allowed is 1 to 1024\n"
 
 
 def test_a_file_that_may_not_be_read_is_told(probe: Path) -> None:

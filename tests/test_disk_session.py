@@ -76,7 +76,7 @@ def test_one_json_object_instead(disk: CommandLine) -> None:
 
 def test_folding_prints_one_line(disk: CommandLine) -> None:
     answer = disk("disk", "fast", "f")
-    assert answer.out == "000000ab  0.829 s  1.21 GiB/s\n"
+    assert answer.out == "000000ab  0.829400 s  1.21 GiB/s\n"
     assert answer.err == "oscope: engine mmap, 2 threads\n"
 
 

@@ -101,7 +101,10 @@ def show_fold(done: Transfer, *, as_json: bool) -> None:
     if as_json:
         print(json.dumps(done.to_object()))
     else:
-        print(f"{done.xor_text}  {done.time_s:.3f} s  {done.mib_per_s / 1024:.2f} GiB/s")
+        gib_per_s = done.mib_per_s / 1024
+        small = format_value(done.mib_per_s * 2**20, None, "B/s")
+        throughput = f"{gib_per_s:.2f} GiB/s" if gib_per_s >= 0.01 else small
+        print(f"{done.xor_text}  {done.time_s:.6f} s  {throughput}")
 
 
 def bytes_text(size: int) -> str:

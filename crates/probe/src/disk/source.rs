@@ -1,7 +1,7 @@
 //! The file that a disk workload reads: one that is named, or a scratch file.
 
 use std::fs::{File, Metadata, OpenOptions};
-use std::io::{Seek, SeekFrom};
+use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -77,10 +77,7 @@ impl Source {
         check_type(&metadata, &name)?;
         let stamp = stamp(&mut file, &metadata).map_err(refused)?;
         if stamp.length == 0 {
-            return Err(Failure::request(
-                "file",
-                format!("{name} is empty: there is nothing to read"),
-            ));
+            return Err(no_length(&mut file, &name));
         }
         Ok(Self {
             file,
@@ -197,10 +194,17 @@ fn check_type(metadata: &Metadata, name: &str) -> Result<(), Failure> {
     } else {
         "a character device"
     };
-    Err(Failure::request(
-        "file",
-        format!("{name} is {what}; a regular file or a block device is needed"),
-    ))
+    Err(Failure::request("file", format!("{name} is {what}"))
+        .with_remedy("name a regular file or a block device"))
+}
+
+/// Why a file of length 0 cannot be read. Those of /proc and /sys have content all the same.
+fn no_length(file: &mut File, name: &str) -> Failure {
+    let (what, remedy) = match file.read(&mut [0]) {
+        Ok(1..) => ("has no length", "copy it, and name the copy"),
+        _ => ("is empty", "name a file that has content"),
+    };
+    Failure::request("file", format!("{name} {what}")).with_remedy(remedy)
 }
 
 /// The state of the file now. A block device has its length at its end, and no time of change that writing would set.

@@ -63,7 +63,7 @@ pub struct Parameters {
     #[parameter(integer(1, 0..=1024))]
     threads: u64,
     /// Reads in flight in each thread.
-    #[parameter(integer(32, 1..=256).only_with("engine", &["uring", "auto"]))]
+    #[parameter(integer(32, 1..=256).only_with("engine", &["uring"]))]
     queue_depth: u64,
     /// What is done with the bytes: nothing (with mmap, a byte of each page is looked at), or the XOR of all
     /// little-endian 32-bit words.

@@ -6,7 +6,7 @@ import errno
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from oscope.model.errors import OscopeError, ProbeError, UsageError
@@ -96,6 +96,9 @@ def _check(workload: str, params: Mapping[str, Level]) -> None:
         parameter = known.parameter(name)
         if parameter is None:
             continue  # The probe itself refuses what it does not know.
+        if level and parameter.minimum == 0:
+            # Its 0 means "choose", for which an option is left out.
+            parameter = replace(parameter, minimum=1)
         try:
             catalogue.check_level(parameter, level)
         except UsageError as error:

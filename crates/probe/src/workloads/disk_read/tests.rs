@@ -327,6 +327,7 @@ fn what_is_no_file_is_refused_by_name() {
         }
     };
     refused("", "is empty");
+    refused("/proc/self/status", "has no length");
     refused("/var/tmp", "a directory");
     refused("/dev/null", "a character device");
     refused("/no/such/file", "No such file");
