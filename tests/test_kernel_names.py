@@ -63,8 +63,9 @@ def test_kernels_are_found_by_what_they_are_called(toy: Path, tmp_path: Path) ->
         ("abcd", "no kernel's id begins with abcd: see oscope kernel list"),
         (
             "nonsense",
-            "there is no patch nonsense (No such file or directory): name a file, or one of my_precious",
+            "there is no kernel nonsense: name base, a patch (my_precious, reclaim-policy, a file)",
         ),
+        ("my_precious+nonsense", "there is no patch nonsense (No such file or directory): name a file"),
         ("base,nonsense.config", "there is no fragment nonsense.config (No such file or directory)"),
         ("/etc/passwd", "/etc/passwd is not a kernel's image: name a bzImage"),
     ],

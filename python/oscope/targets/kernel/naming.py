@@ -96,6 +96,11 @@ def _release(image: bytes) -> str | None:
 def _recipe(text: str | None) -> Recipe:
     patched, *variants = (text or BASE).split(",")
     texts = [] if patched == BASE else patched.split("+")
+    if texts == [patched] and patched not in patches.known() and not Path(patched).expanduser().exists():
+        raise UsageError(
+            f"there is no kernel {patched}",
+            remedy=f"name base, a patch ({', '.join(patches.known())}, a file), or one of oscope kernel list",
+        )
     made = recipe.make(
         texts,
         [variant for variant in variants if variant not in (config.DEBUG, config.PADDED)],
