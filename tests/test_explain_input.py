@@ -151,6 +151,13 @@ def test_a_trace_cut_anywhere_is_explained_as_far_as_it_goes(way: str, program: 
         assert len(names(rest)) >= len(expected) - len(reported)
 
 
+def test_the_source_of_a_program_is_no_trace(oscope: CommandLine) -> None:
+    (oscope.folder / "old.c").write_text('int main(void)\n{\n\tputs("x");\n\treturn 0;\n}\n')
+    answer = oscope("explain", "--strace", "old.c")
+    assert (answer.code, answer.out) == (2, "")
+    assert "none of its 5 lines is a system call of strace" in answer.err
+
+
 def test_damaged_traces_are_never_a_failure(program: Path, tmp_path: Path) -> None:
     whole = strace(tmp_path, [str(program), str(CALLS), "fork"])
     chance = random.Random(8)

@@ -146,7 +146,8 @@ def read(file: IO[bytes], name: str) -> Trace:
     trace = reader.trace
     trace.truncated = bool(last) and not last.endswith(b"\n")
     _name_processes(trace.records)
-    if reader.number:
+    # What looks like calls in the source of a program has no results.
+    if reader.number and (not trace.not_understood or any(call.result for call in trace.calls)):
         return trace
     if not trace.lines:
         raise UsageError(f"{name} is empty", remedy=REMEDY)
