@@ -231,6 +231,27 @@ def test_one_file_is_not_written_twice(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "session clean data -o data",
+        "explain --strace data --json data",
+        "explain --strace data -o ./data",
+        "gate data --json data",
+        "report --beside data -o data",
+        "fleet init --inventory data -o data",
+        "bench --input data --json data cat",
+        "bench --input data --output data cat",
+    ],
+)
+def test_a_file_that_is_read_is_not_replaced(line: str, tmp_path: Path) -> None:
+    (tmp_path / "data").write_text("content")
+    answer = CommandLine(tmp_path)(*line.split())
+    assert (answer.code, answer.out) == (2, "")
+    assert "data would replace a file that is read: name another file" in answer.err
+    assert (tmp_path / "data").read_text() == "content"
+
+
 def test_a_link_stays_and_the_file_behind_it_is_replaced_with_its_permissions(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     real = tmp_path / "folder/real"

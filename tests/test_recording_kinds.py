@@ -67,7 +67,7 @@ def test_a_recording_is_not_replaced_by_its_own_text(session: CommandLine, targe
     (session.folder / "link").symlink_to("recording")
     answer = session("session", "clean", "recording", "-o", target)
     assert (answer.code, answer.out) == (2, "")
-    assert "is the recording itself" in answer.err
+    assert f"--output {target} would replace a file that is read: name another file" in answer.err
     assert recording.read_bytes() == b"a\rb\n"
 
 

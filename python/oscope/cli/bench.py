@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
@@ -19,7 +20,7 @@ from oscope.cli.options import (
 )
 from oscope.cli.request import parse_amount, parse_trace, parse_where
 from oscope.cli.seed import SeedOption
-from oscope.cli.targets import Output, default_output, output_file
+from oscope.cli.targets import Output, check_not_read, default_output, output_file
 from oscope.model.errors import UsageError
 from oscope.model.guest import MOST_CPUS
 from oscope.model.units import parse_duration
@@ -235,6 +236,8 @@ def bench(
     settings: Settings = context.obj
     files = benching.Files(json, _export(export), hyperfine_json)
     files.check()
+    written = None if output is None else Output(output, Path(output).resolve())
+    check_not_read({**files.named(), "--output": written}, input_, *(cold or ()))
     revisions = bench_revisions.Options(tuple(git or ()), build, bisect)
     revisions.check()
     words = context.meta.get(AFTER)

@@ -13,7 +13,14 @@ import typer
 from rich.console import Console
 
 from oscope.cli.errors import DONE
-from oscope.cli.targets import STANDARD_OUTPUT, Output, check_distinct, is_standard_output, output_file
+from oscope.cli.targets import (
+    STANDARD_OUTPUT,
+    Output,
+    check_distinct,
+    check_not_read,
+    is_standard_output,
+    output_file,
+)
 from oscope.cli.views.explain import Shown, print_report
 from oscope.model.errors import OscopeError, UsageError
 from oscope.report.terminal import console
@@ -69,7 +76,9 @@ def explain(
         )
     if beside and strace is not None:
         raise UsageError("--beside runs a command, and --strace has none", remedy="leave one of them out")
-    check_distinct({"-o": output, "--json": json_file})
+    written = {"-o": output, "--json": json_file}
+    check_distinct(written)
+    check_not_read(written, strace)
     # All that is made lives until the end: to look for garbage among 500 000 calls is in vain.
     gc.disable()
     found = tracing.run(command, beside=beside) if command else _read(str(strace))

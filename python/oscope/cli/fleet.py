@@ -17,7 +17,7 @@ from oscope.cli.fleet_changes import compare, drift
 from oscope.cli.options import EVERYWHERE, FormOption, Settings, parse_option, whole_number
 from oscope.cli.request import parse_settings, select, without_inspections
 from oscope.cli.seed import SeedOption
-from oscope.cli.targets import Output, default_output, output_file
+from oscope.cli.targets import Output, check_not_read, default_output, output_file
 from oscope.model import units
 from oscope.model.errors import UsageError
 from oscope.model.factors import Profile
@@ -91,6 +91,7 @@ def init(
 
     The default file is not replaced where there is one.
     """
+    check_not_read({"--output": output}, inventory, None if ssh_config is None else str(ssh_config))
     members = list(fleet_file.of_names(names or ()))
     if ssh_config is not None:
         members += fleet_file.of_ssh_config(_read(str(ssh_config), "--ssh-config"))

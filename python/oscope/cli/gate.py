@@ -19,7 +19,7 @@ from oscope.cli.errors import DONE
 from oscope.cli.options import AllowOption, Settings
 from oscope.cli.request import parse_share
 from oscope.cli.stored import load
-from oscope.cli.targets import Output, is_standard_output, output_file
+from oscope.cli.targets import Output, check_not_read, is_standard_output, output_file
 from oscope.cli.views.gate import missing_name, print_gate, row_name, take_more
 from oscope.model.errors import OscopeError, UsageError
 from oscope.model.units import format_share
@@ -75,6 +75,8 @@ def gate(
     metrics and points. Where nothing is proven, it prints the smallest difference that would have been found.
     """
     share = parse_share("--max-regression", limit)
+
+    check_not_read({"--json": json}, baseline, run)
 
     settings: Settings = context.obj
     if baseline is None:

@@ -9,7 +9,7 @@ import typer
 
 from oscope.cli.errors import DONE, FAILED, note
 from oscope.cli.options import EVERYWHERE, parse_option
-from oscope.cli.targets import TO_STANDARD_OUTPUT, Output, new_file, output_file
+from oscope.cli.targets import TO_STANDARD_OUTPUT, Output, check_not_read, new_file, output_file
 from oscope.model.errors import UsageError
 from oscope.tools.recording import recorder
 from oscope.tools.recording.clean import clean as write
@@ -56,10 +56,7 @@ def clean(
         raise UsageError("FILE is empty", remedy="name a recording, or - for standard input")
     if file == timing == "-":
         raise UsageError("FILE and --timing are both standard input", remedy="name a file for one of them")
-    if target.path is not None and target.path in {Path(name).resolve() for name in (file, timing) if name}:
-        raise UsageError(
-            f"--output {target} is the recording itself", remedy="name another file, or - for standard output"
-        )
+    check_not_read({"--output": target}, file, timing)
 
     wanted = None if size is None else parse_option("--size", Size.parse, size)
     with target.open() as output:

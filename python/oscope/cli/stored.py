@@ -13,7 +13,7 @@ from oscope.cli.errors import note
 from oscope.cli.options import FormOption, RunArgument, Settings
 from oscope.cli.pager import paged
 from oscope.cli.summary import print_results, tables
-from oscope.cli.targets import REPORT, TO_STANDARD_OUTPUT, Output, default_output, output_file
+from oscope.cli.targets import REPORT, TO_STANDARD_OUTPUT, Output, check_not_read, default_output, output_file
 from oscope.cli.views.survey import is_survey, print_survey
 from oscope.labs import LABS, named
 from oscope.model.document import Table
@@ -167,6 +167,7 @@ def report(
     settings: Settings = context.obj
     if target is None:
         target = default_output(REPORT, "--output")
+    check_not_read({"--output": target}, *map(str, beside or ()))
     results = load(runs or ["last"], settings.store)
     others = [record.read(path) for path in beside or ()]
 

@@ -165,6 +165,16 @@ def check_distinct(targets: Mapping[str, Output | None]) -> None:
         seen[target.path] = option
 
 
+def check_not_read(targets: Mapping[str, Output | None], *names: str | None) -> None:
+    """Raise UsageError where an option names one of the files that the command reads: it would replace it."""
+    read = {Path(name).resolve() for name in names if name is not None and Path(name).is_file()}
+    for option, target in targets.items():
+        if target is not None and target.path in read:
+            raise UsageError(
+                f"{option} {target} would replace a file that is read", remedy="name another file"
+            )
+
+
 def _shortest(names: tuple[str, ...]) -> str:
     return min(names, key=len)
 
