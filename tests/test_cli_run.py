@@ -155,6 +155,15 @@ def test_ctrl_c_keeps_what_was_measured_and_resume_goes_on(oscope: CommandLine) 
     assert record["points"][0]["metrics"]["time_ns"]["n"] == 40
 
 
+def test_a_complete_run_is_not_resumed_in_silence(oscope: CommandLine) -> None:
+    assert oscope(*COST).code == 0
+    answer = oscope("run", "--resume", "last")
+    assert answer.code == 0
+    assert "is complete, there is nothing left to measure: to measure again, oscope run syscall.cost" in (
+        answer.err
+    )
+
+
 def test_ctrl_c_leaves_the_record_that_was_asked_for(oscope: CommandLine) -> None:
     words = (*COST[:-1], "40", "--set", "pause=50ms", "--json", "r.json", "--figures", "figures")
     running = oscope.start(*words)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from oscope.cli.errors import DONE, note
-from oscope.cli.progress import display
+from oscope.cli.progress import display, note_if_complete
 from oscope.cli.targets import Output, check_distinct, is_standard_output
 from oscope.cli.views.bench import print_findings
 from oscope.model.errors import OscopeError, UsageError
@@ -97,6 +97,8 @@ def measure(store: Store, plan: Plan, *, resume: str | None = None) -> Outcome:
 
 def measure_into(store: Store, plan: Plan, files: Files, *, resume: str | None = None) -> int:
     """Measure what `plan` asks for, show what was found, and write the files; return the exit code."""
+    if resume is not None:
+        note_if_complete(store, resume, "oscope bench …")
     outcome = measure(store, plan, resume=resume)
     _write(store, outcome, files)
     if outcome.failures:

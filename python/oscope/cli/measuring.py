@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from oscope.cli.errors import DONE
 from oscope.cli.options import Settings
-from oscope.cli.progress import display
+from oscope.cli.progress import MOST_NAMED, display, note_if_complete
 from oscope.cli.request import Selection
 from oscope.cli.summary import print_results
 from oscope.cli.targets import Targets
@@ -34,6 +34,8 @@ def resume(run_id: str, settings: Settings, targets: Targets) -> int:
         full_id = store.resolve(run_id)
     with Store.open(settings.store) as store:
         plan = store.plan(full_id)
+        names = [*(experiment.name for experiment in plan.experiments), *plan.inspections]
+        note_if_complete(store, full_id, f"oscope run {' '.join(names[:MOST_NAMED])} …")
         return _measure_into(store, plan, Selection(), targets, resume=full_id, verbose=settings.verbose)
 
 

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as RichProgress
 
-from oscope.cli.errors import one_line
+from oscope.cli.errors import note, one_line
 from oscope.figures.words import kind
 from oscope.model.units import format_duration, format_share
 from oscope.planning.plan import Plan, PlannedExperiment
@@ -25,10 +25,18 @@ if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
     from rich.progress import ProgressColumn, TaskID
 
+    from oscope.storage.store import Store
+
 MOST_NAMED = 4
 """Of more experiments only their number is printed: with them, the line would not fit a terminal."""
 LINE_INTERVAL_S = 15.0
 """Between two plain lines; a log of a three-minute survey stays readable."""
+
+
+def note_if_complete(store: Store, run_id: str, again: str) -> None:
+    """Note that a run to be resumed is complete, and the command that measures `again`."""
+    if any(entry.id == run_id and entry.status == "done" for entry in store.runs()):
+        note(f"run {run_id} is complete, there is nothing left to measure: to measure again, {again}")
 
 
 class Display(Listener, Protocol):
