@@ -287,6 +287,8 @@ def test_what_is_told_of_a_run_is_counted_with_its_plural() -> None:
     assert (
         progress.size(Plan(1, "full", "local", None, None, (more,))) == "syscall.cost: 2 points, 10 samples"
     )
+    again = Plan(1, "full", "local", None, None, (more,), again=True)
+    assert progress.size(again) == "syscall.cost: 2 points, 10 samples, more after interference"
 
 
 def test_ci_and_pipes_get_no_bar(monkeypatch: pytest.MonkeyPatch) -> None:

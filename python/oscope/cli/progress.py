@@ -216,6 +216,7 @@ def size(plan: Plan) -> str:
     points = sum(len(experiment.points) for experiment in plan.experiments)
     if plan.total is not None:
         until = f"{plan.total} sample{'' if plan.total == 1 else 's'}"
+        until += ", more after interference" if plan.again else ""
     elif plan.precision is not None:
         until = f"each until half its interval is {format_share(plan.precision)} of the median"
     else:
