@@ -157,7 +157,7 @@ def test_a_bisection_that_was_interrupted_goes_on_from_its_runs(
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 1
-    assert "go on with oscope bench --resume" in err
+    assert "continue with oscope bench --resume" in err
     slowness.end()
     before, found = bench_git.runs(), tmp_path / "found.json"
     run = err.split("--resume ")[-1].split()[0]

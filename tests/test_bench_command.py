@@ -327,7 +327,7 @@ def test_ctrl_c_keeps_what_was_measured_and_resume_goes_on(bench: CommandLine) -
     finally:
         process.kill()
     assert process.returncode == 1
-    assert "go on with oscope bench --resume" in err
+    assert "continue with oscope bench --resume" in err
     wait_until(lambda: not alive("sleep 0.098"), "the end of the commands")
     slow.unlink()
     done = bench("bench", "--resume", "last", "--json", "record.json")
@@ -346,7 +346,7 @@ def test_ctrl_c_while_a_block_is_set_up_loses_nothing_of_it(bench: CommandLine) 
         _, err = process.communicate(timeout=60)
     finally:
         process.kill()
-    assert "go on with oscope bench --resume" in err
+    assert "continue with oscope bench --resume" in err
     slow.unlink()
     done = bench("bench", "--resume", "last", "--json", "record.json")
     assert done.code == 0, done.err

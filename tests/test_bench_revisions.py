@@ -263,7 +263,7 @@ def test_ctrl_c_removes_the_worktrees_and_resume_builds_them_again(
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 1
-    assert "go on with oscope bench --resume" in err
+    assert "continue with oscope bench --resume" in err
     assert left() == []
     slowness.end()
     done = bench_git("bench", "--resume", "last")

@@ -14,7 +14,7 @@ COST = "run syscall.cost --set call=getppid"
 WRONG = {
     "run syscal.cost": "there is no experiment 'syscal.cost': did you mean 'syscall.cost'?",
     "run syscall": "did you mean 'syscalls'?",
-    "run quux": "there are disk, fs, ipc, kernel, memory",
+    "run quux": "the labs are disk, fs, ipc, kernel, memory",
     "run syscall.cost --set cal=getpid": "factor 'cal': did you mean 'call'?",
     "run syscall.cost --set call=getpidd": "call=getpidd: not a level of this factor: did you mean 'getpid'?",
     "run syscall.cost --set call=nr:x": "call=nr:x: not a level",
@@ -55,6 +55,7 @@ WRONG = {
     "run --store": "--store: expected one argument",
     "measure": "no such command 'measure'",
     "show": "the store has no run yet",
+    "show 20240601-1 20240601-2": "show takes one run: oscope compare 20240601-1 20240601-2 takes two",
     "show last": "the store has no run yet",
     "report last": "the store has no run yet",
     "report": "the store has no run yet",

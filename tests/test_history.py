@@ -341,7 +341,7 @@ WRONG = {
     "syscall.cost --figure missing/h.png": "--figure missing/h.png: the folder",
     "syscall.cost --json missing/h.json": "--json missing/h.json: the folder",
     "syscall.costs": "did you mean 'syscall.cost'?",
-    "quux": "there are disk, fs, ipc, kernel, memory",
+    "quux": "the labs are disk, fs, ipc, kernel, memory",
     "syscalls": "syscalls is a lab: name one of its experiments: syscall.cost, ",
     "process.create": "the store has no samples of process.create",
     "tools.devices": "tools.devices is an inspection and has no samples",

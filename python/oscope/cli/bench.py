@@ -216,7 +216,7 @@ def bench(
     resume: Annotated[
         str | None,
         typer.Option(
-            "--resume", metavar="RUN", help="Go on with a bench that was interrupted: its id, or last."
+            "--resume", metavar="RUN", help="Continue a bench that was interrupted: its id, or last."
         ),
     ] = None,
 ) -> int:

@@ -75,7 +75,7 @@ def interrupted_plan(run_id: str, place: str | None) -> tuple[str, Plan]:
         full_id = store.resolve(run_id)
         plan = store.plan(full_id)
     if [experiment.name for experiment in plan.experiments] != [EXPERIMENT]:
-        raise UsageError(f"run {full_id} is no bench", remedy=f"go on with oscope run --resume {full_id}")
+        raise UsageError(f"run {full_id} is no bench", remedy=f"continue with oscope run --resume {full_id}")
     return full_id, plan
 
 
@@ -123,5 +123,5 @@ def interrupted(run_id: str) -> OscopeError:
     """Return the error that says how a run goes on which a signal ended."""
     return OscopeError(
         f"interrupted: run {run_id} keeps what was measured",
-        remedy=f"go on with oscope bench --resume {run_id}",
+        remedy=f"continue with oscope bench --resume {run_id}",
     )

@@ -39,7 +39,7 @@ def run(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="EXPERIMENT|INSPECTION|LAB",
+            metavar="[EXPERIMENT|INSPECTION|LAB]...",
             help="What to measure or look at (see oscope list); nothing: the whole survey.",
             autocompletion=part_names,
         ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -34,6 +35,10 @@ if TYPE_CHECKING:
 
 MOST_NAMES = 6
 """Experiments of a run that a list names; a survey has dozens."""
+
+
+_RUN = re.compile(r"\d{8}-\d|last$")
+"""What begins like a run's id, or is the newest run."""
 
 
 def list_runs(context: typer.Context, form: FormOption = "text") -> None:
@@ -101,6 +106,9 @@ def show(
     Of a survey, one screen; then all tables. On a terminal what is long goes through $PAGER.
     """
     settings: Settings = context.obj
+    for name in names or ():
+        if _RUN.match(name):
+            raise UsageError("oscope show takes one run", remedy=f"oscope compare {run} {name} takes two")
     results = load([run], settings.store, columns="metrics")
     chosen = _chosen(results, names or ())
     if form != "text":

@@ -137,10 +137,10 @@ def with_own(names: Sequence[str], program: str | None = None) -> tuple[Labs, Se
 
 
 def nearest_name(name: str, known: Iterable[str]) -> str:
-    """Return a remedy that names the nearest of `known`; where none is near, labs stand for their parts."""
+    """Return a remedy that names the nearest of `known`; where none is near, the labs among them."""
     names = sorted(known)
     near = difflib.get_close_matches(name.lower(), names, n=1, cutoff=0.5)
     if near:
         return f"did you mean {near[0]!r}?"
-    groups = [each for each in names if (lab := each.partition(".")[0]) == each or lab not in names]
-    return f"there are {', '.join(groups)} (see `oscope list`)"
+    # The name of an experiment has a dot.
+    return f"the labs are {', '.join(each for each in names if '.' not in each)} (see oscope list)"
