@@ -81,6 +81,10 @@ def test_one_command_is_measured_stored_and_shown_like_any_run(bench: CommandLin
         shown = bench(*command)
         assert shown.code == 0, (command, shown.err)
     assert "sh -c" in bench("show", run).out
+    assert "command.run: sh -c" in bench("runs").out
+    narrow = bench("runs", COLUMNS="60").out.splitlines()
+    assert narrow[2].endswith("…")
+    assert max(map(len, narrow)) <= 60
     assert bench("report", run, "-o", "report.html").code == 0
 
 

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from oscope.storage.store import RunEntry
 
 
+WIDE = 72
+"""Characters of a terminal that has room for when a run began, which its id begins with, too."""
 MOST_NAMES = 6
 """Experiments of a run that a list names; a survey has dozens."""
 
@@ -57,7 +59,15 @@ def print_runs(entries: Sequence[RunEntry], form: Form, without: str = "") -> No
     with paged(terminal.console()) as out:
         if entries:
             columns = terminal.columns_of(_runs_table(entries, MOST_NAMES))
+            columns.pop()
+            hidden = [] if out.width >= WIDE else [columns.pop(1)[0]]
+            room = terminal.table_room(out) - terminal.table_width([*columns[:-1], [""]])
+            for row, entry in enumerate(entries, 1):
+                if entry.programs:
+                    columns[-1][row] = _cut(f"{columns[-1][row]}: {', '.join(entry.programs)}", room)
             terminal.print_columns(columns, out, wrap_last=True)
+            if hidden:
+                terminal.print_prose(terminal.without(hidden), out, style="dim")
         elif without:
             out.print(without)
 
@@ -71,10 +81,16 @@ def _runs_table(entries: Sequence[RunEntry], most: int | None = None) -> Table:
             entry.status,
             format_count(entry.samples),
             _few(entry.experiments, most),
+            ", ".join(entry.programs),
         ]
         for entry in entries
     ]
-    return Table("", ["run", "started", "status", "samples", "experiments"], rows, frozenset({3}))
+    names = ["run", "started", "status", "samples", "experiments", "programs"]
+    return Table("", names, rows, frozenset({3}))
+
+
+def _cut(text: str, room: int) -> str:
+    return text if len(text) <= room else f"{text[: max(room - 1, 0)]}…"
 
 
 def _few(names: Sequence[str], most: int | None) -> str:

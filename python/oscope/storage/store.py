@@ -82,6 +82,8 @@ class RunEntry:
     samples: int
     has_injection: bool
     """Whether interference was injected into it: it is no clean measurement."""
+    programs: tuple[str, ...]
+    """The commands or functions that a bench measures."""
 
     @property
     def has_ended(self) -> bool:
@@ -392,4 +394,11 @@ def _entry(row: sa.Row[Any], status: str, samples: int) -> RunEntry:
         experiments=(*(e["name"] for e in plan["experiments"]), *plan.get("inspections", ())),
         samples=samples,
         has_injection=plan.get("injection") is not None,
+        programs=_programs(plan["experiments"]),
     )
+
+
+def _programs(experiments: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    points = (point for experiment in experiments for point in experiment["points"])
+    named = (point.get("command", point.get("function")) for point in points)
+    return tuple(dict.fromkeys(name for name in named if isinstance(name, str)))
