@@ -123,6 +123,7 @@ def test_a_program_is_found_as_execvp_would(tmp_path: Path, monkeypatch: pytest.
         Surroundings(cold=("/dev/null",)),
         Surroundings(cpu=100_000),
         Surroundings(timeout_s=0),
+        Surroundings(timeout_s=0.001),
         Surroundings(timeout_s=math.nan),
     ],
 )
@@ -131,6 +132,22 @@ def test_surroundings_that_cannot_be_are_refused(surroundings: Surroundings) -> 
         surroundings.check()
     assert "\n" not in str(caught.value)
     assert caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("line", "operator"),
+    [
+        ("ls | wc", "|"),
+        ("ls && wc", "&&"),
+        ("ls >/dev/null", ">/dev/null"),
+        ("ls 2>&1", "2>&1"),
+        ("grep '|' \"a | b\" \\; c", None),
+        ("curl http://host/?a=1&b=2", None),
+        (("grep", "|", "f"), None),
+    ],
+)
+def test_what_only_a_shell_understands_is_seen(line: str | tuple[str, ...], operator: str | None) -> None:
+    assert Command.of(line).operator == operator
 
 
 def test_a_shells_line_is_what_was_typed() -> None:

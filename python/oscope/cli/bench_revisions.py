@@ -48,7 +48,7 @@ class Options:
         """Raise UsageError for options that have no meaning without `--git`."""
         for option, given in (("--build", self.build is not None), ("--bisect", self.bisect)):
             if given and not self.names:
-                raise UsageError(f"{option} needs --git", remedy="write --git REV1 --git REV2")
+                raise UsageError(f"{option} needs --git", remedy="write --git REV1..REV2")
 
 
 class Builds:

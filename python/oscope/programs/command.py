@@ -21,6 +21,9 @@ DEVICES = ("/dev/null", "/dev/zero", "/dev/urandom")
 RESERVED = ("command", "tracer", "revision")
 """Names of factors that a bench has itself."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_QUOTED = re.compile(r"""\\.|'[^']*'|"(?:\\.|[^"\\])*\"""")
+_OPERATOR = re.compile(r"[|&;]+|\d?[<>]\S*")
+"""A word that means a pipe, a list or a redirection to a shell, and nothing without one."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,11 @@ class Command:
         if not words or not words[0]:
             raise UsageError("a command is empty", remedy="write oscope bench -- PROGRAM ARGUMENT…")
         return cls(words, line, shown if label is None else label)
+
+    @property
+    def operator(self) -> str | None:
+        """The first word, not quoted, that only a shell understands, such as `|`."""
+        return next(filter(_OPERATOR.fullmatch, _QUOTED.sub("_", self.line).split()), None)
 
 
 def _quoted(word: str) -> str:
@@ -164,9 +172,9 @@ class Surroundings:
                 f"--pin {self.cpu}: not a CPU that this process may use",
                 remedy=f"give one of {', '.join(map(str, allowed))}",
             )
-        if not 0 < self.timeout_s <= 604_800:
+        if not 0.1 <= self.timeout_s <= 604_800:
             raise UsageError(
-                "--timeout is out of range", remedy="give a duration like 10s, of 7 days at most"
+                f"--timeout {self.timeout_s:g}s is out of range", remedy="give 100ms to 7d, such as 10s"
             )
 
     @property

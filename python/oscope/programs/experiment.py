@@ -251,6 +251,10 @@ def _params(command: Command, values: Mapping[str, str], surroundings: Surroundi
     words = [fill(word, values) for word in command.words]
     params: dict[str, Any] = {"reference": _reference(path)}
     if surroundings.shell is None:
+        if command.operator is not None:
+            raise UsageError(
+                f"{command.label}: {command.operator} needs a shell", remedy="give --shell, or quote it"
+            )
         params |= {"program": locate(words[0], path, surroundings.programs), "arguments": words}
     else:
         shell = list(split(surroundings.shell))
