@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
+import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from rich.console import Console
 
+import synthetic
 import synthetic_memory
 from oscope.cli import progress
 from oscope.cli.summary import notes, print_experiment, unmeasured
@@ -26,8 +28,9 @@ from oscope.report.comparison import (
     remarks,
     verdict,
 )
+from oscope.report.forms import encode
 from oscope.report.terminal import Piped, aligned, console, grid, prose, table_width
-from oscope.statistics import Comparison, compare_within, summarise
+from oscope.statistics import Comparison, compare_results, compare_within, summarise
 
 
 def make_point(level: str, values: list[float], **other: object) -> PointSamples:
@@ -209,6 +212,17 @@ def test_a_ratio_that_seems_to_contradict_the_medians_is_marked_and_explained() 
     for_programs = comparison_table(results, other, each_unit=True)
     assert not any(MARK in cell for cells in for_programs.rows for cell in cells)
     assert NOT_OF_MEDIANS in for_programs.note
+
+
+def test_figures_for_programs_are_numbers_alone() -> None:
+    a, b = (replace(synthetic.cost(seed=seed), run_id=f"run{seed}") for seed in (1, 2))
+    found = compare_results(a, b)
+    wide = replace(found.rows[0], ratio=250.0, ci95=(120.0, 500.0), detectable=1700.0)
+    table = comparison_table(a, replace(found, rows=(wide, *found.rows[1:])), each_unit=True)
+    ((first, *others),) = (each["rows"] for each in json.loads(encode([table], "json")))
+    assert (first["mde"], first["B/A"], first["95 % high"]) == (1700, 250, 500)
+    for row in (first, *others):
+        assert all(isinstance(row[name], int | float) for name in ("A", "B", "B/A", "mde", "difference"))
 
 
 def test_an_interval_beside_cannot_tell_that_excludes_1_is_explained() -> None:

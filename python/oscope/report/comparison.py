@@ -126,7 +126,7 @@ def comparison_table(
     others: tuple[str, ...] = ()
     if not each_unit:
         comparison, others = each_quantity_once(experiment, comparison)
-    columns, further = _columns(experiment, comparison.rows, sides, marked=not each_unit)
+    columns, further = _columns(experiment, comparison.rows, sides, plain=each_unit)
     texts = [[cell.strip() for cell in column] for column in (*columns, *further)]
     named = len(_varied(comparison.rows)) + 1
     words = ("unit", "different", "matters")
@@ -146,7 +146,7 @@ def _fitting(
     experiment: ExperimentResults, rows: Sequence[ComparedMetric], sides: Sides | None, room: int
 ) -> list[list[str]]:
     """Return the columns that fit: always the answers, then the figures behind them."""
-    columns, further = _columns(experiment, rows, sides, marked=True)
+    columns, further = _columns(experiment, rows, sides, plain=False)
     for column in further:
         if table_width([*columns, column]) <= room:
             columns.append(column)
@@ -154,11 +154,12 @@ def _fitting(
 
 
 def _columns(
-    experiment: ExperimentResults, rows: Sequence[ComparedMetric], sides: Sides | None, *, marked: bool
+    experiment: ExperimentResults, rows: Sequence[ComparedMetric], sides: Sides | None, *, plain: bool
 ) -> tuple[list[list[str]], list[list[str]]]:
     """Return the columns that are always there, and those that need room, the most needed first.
 
-    `marked`: a B/A that is not the ratio of the two medians has the mark that `remarks` explains.
+    `plain`: each figure is a number alone, a difference in the row's unit and the mde as a share. Otherwise
+    a B/A that is not the ratio of the two medians has the mark that `remarks` explains.
     """
     columns = [[name, *(levels(experiment, row.factors)[name] for row in rows)] for name in _varied(rows)]
     columns.append(["metric", *(row.metric for row in rows)])
@@ -166,12 +167,15 @@ def _columns(
     exact = any(counted(row.unit) for row in rows)
     known = [(None, None) if exact or sides is None else sides(row) for row in rows]
     columns += _medians(rows, known)
-    columns.append(aligned(["B/A", *(_marked_ratio(row, marked=marked) for row in rows)]))
+    columns.append(aligned(["B/A", *(_marked_ratio(row, plain=plain) for row in rows)]))
     columns.append(["different", *(row.different for row in rows)])
     columns.append(["matters", *(row.matters for row in rows)])
-    change = aligned(["difference", *map(_difference, rows)])
-    interval = ["95 % interval", *(" to ".join(_ratio(row, side) for side in row.ci95) for row in rows)]
-    detectable = aligned(["mde", *(_detectable(row.detectable) for row in rows)])
+    change = aligned(["difference", *(_difference(row, plain=plain) for row in rows)])
+    interval = [
+        "95 % interval",
+        *(" to ".join(_ratio(row, side, plain=plain) for side in row.ci95) for row in rows),
+    ]
+    detectable = aligned(["mde", *(_detectable(row.detectable, plain=plain) for row in rows)])
     if exact:
         return columns, [change, interval, detectable]
     medians = [
@@ -208,10 +212,10 @@ def _side(row: ComparedMetric, side: int, intervals: Known) -> str:
     return _digits(row, side, intervals).span(intervals[side])
 
 
-def _marked_ratio(row: ComparedMetric, *, marked: bool) -> str:
+def _marked_ratio(row: ComparedMetric, *, plain: bool) -> str:
     """Return B over A, with a mark where it is not that of the medians beside it."""
-    mark = " *" if row.at_one_speed else f" {MARK}" if marked and _contradicts(row) else ""
-    return f"{_ratio(row, row.ratio)}{mark}"
+    mark = " *" if row.at_one_speed else f" {MARK}" if _contradicts(row) else ""
+    return f"{_ratio(row, row.ratio, plain=plain)}{'' if plain else mark}"
 
 
 def verdict(comparison: Comparison) -> str:
@@ -329,24 +333,29 @@ def _digits(row: ComparedMetric, side: int, intervals: Known) -> formatting.Scal
     return max(found, key=lambda each: each.decimals)
 
 
-def _ratio(row: ComparedMetric, ratio: float) -> str:
+def _ratio(row: ComparedMetric, ratio: float, *, plain: bool = False) -> str:
     """Write a ratio with the digits that its interval allows, at most four after the point."""
-    if ratio > LARGEST_RATIO:
+    if ratio > LARGEST_RATIO and not plain:
         return f">{LARGEST_RATIO}"
     half = min(row.ci95[1] - row.ci95[0], 1.0) / 2
     return formatting.format_value(ratio, max(half, _FINEST_RATIO) if half else None, "")
 
 
-def _difference(row: ComparedMetric) -> str:
+def _difference(row: ComparedMetric, *, plain: bool) -> str:
     """Write B less A in the metric's unit, with the digits that its interval allows."""
     half = abs(row.median_a) * (row.ci95[1] - row.ci95[0]) / 2
-    text = formatting.format_value(row.difference, half if isfinite(half) else None, row.unit)
+    spread = half if isfinite(half) else None
+    if plain:
+        return _scale(row).row(row.difference, spread).text(row.difference)
+    text = formatting.format_value(row.difference, spread, row.unit)
     if row.unit == row.metric:
         text = text.partition(" ")[0]
     return f"+{text}" if row.difference > 0 and any(digit in text for digit in "123456789") else text
 
 
-def _detectable(share: float) -> str:
+def _detectable(share: float, *, plain: bool = False) -> str:
+    if plain:
+        return formatting.format_value(share, share, "")
     if 0 < share < SMALLEST_SHARE:
         return f"less than {format_share(SMALLEST_SHARE)}"
     return f">{LARGEST_RATIO * 100} %" if share > LARGEST_RATIO else formatting.format_share(share)
