@@ -225,6 +225,17 @@ def test_figures_for_programs_are_numbers_alone() -> None:
         assert all(isinstance(row[name], int | float) for name in ("A", "B", "B/A", "mde", "difference"))
 
 
+def test_a_narrow_terminal_has_answers_that_all_rows_share_as_a_text() -> None:
+    a, b = (replace(synthetic.cost(seed=seed), run_id=f"run{seed}") for seed in (1, 2))
+    found = compare_results(a, b)
+    rows = tuple(replace(row, different="cannot tell", matters="cannot tell") for row in found.rows)
+    out = Console(record=True, width=60, file=io.StringIO())
+    print_comparison(a, replace(found, rows=rows), out)
+    lines = out.export_text().splitlines()
+    assert max(map(len, lines)) <= 60
+    assert any(line.startswith("in every row: metric time_ns") for line in lines)
+
+
 def test_an_interval_beside_cannot_tell_that_excludes_1_is_explained() -> None:
     results = make_results(make_point("read", noise(100)), make_point("lseek", noise(100)))
     same = compare_within(results, "call", "read", "lseek")

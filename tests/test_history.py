@@ -297,6 +297,9 @@ def test_the_command_shows_the_stored_runs_and_what_it_cannot_say(oscope: Comman
     assert answer.out.count("not enough runs to look for changes: it takes 8 or more") == 3
     for id_ in oscope.runs():
         assert len(re.findall(rf"^{id_} ", answer.out, re.MULTILINE)) == 2
+    narrow = oscope("history", "syscall.cost", COLUMNS="60").out
+    assert "started" in answer.out
+    assert "started" not in narrow
     one = oscope("history", "syscall.cost", "--point", "call=read", "--json", "-", "--figure", "h.png")
     assert one.code == 0
     lines = json.loads(one.out)["lines"]

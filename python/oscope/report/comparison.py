@@ -61,7 +61,10 @@ def print_comparison(
     for text in differences(experiment, comparison):
         print_prose(text, out)
     out.print()
-    print_columns(_fitting(experiment, comparison.rows, sides, table_room(out)), out)
+    columns, alike = _fitting(experiment, comparison.rows, sides, table_room(out))
+    print_columns(columns, out)
+    if alike:
+        print_prose(f"in every row: {', '.join(alike)}", out)
     for text in remarks(comparison):
         print_prose(text, out)
     for caveat in (*comparison.caveats, *others):
@@ -144,13 +147,23 @@ def comparison_table(
 
 def _fitting(
     experiment: ExperimentResults, rows: Sequence[ComparedMetric], sides: Sides | None, room: int
-) -> list[list[str]]:
-    """Return the columns that fit: always the answers, then the figures behind them."""
+) -> tuple[list[list[str]], list[str]]:
+    """Return the columns that fit: always the answers, then the figures behind them.
+
+    Where the answers do not fit, a metric or an answer that all rows share is no column but a text.
+    """
     columns, further = _columns(experiment, rows, sides, plain=False)
+    alike = []
+    for column in list(columns):
+        heading, *cells = column
+        shared = heading in ("metric", "different", "matters") and len(cells) > len(set(cells)) == 1
+        if shared and table_width(columns) > room:
+            columns.remove(column)
+            alike.append(f"{heading} {cells[0]}")
     for column in further:
-        if table_width([*columns, column]) <= room:
+        if not alike and table_width([*columns, column]) <= room:
             columns.append(column)
-    return columns
+    return columns, alike
 
 
 def _columns(

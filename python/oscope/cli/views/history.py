@@ -15,7 +15,7 @@ from oscope.figures.analysed import level_text
 from oscope.model import formatting
 from oscope.model.formatting import Scale
 from oscope.model.samples import ExperimentResults
-from oscope.report.terminal import MOST_ROWS, aligned, print_columns, print_prose
+from oscope.report.terminal import MOST_ROWS, aligned, print_columns, print_prose, table_room, table_width
 from oscope.statistics.changes import FEWEST_RUNS, Change
 
 _BARS = "▁▂▃▄▅▆▇█"
@@ -85,7 +85,10 @@ def autocorrelation(line: Line) -> str:
 def _print_series(line: Line, series: Series, out: Console) -> None:
     out.print(Text.assemble((series_name(line, series), "bold"), "  ", sparkline(series)))
     columns = series_columns(line, series, MOST_ROWS)
-    print_columns(columns, out, wrap_last=len(columns) > len(_COLUMNS))
+    if table_width(columns) > table_room(out):
+        # A run's id begins with it.
+        del columns[1]
+    print_columns(columns, out, wrap_last=any(columns[-1][1:]) and columns[-1][0] == "")
     left = sum(isfinite(value.median) for value in series.values) - len(columns[0]) + 1
     if left:
         print_prose(f"{left} earlier runs: --json has them all", out, style="dim")
