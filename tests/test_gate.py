@@ -63,6 +63,16 @@ def test_noise_as_large_as_the_limit_cannot_tell_and_asks_for_blocks_that_would_
     assert all(count is not None and count > 6 for count in asked)
 
 
+def test_a_gate_that_sees_nothing_says_so_within_bounds() -> None:
+    gate = judged(run({"read": 100.0}), run({"read": 100.0}, 1))
+    rows = tuple(replace(each, row=replace(each.row, detectable=1700.0)) for each in gate.rows)
+    out = Console(record=True, width=120, file=io.StringIO())
+    print_gate(replace(gate, rows=rows), out)
+    *_, power, total = out.export_text().splitlines()
+    assert power.startswith("minimum detectable effect, the largest of all rows: >10000 %; smallest regress")
+    assert total.startswith("0 of 1 worse by more than 3 %, ")
+
+
 def test_the_blocks_asked_for_would_do() -> None:
     """Interleaved sides, whose error is the blocks' alone: with as many as are asked for, 2 % is found."""
     few = null.Scenario("few", blocks=(8, 8), interleaved=True)

@@ -188,7 +188,7 @@ def _columns(
         "95 % interval",
         *(" to ".join(_ratio(row, side, plain=plain) for side in row.ci95) for row in rows),
     ]
-    detectable = aligned(["mde", *(_detectable(row.detectable, plain=plain) for row in rows)])
+    detectable = aligned(["mde", *(detectable_text(row.detectable, plain=plain) for row in rows)])
     if exact:
         return columns, [change, interval, detectable]
     medians = [
@@ -243,7 +243,7 @@ def verdict(comparison: Comparison) -> str:
     if alike:
         # Of rows that are identical in every sample, 0 says nothing of how much would have been found.
         sizes = [row.detectable for row in alike if isfinite(row.detectable) and row.detectable > 0]
-        span = " to ".join(dict.fromkeys(map(_detectable, (min(sizes), max(sizes))))) if sizes else ""
+        span = " to ".join(dict.fromkeys(map(detectable_text, (min(sizes), max(sizes))))) if sizes else ""
         parts.append(
             f"no difference found in {len(alike)} of {len(rows)}"
             + (f" (a difference of {span} would have been found)" if span else "")
@@ -366,7 +366,8 @@ def _difference(row: ComparedMetric, *, plain: bool) -> str:
     return f"+{text}" if row.difference > 0 and any(digit in text for digit in "123456789") else text
 
 
-def _detectable(share: float, *, plain: bool = False) -> str:
+def detectable_text(share: float, *, plain: bool = False) -> str:
+    """Write a minimum detectable effect as per cent within bounds, or `plain` as a share."""
     if plain:
         return formatting.format_value(share, share, "")
     if 0 < share < SMALLEST_SHARE:

@@ -17,6 +17,7 @@ from oscope.model import formatting
 from oscope.model.clocks import clock_of
 from oscope.model.units import format_share
 from oscope.programs.spec import EXPERIMENT as OWN_PROGRAMS
+from oscope.report.comparison import detectable_text
 from oscope.report.terminal import MOST_ROWS, aligned, print_columns, print_prose, table_width
 from oscope.statistics.estimating import FEWEST_CLUSTERS
 from oscope.statistics.wording import tail_sentence
@@ -44,23 +45,29 @@ def print_gate(gate: Gate, out: Console) -> None:
         print_prose(f"certificate: {known}", out)
     if gate.blind:
         print_prose(_blindness(gate), out, style="bold red")
+    print_prose(_power_of_all(gate), out)
     print_prose(summary(gate), out, style="bold")
 
 
 def summary(gate: Gate) -> str:
-    """Tell in a line how many rows have which verdict, and what the gate would have seen."""
+    """Tell in a line how many rows have which verdict."""
     counts = Counter(judged.verdict for judged in gate.rows)
     told = [
         f"{counts['regressed']} of {len(gate.rows)} worse by more than {format_share(gate.limit)}",
         *(f"{counts[name]} {name}" for name in ("not proven", "within", "improved") if counts[name]),
     ]
-    power = "the minimum detectable effect is unknown"
-    if isfinite(gate.detectable):
-        power = (
-            f"in every row a difference of {formatting.format_share(gate.detectable)} would have been found, "
-            f"and a regression of {formatting.format_share(gate.provable)} would have failed the gate"
-        )
-    return f"{', '.join(told)}; {power}"
+    return ", ".join(told)
+
+
+def _power_of_all(gate: Gate) -> str:
+    """Say what the gate would have seen in every row."""
+    if not isfinite(gate.detectable):
+        return "the minimum detectable effect is unknown"
+    found, failed = (detectable_text(share) for share in (gate.detectable, gate.provable))
+    return (
+        f"minimum detectable effect, the largest of all rows: {found}; "
+        f"smallest regression that fails the gate: {failed}"
+    )
 
 
 def take_more(found: Gate) -> str:
@@ -148,4 +155,4 @@ def _ratio(judged: GateRow, value: float) -> str:
 
 def _power(judged: GateRow) -> str:
     share = judged.row.detectable
-    return formatting.format_share(share) if isfinite(share) else formatting.MISSING
+    return detectable_text(share) if isfinite(share) else formatting.MISSING
