@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -179,6 +180,14 @@ def row(
         ),
         (row(1.0, 0.999, 1.001, different="no"), "B and A do not differ by more than 1.0 %"),
         (row(math.nan, math.nan, math.nan), "B differs from A: by 1 ns"),
+        (
+            replace(row(1.0, 0.01, 90.0, different="cannot tell"), detectable=400.0, n_b=3),
+            "cannot tell whether B differs from A: take 10 runs or more of each (--reps)",
+        ),
+        (
+            replace(row(1.0, 0.01, 90.0, different="cannot tell"), detectable=math.nan),
+            "cannot tell whether B differs from A",
+        ),
     ],
 )  # fmt: skip
 def test_the_sentence_says_what_the_comparison_found(compared: ComparedMetric, sentence: str) -> None:

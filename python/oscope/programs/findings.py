@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from oscope.figures.analysed import Analysed, measured
+from oscope.figures.words import listed
 from oscope.function_worker import NAME as FUNCTION_EXPERIMENT
 from oscope.model.errors import OscopeError, UsageError
 from oscope.model.factors import Level
@@ -124,11 +125,21 @@ class Findings:
             *self._starts(),
             *self._waits(),
             *self._energy(),
+            *self._pairs(),
             *(self.comparison.caveats if self.comparison else ()),
         )
 
     def _where_traced(self) -> list[str]:
         return [f"oscope show {self.experiment.run_id} has what was traced"] if self.traced else []
+
+    def _pairs(self) -> list[str]:
+        """Say why a difference is another one than that of the two medians in the table."""
+        unlike = [row for row in (self.comparison.rows if self.comparison else ()) if row.is_unlike_medians]
+        if not unlike:
+            return []
+        ratios = listed([f"{row.ratio_of_medians:.3g}" for row in unlike])
+        what = "the ratio" if len(unlike) == 1 else "ratios"
+        return [f"compared block by block; {what} of the medians in the table: {ratios}"]
 
     def _waits(self) -> list[str]:
         """Say that the commands had to wait for a CPU, so that their times are also others'."""

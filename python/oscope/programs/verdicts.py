@@ -12,6 +12,10 @@ from oscope.statistics import ComparedMetric
 TIMES = ("time_ns", "net_ns", "cpu_ns", "user_ns", "system_ns")
 LARGE = 2.0
 """From this ratio on, a difference is written as a multiple."""
+MOST_DETECTABLE = 100.0
+"""Share of a difference from which on it says nothing that it would have been found."""
+ENOUGH = 10
+"""Runs that are advised then."""
 
 
 def verdict(row: ComparedMetric, first: str, name: str, threshold: float) -> str:
@@ -21,8 +25,9 @@ def verdict(row: ComparedMetric, first: str, name: str, threshold: float) -> str
         if not isfinite(row.ratio):
             return f"{name} differs from {first}{what}: by {row.difference:g} {row.unit}"
         return f"{name} {_difference(row)} {first}{what}"
-    if not isfinite(row.detectable):
-        return f"no difference found between {name} and {first}{what}: there is too little to tell"
+    if not row.detectable <= MOST_DETECTABLE:
+        advice = f": take {ENOUGH} runs or more of each (--reps)" if min(row.n_a, row.n_b) < ENOUGH else ""
+        return f"cannot tell whether {name} differs from {first}{what}{advice}"
     if row.different == "no":
         return f"{name} and {first} do not differ{what} by more than {format_share(threshold)}"
     found = "would have been found" if row.detectable < LARGE else "could have been missed"

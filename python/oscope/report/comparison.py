@@ -184,10 +184,7 @@ def _columns(
     columns.append(["different", *(row.different for row in rows)])
     columns.append(["matters", *(row.matters for row in rows)])
     change = aligned(["difference", *(_difference(row, plain=plain) for row in rows)])
-    interval = [
-        "95 % interval",
-        *(" to ".join(_ratio(row, side, plain=plain) for side in row.ci95) for row in rows),
-    ]
+    interval = ["95 % interval", *(_ratio_interval(row, plain=plain) for row in rows)]
     detectable = aligned(["mde", *(detectable_text(row.detectable, plain=plain) for row in rows)])
     if exact:
         return columns, [change, interval, detectable]
@@ -227,7 +224,7 @@ def _side(row: ComparedMetric, side: int, intervals: Known) -> str:
 
 def _marked_ratio(row: ComparedMetric, *, plain: bool) -> str:
     """Return B over A, with a mark where it is not that of the medians beside it."""
-    mark = " *" if row.at_one_speed else f" {MARK}" if _contradicts(row) else ""
+    mark = " *" if row.at_one_speed else f" {MARK}" if row.is_unlike_medians else ""
     return f"{_ratio(row, row.ratio, plain=plain)}{'' if plain else mark}"
 
 
@@ -262,7 +259,7 @@ def remarks(comparison: Comparison) -> tuple[str, ...]:
 
 def _explained_mark(rows: Sequence[ComparedMetric]) -> str:
     """Say what the mark means, and which ratios the two medians have; empty where no row has it."""
-    ratios = [_ratio(row, row.median_b / row.median_a) for row in rows if _contradicts(row)]
+    ratios = [_ratio(row, row.ratio_of_medians) for row in rows if row.is_unlike_medians]
     if not ratios:
         return ""
     text = f"{MARK} B/A is estimated block by block; the two medians are of all samples: "
@@ -293,17 +290,9 @@ def _is_undone_by_correction(row: ComparedMetric) -> bool:
 
 def _caveats_without_marks(comparison: Comparison) -> tuple[str, ...]:
     """Return the caveats for a table without marks, with one where B/A and the medians seem to contradict."""
-    if not any(_contradicts(row) for row in comparison.rows):
+    if not any(row.is_unlike_medians for row in comparison.rows):
         return comparison.caveats
     return (*comparison.caveats, NOT_OF_MEDIANS)
-
-
-def _contradicts(row: ComparedMetric) -> bool:
-    """Whether the ratio of both medians lies outside the interval of B/A, for no reason that `*` gives."""
-    low, high = row.ci95
-    if row.at_one_speed or not isfinite(row.ratio):
-        return False
-    return row.median_a > 0 and not low <= row.median_b / row.median_a <= high
 
 
 def _medians(rows: Sequence[ComparedMetric], known: Sequence[Known]) -> list[list[str]]:
@@ -352,6 +341,12 @@ def _ratio(row: ComparedMetric, ratio: float, *, plain: bool = False) -> str:
         return f">{LARGEST_RATIO}"
     half = min(row.ci95[1] - row.ci95[0], 1.0) / 2
     return formatting.format_value(ratio, max(half, _FINEST_RATIO) if half else None, "")
+
+
+def _ratio_interval(row: ComparedMetric, *, plain: bool) -> str:
+    if not isfinite(row.ratio):
+        return formatting.MISSING
+    return " to ".join(_ratio(row, side, plain=plain) for side in row.ci95)
 
 
 def _difference(row: ComparedMetric, *, plain: bool) -> str:

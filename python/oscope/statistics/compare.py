@@ -330,8 +330,9 @@ def _row(result: Result, p_holm: float, threshold: float, tests: int) -> Compare
 
 def _shown_inside(result: Result, threshold: float) -> bool:
     """Say whether the medians of all samples, which are shown beside the verdict, agree with a "no"."""
-    claimed = result.estimate.p < effect.LEVEL and result.contradicts
-    return not claimed and abs(result.b.median - result.a.median) <= threshold * abs(result.a.median)
+    difference = abs(result.b.median - result.a.median)
+    opposite = difference > 0 and result.estimate.p < effect.LEVEL and result.contradicts
+    return not opposite and difference <= threshold * abs(result.a.median)
 
 
 def _name(factors: Mapping[str, Level], metric: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import isfinite
 from typing import Literal
 
 from oscope.model.factors import Level
@@ -12,6 +13,9 @@ from oscope.statistics.core_clock import AT_ONE_SPEED
 Answer = Literal["yes", "no", "cannot tell"]
 HOLM = "Holm"
 BENJAMINI_HOCHBERG = "Benjamini and Hochberg"
+
+ANOTHER_CHANGE = 0.1
+"""Share of a change by which that of the medians may differ from it without a word."""
 
 
 @dataclass(frozen=True)
@@ -52,3 +56,20 @@ class ComparedMetric:
     def at_one_speed(self) -> bool:
         """Whether the ratio is another than that of the medians: without what the core's speed explains."""
         return self.method.endswith(AT_ONE_SPEED)
+
+    @property
+    def ratio_of_medians(self) -> float:
+        """B's median over A's; NaN where A's is not above 0."""
+        return self.median_b / self.median_a if self.median_a > 0 else float("nan")
+
+    @property
+    def is_unlike_medians(self) -> bool:
+        """Whether the ratio of the medians seems to contradict `ratio`, which `at_one_speed` does not say.
+
+        It lies outside the interval, or the change that is claimed is another one by more than a tenth.
+        """
+        low, high = self.ci95
+        if self.at_one_speed or not isfinite(self.ratio) or not isfinite(self.ratio_of_medians):
+            return False
+        another = abs(self.ratio_of_medians - self.ratio) > ANOTHER_CHANGE * abs(self.ratio - 1)
+        return not low <= self.ratio_of_medians <= high or (self.different == "yes" and another)

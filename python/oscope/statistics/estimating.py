@@ -48,10 +48,11 @@ class Result:
 
     @property
     def contradicts(self) -> bool:
-        """Whether the medians of all samples differ in the other direction than the typical pair."""
-        product = (self.b.median - self.a.median) * self.estimate.effect
-        # What is claimed beside the core's speed, the medians have to show as well.
-        return product < 0 or (self.explained is not None and product == 0 and self.estimate.effect != 0)
+        """Whether the medians of all samples are equal, or differ in another direction than the typical pair.
+
+        What is claimed, the medians that stand beside it have to show as well.
+        """
+        return self.estimate.effect != 0 and (self.b.median - self.a.median) * self.estimate.effect <= 0
 
     @property
     def identical(self) -> bool:

@@ -31,10 +31,8 @@ def sentence(result: Result, different: str, matters: str, figures: tuple[float,
         return "cannot tell: one sample a side does not show how samples vary"
     if result.constant is not None and found.effect == 0:
         return f"no difference found: identical in all {result.constant.units}"
-    if found.p < effect.LEVEL and result.contradicts and result.explained is not None:
-        return "cannot tell: the medians differ in the opposite direction to what the core's speed leaves"
     if found.p < effect.LEVEL and result.contradicts:
-        return "cannot tell: the typical pair of blocks and the medians of all differ in opposite directions"
+        return f"cannot tell: {_contradiction(result)}"
     if different != "yes":
         size = formatting.format_share(result.ratio(reach) - 1)
         if np.isnan(ratio):
@@ -60,6 +58,14 @@ def sentence(result: Result, different: str, matters: str, figures: tuple[float,
         )
     speed = "" if result.explained is None else AT_ONE_SPEED
     return f"B is {change} {direction} than A{speed} (95 % interval {limits} %){quality}; {_MATTERS[matters]}"
+
+
+def _contradiction(result: Result) -> str:
+    """Say how the medians of all samples contradict the estimate."""
+    estimated = "the typical pair of blocks" if result.explained is None else "what the core's speed leaves"
+    if result.a.median == result.b.median:
+        return f"the medians of all samples are equal, though {estimated} differs"
+    return f"the medians of all samples differ in the opposite direction to {estimated}"
 
 
 def tail_sentence(tail: TailDifference) -> str:

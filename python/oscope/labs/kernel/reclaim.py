@@ -18,7 +18,7 @@ WORDS = {
     "reclaim-referenced": "references do not count",
     "mglru": "the multi-generational LRU",
 }
-FAULTS = q.Quantity("page faults", "", lambda point: point.metrics["minflt"] + point.metrics["majflt"])
+FAULTS = q.Quantity("page faults", "", lambda point: q.metric(point, "minflt") + q.metric(point, "majflt"))
 COUNTED = (
     FAULTS,
     q.plain("minor faults (minflt)", "minflt"),

@@ -11,7 +11,7 @@ from oscope.labs.syscalls import reference
 # ---- cost
 
 METRIC = "time_ns"
-STYLES = ("loop", "single")
+STYLES = {"loop": "in a loop", "single": "by itself"}
 BARE = "getppid"
 """A call that only reads a number in the kernel: its cost is nearly that of entering and leaving it."""
 OUTSIDE = "clock_gettime"
@@ -86,7 +86,8 @@ def _crossing(run: q.Run, _: Sequence[Call]) -> str | None:
 
 def _cost_figure(_: q.Run, calls: Sequence[Call]) -> q.Figure | None:
     found = [(style, call.name, cost) for style in STYLES for call in calls if (cost := call.of(style))]
-    title = "Cost of one call, in a loop and by itself"
+    styles = dict.fromkeys(style for style, *_ in found)
+    title = f"Cost of one call, {q.listed([STYLES[style] for style in styles])}"
     note = "Medians with their 95 % intervals; where none is seen, it is narrower than the dot."
     return q.dots(title, "time of one call", found, "ns", note) if found else None
 

@@ -1,0 +1,94 @@
+"""What a comparison shows: digits, units, and that no figure contradicts the one beside it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from rich.console import Console
+
+import synthetic
+from oscope.report.comparison import MARK, comparison_table, intervals, print_comparison, remarks, verdict
+from oscope.statistics import compare_results
+from test_statistics_compare import constant, sides
+
+
+def test_ratios_and_shares_have_no_more_digits_than_are_of_use() -> None:
+    a, b = sides()
+    found = compare_results(a, b)
+    first = found.rows[0]
+    alike = replace(
+        first, different="no", ratio=1.0, ci95=(0.999_999_999, 1.000_000_001), detectable=1e-8, unit=""
+    )
+    narrow = replace(alike, ratio=1.012_345_678, ci95=(1.012_345_6, 1.012_345_7), detectable=0.62)
+    both = replace(found, rows=(alike, narrow))
+    assert "(a difference of less than 0.01 % to 62 % would have been found)" in verdict(both)
+    table = comparison_table(a, both)
+    shown = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
+    assert [row["95 % interval"] for row in shown] == ["1.0000 to 1.0000", "1.0123 to 1.0123"]
+    assert [row["B/A"].split()[0] for row in shown] == ["1.0000", "1.0123"]
+
+
+def test_a_figure_in_several_units_is_one_row_on_the_screen_and_each_unit_for_programs() -> None:
+    a, b = (replace(synthetic.cost(seed=seed), run_id=f"run{seed}") for seed in (1, 2))
+    both = compare_results(a, b)
+    assert {row.metric for row in both.rows} == {"time_ns", "cycles"}
+    out = Console(record=True, width=200)
+    print_comparison(a, both, out)
+    screen = out.export_text()
+    assert f"of {len(both.rows) // 2}" in screen
+    assert "in other units, with --format csv: cycles as time_ns" in screen
+    assert len(comparison_table(a, both).rows) == len(both.rows) // 2
+    assert len(comparison_table(a, both, each_unit=True).rows) == len(both.rows)
+    # Where one unit alone was compared at a point, its row stays.
+    first = next(row for row in both.rows if row.metric == "time_ns")
+    fewer = replace(both, rows=tuple(row for row in both.rows if row is not first))
+    assert len(comparison_table(a, fewer).rows) == len(both.rows) // 2
+
+
+def test_a_median_lies_within_its_interval_as_both_are_written() -> None:
+    """Of one process a side the ratio is known less well than each median."""
+    a, b = (
+        replace(side, points=(side.points[0].only(side.points[0].block == 0),))
+        for side in (constant(each, 878.8011757954416) for each in sides())
+    )
+    comparison = compare_results(a, b)
+    table = comparison_table(a, comparison, intervals(a, b, comparison))
+    assert len(table.rows) == len(comparison.rows)
+    for cells in table.rows:
+        row = dict(zip(table.columns, cells, strict=True))
+        for side in "AB":
+            low, _, high = row[f"95 % interval of {side}"].partition(" to ")
+            assert float(low) <= float(row[side]) <= float(high)
+            assert len(row[side].partition(".")[2]) == len(low.partition(".")[2])
+
+
+def test_equal_medians_are_written_alike_however_wide_their_intervals_are() -> None:
+    a, b = (constant(side, 170.5) for side in sides())
+    values = b.points[0].metrics["time_ns"]
+    # Half of the samples lie above, half below: the median is the same, and not known as well.
+    values[1::2], values[0::2] = 200.0, 141.0
+    comparison = compare_results(a, b)
+    table = comparison_table(a, comparison, intervals(a, b, comparison))
+    [row] = (dict(zip(table.columns, cells, strict=True)) for cells in table.rows)
+    assert row["A"] == row["B"] == "170.5"
+
+
+def test_a_claim_beside_medians_that_change_by_another_share_is_marked() -> None:
+    a, b = sides()
+    found = compare_results(a, b)
+    row = replace(found.rows[0], ratio=1.2, ci95=(1.1, 1.3), median_a=100.0, median_b=126.0, different="yes")
+    [text] = remarks(replace(found, rows=(row,)))
+    assert text.startswith(MARK)
+    assert "their ratio is 1.26" in text
+    for alike in (replace(row, median_b=121.0), replace(row, different="cannot tell")):
+        assert remarks(replace(found, rows=(alike,))) == ()
+
+
+def test_a_ratio_that_is_not_known_has_one_dash_for_its_interval() -> None:
+    a, b = sides()
+    found = compare_results(a, b)
+    row = replace(found.rows[0], ratio=np.nan, ci95=(np.nan, np.nan))
+    table = comparison_table(a, replace(found, rows=(row,)))
+    [cells] = (dict(zip(table.columns, cells, strict=True)) for cells in table.rows)
+    assert (cells["B/A"], cells["95 % interval"]) == ("–", "–")
