@@ -10,13 +10,17 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
+import synthetic
 from cli_driver import COST, ROOT, CommandLine, described
 from oscope.labs import LABS
+from oscope.model.samples import Results
+from oscope.storage import record
 
 COMMANDS = (
     "run",
@@ -226,6 +230,19 @@ def test_two_levels_of_a_run_are_compared(two_runs: CommandLine) -> None:
     wrong = two_runs("compare", "last", "--by", "style=loop,double")
     assert wrong.code == 2
     assert "no points with style=double: there is loop, single" in wrong.err
+
+
+def test_two_levels_are_compared_where_an_experiment_has_both(oscope: CommandLine) -> None:
+    both = synthetic.cost()
+    loops = tuple(point for point in both.points if point.factors["style"] == "loop")
+    one = replace(both, experiment="syscall.loops", points=loops)
+    record.write(Results((one, both)), oscope.folder / "both.json")
+    answer = oscope("compare", "both.json", "--by", "style=loop,single")
+    assert answer.code == 0, answer.err
+    assert answer.out.startswith("syscall.cost: B (style=single)")
+    assert "syscall.loops" not in answer.out
+    wrong = oscope("compare", "both.json", "--by", "style=loop,double")
+    assert "no points with style=double: there is loop" in wrong.err
 
 
 def test_a_size_is_compared_as_typed(oscope: CommandLine) -> None:

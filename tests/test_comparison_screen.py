@@ -81,6 +81,10 @@ def test_a_claim_beside_medians_that_change_by_another_share_is_marked() -> None
     [text] = remarks(replace(found, rows=(row,)))
     assert text.startswith(MARK)
     assert "their ratio is 1.26" in text
+    [text] = remarks(
+        replace(found, rows=(replace(row, different="cannot tell", ratio=0.95, ci95=(0.5, 2.0)),))
+    )
+    assert "their ratio is 1.26" in text
     for alike in (replace(row, median_b=121.0), replace(row, different="cannot tell")):
         assert remarks(replace(found, rows=(alike,))) == ()
 

@@ -147,7 +147,7 @@ def _between(
 
 
 def _within(results: Results, by: str, threshold: float) -> list[tuple[ExperimentResults, Comparison, Sides]]:
-    """Compare two levels of a factor in every experiment that has the factor."""
+    """Compare two levels of a factor in every experiment that has both."""
     factor, _, levels = by.partition("=")
     texts = [text.strip() for text in levels.split(",")]
     if len(texts) != 2 or not factor or not all(texts):
@@ -158,23 +158,24 @@ def _within(results: Results, by: str, threshold: float) -> list[tuple[Experimen
     if not having:
         names = sorted({name for e in results.experiments for point in e.points for name in point.factors})
         raise UsageError(f"--by {by}: no factor {factor!r} here", remedy=f"there is {', '.join(names)}")
+    found = [(e, [_level(e, factor, text) for text in texts]) for e in having]
     compared = []
-    for e in having:
-        first, second = (_level(e, factor, text) for text in texts)
-        comparison = compare_within(e, factor, first, second, threshold=threshold)
-        compared.append((e, comparison, intervals(e, e, comparison, (factor, first, second))))
+    for e, (first, second) in found:
+        if first is not None and second is not None:
+            comparison = compare_within(e, factor, first, second, threshold=threshold)
+            compared.append((e, comparison, intervals(e, e, comparison, (factor, first, second))))
+    if not compared:
+        e, own = max(found, key=lambda each: sum(level is not None for level in each[1]))
+        known = ", ".join(level_text(level, e.factor_types.get(factor)) for level in e.levels(factor))
+        missing = texts[own.index(None)]
+        raise UsageError(f"{e.experiment}: no points with {factor}={missing}", remedy=f"there is {known}")
     return compared
 
 
-def _level(experiment: ExperimentResults, factor: str, text: str) -> Level:
+def _level(experiment: ExperimentResults, factor: str, text: str) -> Level | None:
     """Return the level of `factor` that `text` stands for, as typed (`64M`), stored or shown (`64 MiB`)."""
     kind = experiment.factor_types.get(factor)
-    levels = {point.factors[factor]: None for point in experiment.points if factor in point.factors}
-    for level in levels:
-        if stands_for(text, level, kind):
-            return level
-    known = ", ".join(level_text(level, kind) for level in levels)
-    raise UsageError(f"{experiment.experiment}: no points with {factor}={text}", remedy=f"there is {known}")
+    return next((level for level in experiment.levels(factor) if stands_for(text, level, kind)), None)
 
 
 def stands_for(text: str, level: Level, kind: str | None) -> bool:

@@ -16,6 +16,8 @@ BENJAMINI_HOCHBERG = "Benjamini and Hochberg"
 
 ANOTHER_CHANGE = 0.1
 """Share of a change by which that of the medians may differ from it without a word."""
+CLEARLY_OPPOSITE = 0.05
+"""Difference of two ratios, one above and one below 1, from which on it is explained."""
 
 
 @dataclass(frozen=True)
@@ -66,10 +68,14 @@ class ComparedMetric:
     def is_unlike_medians(self) -> bool:
         """Whether the ratio of the medians seems to contradict `ratio`, which `at_one_speed` does not say.
 
-        It lies outside the interval, or the change that is claimed is another one by more than a tenth.
+        It lies outside the interval, or the change that is claimed is another one by more than a tenth, or
+        the medians clearly change in the other direction.
         """
         low, high = self.ci95
-        if self.at_one_speed or not isfinite(self.ratio) or not isfinite(self.ratio_of_medians):
+        of_medians = self.ratio_of_medians
+        if self.at_one_speed or not isfinite(self.ratio) or not isfinite(of_medians):
             return False
-        another = abs(self.ratio_of_medians - self.ratio) > ANOTHER_CHANGE * abs(self.ratio - 1)
-        return not low <= self.ratio_of_medians <= high or (self.different == "yes" and another)
+        apart = abs(of_medians - self.ratio)
+        another = self.different == "yes" and apart > ANOTHER_CHANGE * abs(self.ratio - 1)
+        opposite = (of_medians - 1) * (self.ratio - 1) < 0 and apart > CLEARLY_OPPOSITE
+        return another or opposite or not low <= of_medians <= high
