@@ -183,7 +183,9 @@ def _fastest(_: q.Run, rows: Sequence[q.Point]) -> str:
     best = max((row for row in own if _block(row) == _block(own[-1])), key=lambda row: row.summary.median)
     over = f", {q.judged(row, f'that of {PLAIN}')}" if (row := _over_plain(best)) else ""
     text = f"{q.capital(best['cache'])}, {best['engine']} is the fastest by blocks of {best['block_size']}"
-    return q.brackets(f"{text}: {best.value}{over}.")
+    bare = best["engine"] == "mmap" and best.factors.get("work", "none") == "none"
+    moved = "; it reads one byte of each page, and copies none" if bare else ""
+    return q.brackets(f"{text}: {best.value}{over}{moved}.")
 
 
 WAYS: q.TableOf[q.Point] = q.TableOf(
@@ -211,7 +213,7 @@ ENGINES = q.Question(
     experiment="disk.read",
     rows=_ways,
     headline=_fastest,
-    text="`mmap` reads a byte of each page; `direct` and `uring` go past the page cache and its read-ahead.",
+    text="`mmap` reads one byte of each page; `direct` and `uring` go past the page cache and its read-ahead.",
     tables=lambda _, rows: (
         WAYS.of(own, cache=cache) for cache, own in q.grouped(rows, lambda row: row["cache"]).items()
     ),
