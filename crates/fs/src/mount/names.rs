@@ -401,7 +401,9 @@ impl Shared {
         self.tree().path_of(parent, name).ok_or(Errno::ENOENT)
     }
 
-    /// What is in a folder, without our temporary files.
+    /// What is in a folder, by name, without our temporary files.
+    ///
+    /// A place in a listing is its number: it holds when the folder is listed anew only if the order stays.
     pub(super) fn list(&self, ino: u64) -> Result<Vec<(std::ffi::OsString, Attributes)>, Errno> {
         if let Some(listing) = self.tree().listing(ino) {
             return Ok(listing);
@@ -426,6 +428,7 @@ impl Shared {
             }
             let mut names = answer?;
             names.retain(|(name, _)| !is_temporary(name));
+            names.sort_unstable_by(|a, b| a.0.cmp(&b.0));
             if tree.listed(ino, &names, changes) {
                 return Ok(names);
             }

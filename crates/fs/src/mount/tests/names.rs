@@ -38,6 +38,21 @@ fn names_may_be_any_bytes() {
 }
 
 #[test]
+fn a_listing_has_one_order_whoever_knows_it() {
+    let rig = Rig::new(options());
+    fs::create_dir(rig.on("d")).unwrap();
+    for count in 0..100 {
+        fs::write(rig.on(format!("d/{count}")), b"x").unwrap();
+    }
+    // First as the server answers, then as this mount remembers it.
+    for _ in 0..2 {
+        let entries = fs::read_dir(rig.at("d")).unwrap();
+        let names: Vec<_> = entries.map(|entry| entry.unwrap().file_name()).collect();
+        assert!(names.len() == 100 && names.is_sorted(), "{names:?}");
+    }
+}
+
+#[test]
 fn folders_are_made_listed_and_removed() {
     for attribute_time in [Duration::ZERO, Duration::from_secs(60)] {
         let rig = Rig::new(Options {
