@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import subprocess
 import sys
 from dataclasses import replace
@@ -33,7 +34,7 @@ def fake_lab(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("fake_probe", "fake_lab")
 class TestRun:
-    def test_a_run_is_measured_and_loaded(self) -> None:
+    def test_a_run_is_measured_and_loaded(self, tmp_path: Path) -> None:
         run = oscope.run("fake.one", size=["4K", 8192], reps=4, seed=1)
         assert [dict(p.factors) for p in run.results.experiments[0].points] == [
             {"size": 4096},
@@ -43,6 +44,13 @@ class TestRun:
         assert len(run.summary()) == 4
         assert oscope.load().id == oscope.load(run.id).id == run.id
         assert run.id in repr(run)
+        written = tmp_path / "record.json"
+        written.write_text(json.dumps(run.record()))
+        for name in (written, str(written)):
+            loaded = oscope.load(name)
+            assert (loaded.id, loaded.record()) == (run.id, run.record())
+        with pytest.raises(UsageError, match="there is no record file"):
+            oscope.load(tmp_path / "none.json")
         assert run.record()["id"] == run.id  # type: ignore[call-overload]
 
     def test_a_lab_gives_all_its_experiments(self, tmp_path: Path) -> None:

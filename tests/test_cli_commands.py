@@ -303,6 +303,28 @@ def test_export_gives_every_sample(two_runs: CommandLine) -> None:
     assert json.loads(two_runs("export", "last", "--format", "json").out)["id"] == two_runs.runs()[-1]
 
 
+def test_a_record_file_takes_the_place_of_a_run(two_runs: CommandLine) -> None:
+    assert two_runs("export", "last", "--format", "json", "-o", "record.json").code == 0
+    every = (
+        ("show",),
+        ("report", "-o", "report.html"),
+        ("export", "--format", "csv"),
+        ("explain-variation",),
+        ("assignment", "syscall", "-o", "-", "--run"),
+    )
+    for command, *words in every:
+        stored, written = (two_runs(command, *words, run) for run in ("last", "record.json"))
+        assert written.code == 0, written.err
+        assert written.out == stored.out
+    refused = two_runs("export", "record.json", "--format", "json", "-o", "record.json")
+    assert (refused.code, "would replace a file that is read" in refused.err) == (2, True)
+    (two_runs.folder / "empty.json").write_text("[]")
+    for command in (("show", "empty.json"), ("compare", "last", "empty.json")):
+        refused = two_runs(*command)
+        assert refused.code == 2
+        assert refused.err.startswith("oscope: empty.json holds no record: ")
+
+
 def test_a_report_covers_several_runs(probe: Path, tmp_path: Path) -> None:
     del probe
     oscope = CommandLine(tmp_path)

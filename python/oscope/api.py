@@ -31,6 +31,7 @@ from oscope.report.plot import plot_headline
 from oscope.runner import recovery
 from oscope.runner.execution import execute
 from oscope.statistics import Comparison, compare_results
+from oscope.storage.named import read_named
 from oscope.storage.record import to_json
 from oscope.storage.store import RunEntry, Store
 from oscope.targets.guest.spec import Where
@@ -58,7 +59,7 @@ _TYPES: Mapping[str, tuple[tuple[type, ...], str]] = {
     "memory": ((int, str, NoneType), "bytes, or a text such as '1G'"),
     "again": ((bool,), "True or False"),
     "store": ((str, Path, NoneType), "a path or URL"),
-    "run_id": ((str,), "the id of a run, the start of it, or 'last'"),
+    "run_id": ((str, Path), "the id of a run, the start of it, 'last', or a record file"),
     "fleet": ((str,), "the id of a fleet's measurement, the start of it, or 'last'"),
 }
 """What each argument may be, and how an error names it."""
@@ -285,12 +286,14 @@ def run(
         return Run(outcome.run_id, opened.results(outcome.run_id), store)
 
 
-def load(run_id: str = "last", *, store: str | Path | None = None) -> Run:
-    """Return a stored run by its id, the start of it, or `last`. Raises UsageError where there is none."""
+def load(run_id: str | Path = "last", *, store: str | Path | None = None) -> Run:
+    """Return a stored run by its id, the start of it, or `last`, or what a record file holds.
+
+    Raises UsageError where there is neither.
+    """
     check_types(run_id=run_id, store=store)
-    with Store.read(store) as opened:
-        found = opened.resolve(run_id)
-        return Run(found, opened.results(found), store)
+    found = read_named(run_id, store)
+    return Run(found.parts[0].run_id, found, store)
 
 
 def runs(*, store: str | Path | None = None) -> tuple[RunEntry, ...]:

@@ -55,7 +55,9 @@ def assignment(
     stored: Annotated[
         str | None,
         typer.Option(
-            "--run", metavar="RUN", help="Measure nothing: take this stored run, an id, its start, or last."
+            "--run",
+            metavar="RUN",
+            help="Measure nothing: take this stored run (an id, its start, or last) or record file.",
         ),
     ] = None,
     budget: Annotated[

@@ -12,6 +12,7 @@ from oscope.assignments.answers import as_lab
 from oscope.cli.errors import DONE
 from oscope.cli.options import Settings
 from oscope.cli.progress import display
+from oscope.cli.stored import load
 from oscope.cli.targets import Output
 from oscope.figures.analysed import Analysed
 from oscope.labs import inspection
@@ -35,8 +36,7 @@ if TYPE_CHECKING:
 
 def from_store(document: Document, run: str, place: str | None, target: Output, figures: Path | None) -> int:
     """Write `document` from a stored run; return the exit code. UsageError where the run has none of it."""
-    with Store.read(place) as store:
-        results = store.results(run)
+    results = load([run], place)
     if not set(document.names).intersection(results.names):
         raise UsageError(
             f"--run {run} has nothing that {document.name} measures", remedy=f"{document.command} measures it"

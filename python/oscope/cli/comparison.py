@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -25,7 +24,6 @@ from oscope.report.comparison import Sides, comparison_table, intervals, print_c
 from oscope.report.forms import encode
 from oscope.report.terminal import print_prose
 from oscope.statistics import compare_results, compare_within
-from oscope.storage import record
 
 if TYPE_CHECKING:
     from oscope.model.factors import Level
@@ -81,10 +79,10 @@ def compare(
             "(oscope compare last --by style=loop,single)",
         )
     a = a or "last"
-    first = read_results(a, settings.store)
+    first = load([a], settings.store, columns="metrics")
     sides_measured = [first]
     if b is not None:
-        sides_measured.append(read_results(b, settings.store))
+        sides_measured.append(load([b], settings.store, columns="metrics"))
         compared = _between(first, sides_measured[1], limit, allowed(allow or ()), settings.store)
     else:
         compared = _within(first, by or "", limit)
@@ -108,18 +106,6 @@ def _revisions(results: Results) -> Iterator[str]:
     """Yield what is known of the revisions that a side measured."""
     for experiment in results.experiments:
         yield from revision_notes(experiment)
-
-
-def read_results(text: str, store: str | None) -> Results:
-    """Return the results that `text` names: a record file, else a run in the store."""
-    path = Path(text)
-    if path.is_file():
-        return record.read(path)
-    if path.suffix == ".json" or len(path.parts) > 1:
-        raise UsageError(
-            f"there is no record file {text}", remedy="give a file written by --json, or a run (oscope runs)"
-        )
-    return load([text], store, columns="metrics")
 
 
 def allowed(texts: Sequence[str]) -> list[str]:

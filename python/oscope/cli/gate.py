@@ -12,7 +12,7 @@ import typer
 from oscope.analysis.earlier_runs import earlier_runs
 from oscope.analysis.gate import each_quantity_once, judge, to_object
 from oscope.cli.chosen_runs import last_two
-from oscope.cli.comparison import allowed, read_results
+from oscope.cli.comparison import allowed
 from oscope.cli.completing import run_ids
 from oscope.cli.detect import calibration_of
 from oscope.cli.errors import DONE
@@ -81,8 +81,8 @@ def gate(
     settings: Settings = context.obj
     if baseline is None:
         baseline, run = last_two(settings.store, allowed(allow or ()))
-    before = read_results(baseline, settings.store)
-    after = _newest(before, settings.store) if run is None else read_results(run, settings.store)
+    before = load([baseline], settings.store, columns="metrics")
+    after = load([run], settings.store, columns="metrics") if run else _newest(before, settings.store)
     known = partial(earlier_runs, settings.store)
     found = judge(before, after, share, metrics=metrics or (), allow=allowed(allow or ()), earlier=known)
     if found.calibrated is None:

@@ -66,12 +66,8 @@ PrecisionOption = Annotated[
 MemoryOption = Annotated[
     str | None, typer.Option("--memory", metavar="SIZE", help="Memory of a guest. [default: 1GiB]")
 ]
-RunArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="RUN", help="A run: its id, the start of its id, or last.", autocompletion=run_ids
-    ),
-]
+RUN_HELP = "A run (its id, the start of it, or last), or a record file."
+RunArgument = Annotated[str, typer.Argument(metavar="RUN", help=RUN_HELP, autocompletion=run_ids)]
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import typer
 
 from oscope.cli.completing import part_names, run_ids
 from oscope.cli.errors import note
-from oscope.cli.options import FormOption, RunArgument, Settings
+from oscope.cli.options import RUN_HELP, FormOption, RunArgument, Settings
 from oscope.cli.pager import paged
 from oscope.cli.summary import print_results, tables
 from oscope.cli.targets import REPORT, TO_STANDARD_OUTPUT, Output, check_not_read, default_output, output_file
@@ -26,6 +26,7 @@ from oscope.report import encode, terminal
 from oscope.report.forms import encode as encode_tables
 from oscope.storage import record
 from oscope.storage.export import encode as encode_samples
+from oscope.storage.named import read_named
 from oscope.storage.store import Store
 
 if TYPE_CHECKING:
@@ -103,9 +104,7 @@ def show(
     context: typer.Context,
     run: Annotated[
         str,
-        typer.Argument(
-            metavar="[RUN]", help="A run: its id, the start of its id, or last.", autocompletion=run_ids
-        ),
+        typer.Argument(metavar="[RUN]", help=RUN_HELP, autocompletion=run_ids),
     ] = "last",
     names: Annotated[
         list[str] | None,
@@ -166,7 +165,7 @@ def report(
         list[str] | None,
         typer.Argument(
             metavar="[RUN]...",
-            help="Runs: ids, the start of one, or last. [default: the last one]",
+            help="Runs (ids, the start of one, or last) or record files. [default: the last one]",
             autocompletion=run_ids,
         ),
     ] = None,
@@ -191,7 +190,7 @@ def report(
     settings: Settings = context.obj
     if target is None:
         target = default_output(REPORT, "--output")
-    check_not_read({"--output": target}, *map(str, beside or ()))
+    check_not_read({"--output": target}, *runs or (), *map(str, beside or ()))
     results = load(runs or ["last"], settings.store)
     others = [record.read(path) for path in beside or ()]
 
@@ -216,6 +215,7 @@ def export(
 ) -> None:
     """Write all samples of a run for other programs."""
     settings: Settings = context.obj
+    check_not_read({"--output": target}, run)
     results = load([run], settings.store)
     target.write(encode_samples(results, form))
     if target.path is not None:
@@ -226,9 +226,8 @@ def export(
 
 
 def load(runs: Sequence[str], store: str | None, *, columns: Columns = "all") -> Results:
-    """Return the results of stored runs together, in the order named; UsageError for one not there."""
-    with Store.read(store) as opened:
-        loaded = [opened.results(run, columns=columns) for run in runs]
+    """Return the results of runs and record files together, in the order named. Raises UsageError."""
+    loaded = [read_named(run, store, columns=columns) for run in runs]
     return Results(
         tuple(experiment for results in loaded for experiment in results.experiments),
         tuple(inspected for results in loaded for inspected in results.inspections),

@@ -11,7 +11,7 @@ from rich.text import Text
 from oscope.cli.errors import DONE
 from oscope.cli.options import RunArgument, Settings
 from oscope.cli.stored import load
-from oscope.cli.targets import Output, is_standard_output, output_file
+from oscope.cli.targets import Output, check_not_read, is_standard_output, output_file
 from oscope.figures import variation
 from oscope.figures.analysed import WORDS, Analysed
 from oscope.model.errors import UsageError
@@ -53,6 +53,7 @@ def explain_variation(
     """
     settings: Settings = context.obj
 
+    check_not_read({"--json": target}, run)
     results = Analysed.of(load([run], settings.store))
     chosen = [
         (experiment, metric or experiment.headline)

@@ -116,6 +116,8 @@ def read(path: str | Path) -> Results:
         ) from error
     except ValueError as error:
         raise UsageError(f"{path} is not JSON ({error})", remedy="give a file written by --json") from error
+    if data == []:
+        raise UsageError(f"{path} holds no record", remedy="give a file written by --json")
     try:
         return from_records(data if isinstance(data, list) else [data])
     except UsageError as error:
