@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -305,6 +307,34 @@ def test_a_wrong_description_is_one_line_that_names_the_part(
     assert "\n" not in str(error.value)
     for word in ("./bench describe", *words):
         assert word in str(error.value)
+
+
+def test_a_program_that_cannot_describe_itself_is_told_why(project: CommandLine, tmp_path: Path) -> None:
+    command = [str(project.folder.parent / "mybench"), "--disk"]
+    with pytest.raises(ProbeError, match="status 2; its last words: ") as refused:
+        describe(find_program(command, tmp_path))
+    assert refused.value.remedy == "leave out its arguments (--disk), or have the program take them"
+    path = tmp_path / "without"
+    path.write_text(f"#!{sys.executable} -IS\nimport oscope.workload\n")
+    path.chmod(0o755)
+    with pytest.raises(ProbeError, match="No module named 'oscope'") as refused:
+        describe(find_program("./without", tmp_path))
+    assert f"#!{sys.executable}" in str(refused.value.remedy)
+
+
+def test_the_examples_of_the_page_work_as_printed(oscope: CommandLine, tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "own-workloads.md").read_text()
+    blocks = re.findall(r"(?:^    .*\n|^\n)+", page, re.MULTILINE)
+    program, project = (textwrap.dedent(block).strip() + "\n" for block in blocks if block.strip())
+    (tmp_path / "mybench").write_text(program)
+    (tmp_path / "mybench").chmod(0o755)
+    activated = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    here = CommandLine(tmp_path, oscope.environment | {"PATH": activated, "PYTHONPATH": str(ROOT / "python")})
+    ran = here("run", "--workload", "./mybench", "sort.list", "--set", "size=100,10000", "--reps", "2")
+    assert ran.code == 0, ran.err
+    (tmp_path / "oscope.toml").write_text(project)
+    ran = here("run", "sort.sizes", "--reps", "2")
+    assert ran.code == 0, ran.err
 
 
 def test_a_command_never_meets_a_shell(tmp_path: Path) -> None:

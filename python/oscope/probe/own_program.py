@@ -6,6 +6,7 @@ import os
 import shlex
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -21,6 +22,8 @@ from oscope.probe.catalogue import QUANTITIES, SCHEMA, Catalogue, Workload, chec
 from oscope.probe.child import Child
 
 DOCUMENT = "docs/own-workloads.md"
+NOT_ASKED = "This is a workload program"
+"""What a kit prints where its arguments are neither describe nor run alone."""
 START_REMEDY = "build it; a script needs a #! line that names its interpreter"
 DESCRIBE_LIMIT_S = 20.0
 _MOST_DESCRIPTION = 16 * 2**20
@@ -132,10 +135,17 @@ def _ask(program: Program) -> bytes:
     finally:
         asked.kill()
     if status:
-        raise ProbeError(
-            f"{asked.subject} ended with status {status}{words}", remedy=f"answer describe as in {DOCUMENT}"
-        )
+        raise ProbeError(f"{asked.subject} ended with status {status}{words}", remedy=_remedy(program, words))
     return b"\n".join([*lines, asked.rest])
+
+
+def _remedy(program: Program, words: str) -> str:
+    """Return how to fix that `program` does not describe itself; `words` are its last ones."""
+    if "No module named 'oscope'" in words:
+        return f"name the Python that has Oscope in its first line: #!{sys.executable}"
+    if NOT_ASKED in words and program.command[1:]:
+        return f"leave out its arguments ({shlex.join(program.command[1:])}), or have the program take them"
+    return f"answer describe as in {DOCUMENT}"
 
 
 class _Asked(Child):
