@@ -21,6 +21,7 @@ from cli_driver import COST, ROOT, CommandLine, described
 from oscope.labs import LABS
 from oscope.model.samples import Results
 from oscope.storage import record
+from oscope.storage.store import Happening, Store
 
 COMMANDS = (
     "run",
@@ -323,6 +324,23 @@ def test_a_record_file_takes_the_place_of_a_run(two_runs: CommandLine) -> None:
         refused = two_runs(*command)
         assert refused.code == 2
         assert refused.err.startswith("oscope: empty.json holds no record: ")
+
+
+def test_a_run_without_samples_says_why(two_runs: CommandLine) -> None:
+    before = two_runs.runs()[-1]
+    why = "given up by the fleet: n9 cannot be reached"
+    part = {"fleet": "fleet-1", "host": {"name": "n9", "address": "n9"}, "rounds": 1}
+    with Store.open() as store:
+        empty = store.create_run(store.plan(before), [Happening("fleet", part)])
+        store.add(empty, (), [Happening("note", why), Happening("status", "failed")])
+    shown = two_runs("show", empty).out
+    assert f"skipped: {why}" in shown
+    assert "oscope fleet run --resume fleet-1" in shown
+    assert shown.startswith("Nothing is recorded of the machine\n")
+    for command in (("compare", empty, before), ("gate", before, empty)):
+        refused = two_runs(*command)
+        assert refused.code == 2
+        assert refused.err.startswith(f"oscope: run {empty} has no samples of syscall.cost ({why}): ")
 
 
 def test_a_report_covers_several_runs(probe: Path, tmp_path: Path) -> None:

@@ -119,7 +119,7 @@ def _between(
     """Compare every experiment that both have, with what the store knows of how much runs differ."""
     pairs = [(e, other) for e in a.experiments if (other := b.get(e.experiment)) is not None]
     if not pairs:
-        names = [", ".join(sorted({e.experiment for e in side.experiments})) for side in (a, b)]
+        names = [", ".join(sorted(set(side.names))) for side in (a, b)]
         raise UsageError(
             f"A has {names[0]}, B has {names[1]}: nothing in common",
             remedy="choose runs of the same experiment",

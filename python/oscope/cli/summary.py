@@ -182,12 +182,12 @@ def machine(environment: Mapping[str, Any]) -> str:
     frequency = f" at {clock['hz'] / 1e9:.3f} GHz" if clock.get("kind") in ("tsc", "cntvct") else ""
     parts = [
         f"Linux {kernel['release']} {kernel['arch']}" if kernel else "",
-        f"{cpu.get('model') or 'unknown CPU'}, {count} of {cpu.get('logical')} CPUs",
+        f"{cpu.get('model') or 'unknown CPU'}, {count} of {cpu.get('logical')} CPUs" if cpu else "",
         f"under {environment['hypervisor']}" if environment.get("hypervisor") else "",
         _guest(environment.get("guest")),
-        f"clock {_clock(clock)}{frequency}",
+        f"clock {_clock(clock)}{frequency}" if clock else "",
     ]
-    return "; ".join(part for part in parts if part)
+    return "; ".join(part for part in parts if part) or "Nothing is recorded of the machine"
 
 
 def summary_columns(

@@ -86,6 +86,12 @@ def compare_results(
     another machine or kernel, unless `allow` holds "machine" (which both then are) or "kernel"; or where
     there is nothing in common.
     """
+    for side in (a, b):
+        if side.points and not any(len(point) for point in side.points):
+            why = next((f" ({point.skipped})" for point in side.points if point.skipped), "")
+            raise UsageError(
+                f"run {side.run_id} has no samples of {side.experiment}{why}", remedy="name another run"
+            )
     caveats = refuse_unlike(a, b, frozenset(allow))
     matches, missing = match_points(a, b)
     metrics = [column for column in _comparable(a) if column.name in b.metrics]

@@ -17,6 +17,9 @@ FLEET = "fleet"
 FLEET_ROUND = "fleet_round"
 """Kind of the event by which a round of it is measured whole."""
 
+GIVEN_UP = "given up by the fleet: "
+"""Begins the note of a run whose host the fleet gave up; the reason follows."""
+
 
 @dataclass(frozen=True)
 class FleetRun:

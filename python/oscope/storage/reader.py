@@ -18,6 +18,7 @@ from oscope.planning import interference
 from oscope.planning.plan import Plan, PlannedExperiment
 from oscope.statistics.core_clock import CORE_LOADS
 from oscope.storage import schema
+from oscope.storage.fleets import FLEET, GIVEN_UP
 
 _CHUNK = 20_000
 _WHOLE = ("block", "process", "boot", "rep", "started_ns", "iterations")
@@ -48,9 +49,9 @@ def load_results(connection: sa.Connection, run_id: str, only: str | None, colum
             continue
         own = sorted((row for row in rows if row.experiment == experiment.name), key=lambda row: row.number)
         names = {row.id: _names(row, plan, events.points[row.id], columns) for row in own}
-        status = events.run["status"][-1]
+        unmeasured = _unmeasured(run.id, events.run)
         points = tuple(
-            _load_point(row, experiment, samples, events.points[row.id], status)
+            _load_point(row, experiment, samples, events.points[row.id], unmeasured)
             for row, samples in zip(own, _read_points(connection, names), strict=True)
         )
         found = _assemble(run, plan, experiment, points, events.run)
@@ -62,7 +63,7 @@ def load_results(connection: sa.Connection, run_id: str, only: str | None, colum
 def _inspected(run: sa.Row[Any], name: str, events: Mapping[str, list[Any]]) -> Inspected:
     found = [each for each in events.get("inspection", ()) if each["inspection"] == name]
     # One that was not reached has no event.
-    data: dict[str, Any] = found[-1] if found else {"skipped": _unmeasured(run.id, events["status"][-1], [])}
+    data: dict[str, Any] = found[-1] if found else {"skipped": _unmeasured(run.id, events)}
     skip = data.get("skipped") or {}
     return Inspected(
         run_id=run.id,
@@ -244,7 +245,7 @@ def _load_point(
     experiment: PlannedExperiment,
     samples: _Samples,
     events: Mapping[str, list[Any]],
-    status: str,
+    unmeasured: Mapping[str, str],
 ) -> PointSamples:
     names, values = samples.names, samples.values
     # Cut by position: a covariate may have a metric's name.
@@ -263,7 +264,7 @@ def _load_point(
     ]
     skip = events["skipped"][-1] if events.get("skipped") else None
     if skip is None and not len(values):
-        skip = _unmeasured(row.run_id, status, losses)
+        skip = {"reason": losses[-1], "remedy": "measure more blocks"} if losses else unmeasured
     return PointSamples(
         factors=experiment.points[row.number],
         metrics=metrics,
@@ -278,12 +279,14 @@ def _load_point(
     )
 
 
-def _unmeasured(run_id: str, status: str, losses: list[str]) -> dict[str, str]:
+def _unmeasured(run_id: str, events: Mapping[str, list[Any]]) -> dict[str, str]:
     """Say why a point has no samples although nothing forbade it."""
-    if losses:
-        return {"reason": losses[-1], "remedy": "measure more blocks"}
+    status = events["status"][-1]
+    given_up = [text for text in events.get("note", ()) if text.startswith(GIVEN_UP)]
     when = "the budget ran out" if status == "done" else "the run ended"
-    return {"reason": f"{when} before its turn", "remedy": f"oscope run --resume {run_id}"}
+    reason = given_up[-1] if status == "failed" and given_up else f"{when} before its turn"
+    what = f"fleet run --resume {events[FLEET][-1]['fleet']}" if FLEET in events else f"run --resume {run_id}"
+    return {"reason": reason, "remedy": f"oscope {what}"}
 
 
 def _read_points(connection: sa.Connection, names: Mapping[int, list[str]]) -> Iterator[_Samples]:

@@ -24,7 +24,7 @@ from oscope.runner.fleet import hosts as fleet_file
 from oscope.runner.fleet.delivering import Undelivered
 from oscope.runner.fleet.turn import Turn, TurnOutcome, load_engine, take
 from oscope.runner.fleet.turn_queue import TurnQueue, check_labels
-from oscope.storage.fleets import FLEET, FleetEntry, FleetRun
+from oscope.storage.fleets import FLEET, GIVEN_UP, FleetEntry, FleetRun
 from oscope.storage.store import Happening, Store
 
 _LOOK_S = 0.5
@@ -154,7 +154,7 @@ def carry_out(entry: FleetEntry, store: Store, place: str, engine: Engine, tell:
 def _store_end(host: HostOutcome, store: Store) -> None:
     """Store how a run ended that is not whole. Where the store fails, that is why the host was given up."""
     status = "interrupted" if host.error is None else "failed"
-    why = [] if host.error is None else [Happening("note", f"given up by the fleet: {host.error}")]
+    why = [] if host.error is None else [Happening("note", f"{GIVEN_UP}{host.error}")]
     try:
         store.add(host.run_id, (), [*why, Happening("status", status)])
     except StoreError as error:
