@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -208,6 +209,19 @@ def test_earlier_runs_show_how_much_a_host_varies() -> None:
     assert names_of(drift(a, b, earlier=earlier)) == set()
 
 
+def test_a_change_that_would_have_been_found_is_written_out() -> None:
+    random = np.random.default_rng(8)
+    past = [
+        fleet(random, 2, day, {"n1": factor}) for day, factor in enumerate(np.exp(random.normal(0, 0.8, 10)))
+    ]
+    found = drift(
+        fleet(random, 2, 10), fleet(random, 2, 11), earlier={"n1": [each["n1"] for each in past], "n0": []}
+    )
+    (host,) = (host for host in found.hosts if host.host == "n1")
+    assert re.match(r"a change of [\d\u202f]+ % would have been found \(", host.reason)
+    assert headline(found).endswith("Unchanged: 1 of 2 hosts. Cannot tell: 1 of 2.")
+
+
 def test_hosts_of_one_side_alone_and_other_machines_cannot_be_judged() -> None:
     random = np.random.default_rng(9)
     a, b = fleet(random, 5), fleet(random, 5, 1)
@@ -242,7 +256,7 @@ def stored(tmp_path: Path) -> CommandLine:
 def test_drift_names_the_host_its_change_and_its_setting(stored: CommandLine) -> None:
     answer = stored("fleet", "drift", "fleet-1", "fleet-2")
     assert answer.code == 0, answer
-    assert "n3 changed since fleet-1 by more than 5 %; 7 of 8 hosts did not." in answer.out
+    assert "n3 changed since fleet-1 by more than 5 %. Unchanged: 7 of 8 hosts." in answer.out
     hosts, changed, settings = json.loads(
         stored("fleet", "drift", "fleet-1", "fleet-2", "--format", "json").out
     )

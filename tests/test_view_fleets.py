@@ -52,6 +52,9 @@ def test_a_fleet_has_what_outliers_prints_the_odd_one_first(viewed: Viewed, stor
         for row in table["rows"]:
             assert str(next(iter(row.values()))) in words
     assert "powersave" in words
+    assert {row["hosts"] for row in spread["rows"]} == {7}
+    # A remark begins with a capital letter, and these begin with the name of a host.
+    assert 'class="answer remark"' not in page
     for row in hosts["rows"]:
         assert f'<a href="/runs/{row["run"]}">' in page
     (heat,) = re.findall(r'"type":"heatmap".*?"y":(\[[^]]*\])', page.replace("&#34;", '"'))

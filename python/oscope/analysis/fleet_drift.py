@@ -15,6 +15,7 @@ import scipy
 
 from oscope.analysis.fleet import MetricKey, command_of, grouped, keys_of, results_of, settings_of, show
 from oscope.model.errors import UsageError
+from oscope.model.formatting import format_share
 from oscope.model.samples import ExperimentResults, Results
 from oscope.statistics import ComparedMetric, compare_results
 from oscope.statistics.fleet import FALSE_DISCOVERIES, THRESHOLD
@@ -203,8 +204,8 @@ def _host(host: str, cells: Sequence[DriftCell], reason: str) -> HostDrift:
         return HostDrift(host, "changed", "", tuple(changed))
     unsure = [cell for cell in cells if cell.verdict == "cannot tell"]
     if not reason and 2 * len(unsure) > len(cells):
-        smallest = 100 * min(cell.row.detectable for cell in unsure)
-        reason = f"a change of {smallest:.2g} % would have been found ({len(unsure)} of {len(cells)} metrics)"
+        smallest = format_share(min(cell.row.detectable for cell in unsure))
+        reason = f"a change of {smallest} would have been found ({len(unsure)} of {len(cells)} metrics)"
     if not cells or reason:
         return HostDrift(host, "cannot tell", reason or "nothing was measured")
     return HostDrift(host, "unchanged", "")

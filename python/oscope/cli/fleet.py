@@ -124,7 +124,7 @@ def doctor(
     parallel: ParallelOption = 8,
     form: FormOption = "text",
 ) -> int:
-    """Reach each host, copy the probe there, and print what the host is and what it cannot tell.
+    """Reach each host, copy the probe there, and print what the host is and what cannot be recorded there.
 
     The exit code is 1 where a host cannot be measured.
     """

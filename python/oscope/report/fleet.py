@@ -151,7 +151,7 @@ def spread_table(findings: FleetFindings) -> Table:
                     f"{metric.centre[0]:.5g} to {metric.centre[1]:.5g}",
                     f"{100 * metric.spread:.2g}",
                     f"{100 * metric.spread_interval[0]:.2g} to {100 * metric.spread_interval[1]:.2g}",
-                    str(len(metric.cells)),
+                    str(sum(cell.verdict != "odd" for cell in metric.cells)),
                 ]
             )
     return Table(
@@ -162,8 +162,8 @@ def spread_table(findings: FleetFindings) -> Table:
         ),
         rows,
         frozenset({3, 5, 7}),
-        "spread: standard deviation between hosts beyond their own uncertainty (Paule and Mandel), without "
-        "odd hosts.",
+        "spread: standard deviation between hosts beyond their own uncertainty (Paule and Mandel). Odd hosts "
+        "are in the median only: hosts is how many there are without them.",
     )
 
 

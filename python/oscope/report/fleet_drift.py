@@ -11,10 +11,10 @@ def headline(drift: Drift) -> str:
     names = ", ".join(host.host for host in drift.changed)
     unsure = sum(host.verdict == "cannot tell" for host in drift.hosts)
     count = sum(host.verdict == "unchanged" for host in drift.hosts)
-    uncertainty = f"; of {unsure} it cannot be judged" if unsure else ""
+    uncertainty = f" Cannot tell: {unsure} of {len(drift.hosts)}." if unsure else ""
     return (
         f"{names or 'No host is proven to have'} changed since {drift.baseline} by more than "
-        f"{100 * drift.threshold:g} %; {count} of {len(drift.hosts)} hosts did not{uncertainty}."
+        f"{100 * drift.threshold:g} %. Unchanged: {count} of {len(drift.hosts)} hosts.{uncertainty}"
     )
 
 

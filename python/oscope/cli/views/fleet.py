@@ -89,7 +89,7 @@ def print_drift(drift: Drift, form: Form) -> None:
 
 
 def print_examined(found: Sequence[Examined], form: Form, *, verbose: bool) -> None:
-    """Print what each host is, and what it cannot tell; with `verbose` how to fix each."""
+    """Print what each host is, and what cannot be recorded there; with `verbose` how to fix each."""
     rows = [_examined_row(each) for each in found]
     columns = (
         "host",
@@ -100,12 +100,12 @@ def print_examined(found: Sequence[Examined], form: Form, *, verbose: bool) -> N
         "clock",
         "ahead [ms]",
         "known to [ms]",
-        "cannot tell",
+        "not recorded",
     )
     tables = [Table("Hosts", columns, rows, frozenset({4, 6, 7}), _unlike(found))]
     if verbose:
         reasons = [[each.host, name, why] for each in found for name, why in each.unavailable.items()]
-        tables.append(Table("What cannot be judged, and how to fix it", ("host", "what", "why"), reasons))
+        tables.append(Table("What is not recorded, and how to fix it", ("host", "what", "why"), reasons))
     _print_tables(tables, form)
 
 
