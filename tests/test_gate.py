@@ -15,7 +15,7 @@ from cli_driver import CommandLine
 from injected import mark_as_injected
 from invented_runs import ENVIRONMENT, QUIET, run, write
 from oscope.analysis.gate import Gate, blocks_needed, each_quantity_once, judge, to_object
-from oscope.cli.views.gate import print_gate
+from oscope.cli.views.gate import print_gate, take_more
 from oscope.model.errors import UsageError
 from oscope.model.samples import ExperimentResults, Results
 from oscope.storage.store import UNFINISHED, Happening, Store
@@ -61,6 +61,10 @@ def test_noise_as_large_as_the_limit_cannot_tell_and_asks_for_blocks_that_would_
     assert len(gate.blind) == 2
     asked = [each.enough for each in gate.blind]
     assert all(count is not None and count > 6 for count in asked)
+    one = gate.rows[0]
+    own = replace(one.experiment, environment={**one.experiment.environment, "program": {"name": "./a"}})
+    gate = replace(gate, rows=(replace(one, enough=None, experiment=own),))
+    assert take_more(gate).endswith("or interleaved sides: oscope bench -- ./A --vs ./B")
 
 
 def test_a_gate_that_sees_nothing_says_so_within_bounds() -> None:

@@ -457,5 +457,7 @@ def test_separate_runs_are_told_what_interleaving_would_find() -> None:
         replace(each, environment={**each.environment, "guest": {"kernel": {"name": "k"}}}) for each in (a, b)
     ]
     assert any(each.endswith(f"oscope kernel ab {a.experiment}") for each in compare_results(*guests).caveats)
+    own = [replace(each, environment={**each.environment, "program": {"name": "./a"}}) for each in (a, b)]
+    assert any(each.endswith("oscope bench -- ./A --vs ./B") for each in compare_results(*own).caveats)
     together = [replace(each, settings={**each.settings, "interleaved": ["run0", "run1"]}) for each in (a, b)]
     assert not any(each.startswith("two separate runs") for each in compare_results(*together).caveats)

@@ -108,7 +108,7 @@ def compare_results(
         headline=a.headline,
         known=EarlierRuns.of(a, b, earlier).points,
         beside=beside,
-        command=_interleaved_command(a),
+        command=interleaved_command(a),
     )
     rows, depend = carryover.judge(found.rows, a, b, paired=paired)
     return replace(found, rows=rows, caveats=(*found.caveats, *depend))
@@ -194,10 +194,12 @@ def compare_hosts(
     )
 
 
-def _interleaved_command(a: ExperimentResults) -> str:
+def interleaved_command(a: ExperimentResults) -> str:
     """Return the command that measures such sides interleaved."""
     if a.environment.get("guest"):
         return f"oscope kernel ab {a.experiment}"
+    if a.environment.get("program"):
+        return "oscope bench -- ./A --vs ./B"
     return f"oscope ab PROBE_A PROBE_B {a.experiment}"
 
 

@@ -136,6 +136,8 @@ def separate_runs(results: Sequence[Result], command: str) -> Iterator[str]:
             f"; interleaved, the same measuring time would find a difference of "
             f"{formatting.format_share(better)} instead of {formatting.format_share(now)}: {command}"
         )
+    elif fewest < between_runs.ASSUMED_RUNS:
+        text += f"; interleaved sides share that drift: {command}"
     yield text
 
 

@@ -19,6 +19,7 @@ from oscope.model.units import format_share
 from oscope.programs.spec import EXPERIMENT as OWN_PROGRAMS
 from oscope.report.comparison import detectable_text
 from oscope.report.terminal import MOST_ROWS, aligned, print_columns, print_prose, table_width
+from oscope.statistics.compare import interleaved_command
 from oscope.statistics.estimating import FEWEST_CLUSTERS
 from oscope.statistics.wording import tail_sentence
 
@@ -78,7 +79,8 @@ def take_more(found: Gate) -> str:
     if any(judged.is_thin for judged in found.blind):
         amount = f"{FEWEST_CLUSTERS} blocks a side or more"
     elif None in (counts := [judged.enough for judged in found.blind]):
-        return f"it would take more than {MOST_CLUSTERS} blocks a side, or a quieter machine"
+        others = f"a quieter machine, or interleaved sides: {interleaved_command(found.blind[0].experiment)}"
+        return f"it would take more than {MOST_CLUSTERS} blocks a side, {others}"
     else:
         amount = f"about {max(filter(None, counts))} blocks a side"
     names = list(dict.fromkeys(judged.experiment.experiment for judged in found.blind))
