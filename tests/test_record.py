@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+import synthetic
 from conftest import make_experiment
 from oscope.model import atomic_write
 from oscope.model.errors import OscopeError, UsageError
@@ -224,6 +225,28 @@ def test_a_record_with_columns_of_unequal_length_is_malformed(results: Results) 
     data["points"][0]["samples"]["raw"].pop()
     with pytest.raises(UsageError, match="raw has not as many"):
         record.from_record(data)
+
+
+def test_times_that_their_raw_readings_do_not_give_are_refused() -> None:
+    made = synthetic.cost()
+    raw = made.points[0].raw
+    times = (raw - made.points[0].correction) / made.points[0].iterations
+    point = dataclasses.replace(made.points[0], metrics={"time_ns": times * 1e9 / 2.4e9})
+    clock = {"kind": "tsc", "hz": 2.4e9}
+    kept = dataclasses.replace(
+        made,
+        points=(point,),
+        metrics={"time_ns": made.metrics["time_ns"]},
+        environment={**made.environment, "clock": clock},
+    )
+    data = strictly(record.to_json(Results((kept,))))
+    assert record.from_record(data).points[0].metrics["time_ns"].tolist() == point.metrics["time_ns"].tolist()
+    data["points"][0]["metrics"]["time_ns"]["values"][2] /= 2
+    with pytest.raises(
+        UsageError, match=r"was changed after it was measured.*time_ns of sample 3 is"
+    ) as refused:
+        record.from_record(data)
+    assert "\n" not in str(refused.value)
 
 
 def test_the_frame_has_a_row_per_sample(results: Results) -> None:

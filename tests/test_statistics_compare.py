@@ -350,6 +350,16 @@ def test_unlike_results_are_refused(change: dict[str, object], message: str) -> 
     assert caught.value.remedy
 
 
+def test_a_changed_copy_of_a_run_is_named() -> None:
+    a = sides()[0]
+    with pytest.raises(UsageError, match="cannot be compared with itself"):
+        compare_results(a, a)
+    halves = {name: values / 2 for name, values in a.points[0].metrics.items()}
+    point = replace(a.points[0], metrics=halves)
+    with pytest.raises(UsageError, match="the two copies of run run0 differ: one was changed after"):
+        compare_results(a, replace(a, points=(point, *a.points[1:])))
+
+
 @pytest.mark.parametrize(
     ("change", "reported"),
     [

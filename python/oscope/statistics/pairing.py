@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
 from oscope.model.errors import UsageError
 from oscope.model.factors import Level
 from oscope.model.samples import ExperimentResults, PointSamples
@@ -54,6 +56,11 @@ def refuse_unlike(a: ExperimentResults, b: ExperimentResults, allow: frozenset[s
             f"allow={','.join(sorted(unknown))}", remedy="only machine and kernel can be allowed to differ"
         )
     if (a.run_id, a.experiment) == (b.run_id, b.experiment):
+        if not _has_same_samples(a, b):
+            raise UsageError(
+                f"the two copies of run {a.run_id} differ: one was changed after it was measured, or cut",
+                remedy="compare with another run",
+            )
         raise UsageError(
             f"run {a.run_id} cannot be compared with itself", remedy="choose two runs, or use --by"
         )
@@ -84,6 +91,19 @@ def refuse_unlike(a: ExperimentResults, b: ExperimentResults, allow: frozenset[s
             "measure both with the same version",
         )
     return [*caveats, *refuse_other_machine(a, b, allow), *carryover.caveats(a, b)]
+
+
+def _has_same_samples(a: ExperimentResults, b: ExperimentResults) -> bool:
+    """Say whether two copies of a run have the same readings and values."""
+    matches, missing = match_points(a, b)
+    return not missing and all(
+        np.array_equal(one, other, equal_nan=True)
+        for match in matches
+        for one, other in [
+            (match.a.raw, match.b.raw),
+            *((match.a.metrics[name], match.b.metrics[name]) for name in a.metrics if name in b.metrics),
+        ]
+    )
 
 
 def is_alike(a: ExperimentResults, b: ExperimentResults, allow: frozenset[str] = frozenset()) -> bool:

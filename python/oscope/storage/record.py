@@ -26,6 +26,10 @@ SCHEMA = "oscope.record/1"
 INSPECTION_SCHEMA = "oscope.inspection/1"
 _INTEGERS = ("block", "process", "boot", "rep", "started_ns", "iterations")
 _REALS = ("raw", "correction")
+_FROM_RAW = ("time = (raw - correction) / iterations", "time_ns = (raw - correction) / iterations")
+"""How a record describes a time that its raw readings give."""
+_CLOCKS = ("tsc", "cntvct", "monotonic_raw")
+"""Those whose readings have a frequency, or are in ns."""
 
 
 def to_record(results: ExperimentResults) -> dict[str, Any]:
@@ -141,7 +145,9 @@ def from_record(data: Mapping[str, Any]) -> ExperimentResults:
         found = data.get("schema") if isinstance(data, Mapping) else type(data).__name__
         raise UsageError(f"not an {SCHEMA} but {found!r}", remedy="give a file written by --json")
     with _telling_malformed():
-        return _read_record(data)
+        found = _read_record(data)
+        _check_values(found)
+        return found
 
 
 def from_inspection_record(data: Mapping[str, Any]) -> Inspected:
@@ -170,6 +176,33 @@ def _telling_malformed() -> Iterator[None]:
         raise UsageError(
             f"the record is malformed ({error!r})", remedy="write it anew with --json"
         ) from error
+
+
+def _check_values(results: ExperimentResults) -> None:
+    """Raise UsageError where a time is not what its raw reading gives, as the record describes it.
+
+    A process reads the clock's frequency anew, so that times may differ from this by far less than 0.1 %.
+    """
+    clock = results.environment.get("clock") or {}
+    frequency = 1e9 if clock.get("kind") == "monotonic_raw" else clock.get("hz")
+    described = results.timing_model.startswith(_FROM_RAW) and "time_ns" in results.metrics
+    if not described or clock.get("kind") not in _CLOCKS or not frequency or results.environment.get("guest"):
+        return
+    for point in results.points:
+        values = point.metrics["time_ns"]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            expected = (point.raw - point.correction) / point.iterations * (1e9 / frequency)
+        wrong = np.flatnonzero(np.isfinite(values) & ~np.isclose(values, expected, rtol=1e-3, atol=1e-3))
+        if len(wrong):
+            at = wrong[0]
+            where = " ".join(
+                [results.experiment, *(f"{name}={level}" for name, level in point.factors.items())]
+            )
+            raise UsageError(
+                f"run {results.run_id} was changed after it was measured: {where}: time_ns of "
+                f"sample {at + 1} is {values[at]:.6g}, and its raw reading gives {expected[at]:.6g}",
+                remedy="take the record as it was written",
+            )
 
 
 def _read_record(data: Mapping[str, Any]) -> ExperimentResults:
