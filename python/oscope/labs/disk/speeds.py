@@ -213,7 +213,7 @@ ENGINES = q.Question(
     experiment="disk.read",
     rows=_ways,
     headline=_fastest,
-    text="`mmap` reads one byte of each page; `direct` and `uring` go past the page cache and its read-ahead.",
+    text="`mmap` reads one byte of each page; `direct` and `uring` go past the page cache and read-ahead.",
     tables=lambda _, rows: (
         WAYS.of(own, cache=cache) for cache, own in q.grouped(rows, lambda row: row["cache"]).items()
     ),
