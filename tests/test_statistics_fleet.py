@@ -110,6 +110,18 @@ def test_counts_that_are_equal_on_all_but_one_host_name_it() -> None:
     assert {cell.verdict for cell in judge([Series("m", zeros)])[0].cells} == {"cannot tell"}
 
 
+def test_a_host_whose_samples_are_ordinary_as_a_whole_is_not_called_odd() -> None:
+    """In most of its blocks two of three samples are long, and yet most of its samples are not."""
+    rng = np.random.default_rng(5)
+    usual = np.array([100.0, 100.0, 200.0])
+    hosts = {f"n{number}": samples((usual + rng.normal(0, 1, (40, 3))).tolist()) for number in range(8)}
+    hosts["split"] = samples([[100.0, 199.0, 200.0]] * 24 + [[100.0, 100.0, 100.0]] * 16)
+    (metric,) = judge([Series("m", hosts)])
+    (cell,) = (cell for cell in metric.cells if cell.host == "split")
+    assert (cell.criterion, cell.q < 0.05) == ("median", True)
+    assert (cell.verdict, cell.reason.partition(",")[0]) == ("cannot tell", "its typical block is odd")
+
+
 def test_what_does_not_matter_is_not_odd() -> None:
     rng = np.random.default_rng(4)
     hosts = {
@@ -170,7 +182,10 @@ def test_hosts_that_are_taken_off_no_more_would_not_have_been_odd(spread: float)
         own, blocks = rng.uniform(0, 1e-5, count), np.full(count, 10)
         hosts = [
             fleet_statistics._Location(
-                dict.fromkeys(QUANTILES, float(value)), dict.fromkeys(QUANTILES, float(variance)), 10
+                dict.fromkeys(QUANTILES, float(value)),
+                dict.fromkeys(QUANTILES, float(variance)),
+                10,
+                float(value),
             )
             for value, variance in zip(values, own, strict=True)
         ]

@@ -111,6 +111,8 @@ class _Location:
     variances: Mapping[Criterion, float]
     """Of the values; NaN with a single block."""
     blocks: int
+    whole: float
+    """Median of all samples, of whatever block."""
 
     @property
     def value(self) -> float:
@@ -210,6 +212,8 @@ class _Judged:
         verdict: Verdict = "cannot tell" if reason else "ordinary"
         if not np.isnan(q) and q <= FALSE_DISCOVERIES:
             verdict, reason = "odd", ""
+        if verdict == "odd" and found.criterion == "median" and not self._is_seen_in_whole(index):
+            verdict, reason = "cannot tell", "its typical block is odd, the median of all its samples is not"
         return Cell(
             host=self.names[index],
             value=self._amount(host.value),
@@ -222,6 +226,12 @@ class _Judged:
             verdict=verdict,
             reason=reason,
         )
+
+    def _is_seen_in_whole(self, index: int) -> bool:
+        """Say whether the medians of all samples deviate as those of the blocks do, by what matters."""
+        others = [host.whole for i, host in enumerate(self.hosts) if i != index]
+        deviation = self._share((self.hosts[index].whole - float(np.median(others))) / self.scale)
+        return deviation * self.deviations[index].effect > 0 and abs(deviation) > self.threshold
 
     def _caveat(self, index: int) -> str:
         """Return why a host cannot be called ordinary; nothing where it can."""
@@ -277,14 +287,12 @@ def _locate(samples: HostSamples, logarithmic: bool) -> _Location | None:
         dict(zip(QUANTILES, map(float, middle), strict=True)),
         dict(zip(QUANTILES, map(float, variance), strict=True)),
         count,
+        float(np.median(values)),
     )
 
 
 def _quantiles(values: Floats, levels: Sequence[float]) -> Floats:
-    """Return quantiles of each row: levels x rows.
-
-    They are those of np.quantile, to the last bit, which takes several times as long for short rows.
-    """
+    """Return quantiles of each row, levels x rows: those of np.quantile, which takes longer."""
     ordered = np.sort(values, axis=1)
     last = values.shape[1] - 1
     place = np.array(levels) * last
