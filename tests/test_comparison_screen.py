@@ -39,7 +39,9 @@ def test_a_figure_in_several_units_is_one_row_on_the_screen_and_each_unit_for_pr
     assert f"of {len(both.rows) // 2}" in screen
     assert "in other units, with --format csv: cycles as time_ns" in screen
     assert len(comparison_table(a, both).rows) == len(both.rows) // 2
-    assert len(comparison_table(a, both, each_unit=True).rows) == len(both.rows)
+    each_unit = comparison_table(a, both, each_unit=True)
+    assert len(each_unit.rows) == len(both.rows)
+    assert each_unit.note.startswith(comparison_table(a, both).note.partition("\n")[0])
     # Where one unit alone was compared at a point, its row stays.
     first = next(row for row in both.rows if row.metric == "time_ns")
     fewer = replace(both, rows=tuple(row for row in both.rows if row is not first))

@@ -208,7 +208,7 @@ def test_what_was_not_measured_is_listed_with_its_reason() -> None:
     found = unmeasured(results)
     assert found is not None
     points = sum(len(each.points) for each in results.experiments)
-    assert found.sentence == f"1 of {points} points could not be measured"
+    assert found.counts == f"1 of {points} points"
     [row] = found.table.rows
     assert row[2:] == ["no huge pages are free", "echo 600 > /proc/sys/vm/nr_hugepages"]
     assert unmeasured(Results((synthetic.throughput(),))) is None

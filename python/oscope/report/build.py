@@ -217,7 +217,9 @@ def verdict(results: Results) -> str:
         if failed
         else []
     )
-    parts += [f"{_counted(skipped, 'point')} could not be measured on this machine"] if skipped else []
+    parts += (
+        [f"{_counted(skipped, 'point')} {'was' if skipped == 1 else 'were'} not measured"] if skipped else []
+    )
     parts += [f"{_counted(empty, 'point')} {'was' if empty == 1 else 'were'} not reached"] if empty else []
     parts += _shortfalls(results)
     whole = len(parts) == done and all(each.result is not None for each in results.inspections)

@@ -126,16 +126,16 @@ def comparison_table(
     each_unit: bool = False,
 ) -> Table:
     """Return the comparison as a table: for a document, or with `each_unit` of a quantity for a program."""
-    others: tuple[str, ...] = ()
-    if not each_unit:
-        comparison, others = each_quantity_once(experiment, comparison)
+    # The verdict counts quantities, whatever the units are that they are written in.
+    once, others = each_quantity_once(experiment, comparison)
+    comparison = comparison if each_unit else once
     columns, further = _columns(experiment, comparison.rows, sides, plain=each_unit)
     texts = [[cell.strip() for cell in column] for column in (*columns, *further)]
     named = len(_varied(comparison.rows)) + 1
     words = ("unit", "different", "matters")
-    notes = [verdict(comparison), *_caveats_without_marks(comparison)]
+    notes = [verdict(once), *_caveats_without_marks(comparison)]
     if not each_unit:
-        notes = [*remarks(comparison), verdict(comparison), *comparison.caveats, *others]
+        notes = [*remarks(comparison), verdict(once), *comparison.caveats, *others]
     return Table(
         f"{experiment.experiment}: B ({comparison.label_b}) against A ({comparison.label_a})",
         [heading for heading, *_ in texts],

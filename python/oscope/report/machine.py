@@ -1,4 +1,4 @@
-"""The machine in one line, its certificate as a badge, and what could not be measured."""
+"""The machine in one line, its certificate as a badge, and what was not measured."""
 
 from __future__ import annotations
 
@@ -43,16 +43,11 @@ class Badge:
 
 @dataclass(frozen=True)
 class Unmeasured:
-    """What could not be measured."""
+    """What was asked for and not measured."""
 
     counts: str
     """How many of how many, such as `6 of 357 points`."""
     table: Table
-
-    @property
-    def sentence(self) -> str:
-        """What is missing, in a sentence without its full stop."""
-        return f"{self.counts} could not be measured"
 
 
 def machine_line(environment: Mapping[str, Any]) -> str:
@@ -113,7 +108,7 @@ def badge(results: Results) -> Badge | None:
 
 
 def unmeasured(results: Results) -> Unmeasured | None:
-    """Return what could not be measured, why, and how to get it; None where nothing is missing."""
+    """Return what was not measured, why, and how to get it; None where nothing is missing."""
     rows = list(_missing(results))
     if not rows:
         return None

@@ -73,7 +73,7 @@ def _slowed(_: q.Run, lines: Sequence[Line]) -> str:
         return f"No cost of resident memory was found for {flat}."
     most = min(rising, key=lambda line: (line.how != "fork", -line.slope.median))
     none = f"; none was found for {flat}" if flat else ""
-    return f"{most.name} slows down by {q.bracketed(most.slope, 'ns')} for each MiB resident{none}."
+    return f"{most.name} holds its parent {q.bracketed(most.slope, 'ns')} longer for each MiB resident{none}."
 
 
 def _verdict(line: Line) -> str:
