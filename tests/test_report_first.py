@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, pairwise
 from pathlib import Path
 
 import pytest
@@ -23,7 +23,7 @@ from oscope.labs import LABS
 from oscope.model.formatting import MISSING, Scale
 from oscope.model.samples import Results
 from oscope.model.units import format_share
-from oscope.report import elsewhere, page
+from oscope.report import elsewhere, first, page
 from oscope.report.build import Report, answers, build
 from oscope.report.machine import badge, machine_line, unmeasured
 from oscope.report.origins import EXPERIMENTS, command, origins
@@ -109,8 +109,27 @@ def test_places_rise_with_the_values(report: Report) -> None:
     assert lefts == sorted(lefts)
     assert [row.left for row in throughput.rows] == sorted((r.left for r in throughput.rows), reverse=True)
     for chart in report.first.charts:
-        assert [left for left, _ in chart.ticks] == sorted(left for left, _ in chart.ticks)
+        assert [tick.left for tick in chart.ticks] == sorted(tick.left for tick in chart.ticks)
         assert all(0 <= end <= 100 for row in chart.rows for end in (row.low, row.left, row.high))
+
+
+@pytest.mark.parametrize("decades", [1, 3, 7, 9, 14])
+def test_the_labels_of_an_axis_do_not_overlap(
+    everything: Results, monkeypatch: pytest.MonkeyPatch, decades: int
+) -> None:
+    found = ladder(everything)
+    top = max(rung.median for rung in found.throughputs if rung.unit == "MiB/s")
+    wide = [
+        replace(rung, summary=replace(rung.summary, ci95=(rung.median, top * 10.0**decades)))
+        for rung in found.throughputs
+    ]
+    monkeypatch.setattr(first, "ladder", lambda _: replace(found, throughputs=tuple(wide)))
+    _, chart = first.first_screen(everything, lambda *_: "").charts
+    for room in first.LABEL_ROOMS:
+        shown = [(tick.left * room / 100, 3 * len(tick.text)) for tick in chart.ticks if room in tick.rooms]
+        assert shown
+        assert all(b - a > half + other for (a, half), (b, other) in pairwise(shown))
+        assert f".room{room} " in (Path(page.__file__).parent / "templates/report.css").read_text()
 
 
 def test_one_experiment_has_no_ladder_but_its_findings() -> None:

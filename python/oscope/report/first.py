@@ -7,8 +7,9 @@ there before any script runs, and on paper.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from oscope.figures.ladder import BYTES_PER_S, Ladder, Rung, ladder
 from oscope.figures.notable import Notable, notable
@@ -20,6 +21,11 @@ from oscope.report.machine import Badge, badge, date, machine_line
 
 FEWEST_RUNGS = 3
 """With fewer figures there is no ladder to draw."""
+LABEL_ROOMS = (110, 250)
+"""Widths of the axis in pixels from which on its labels have room: of a telephone, and of a desk."""
+_PER_CHARACTER = 6.5
+_BETWEEN_LABELS = 8.0
+"""Pixels."""
 _PREFIXES = ("n", "µ", "m", "")
 """Of seconds, by thousands."""
 
@@ -54,11 +60,21 @@ class Row:
 
 
 @dataclass(frozen=True)
+class Tick:
+    """A decade of the axis, with the widths at which it has its label."""
+
+    left: float
+    text: str
+    rooms: Sequence[int]
+    """Those of `LABEL_ROOMS` at which the labels do not overlap."""
+
+
+@dataclass(frozen=True)
 class Chart:
     """Rows over one logarithmic axis."""
 
     title: str
-    ticks: Sequence[tuple[float, str]]
+    ticks: Sequence[Tick]
     rows: Sequence[Row]
 
 
@@ -129,7 +145,7 @@ def _charts(found: Ladder, others: Sequence[Machine], link: Link) -> Iterator[Ch
 
 def _axis(
     rungs: Sequence[Rung], others: Sequence[Machine], step: float, tick: Callable[[int], str]
-) -> tuple[Callable[[float], float], list[tuple[float, str]]]:
+) -> tuple[Callable[[float], float], list[Tick]]:
     """Return what turns a value in base units into a place in per cent, and the ticks: decades of `step`."""
     values = [end * rung.base_factor for rung in rungs for end in (rung.median, *(rung.ci95 or ()))]
     keys = {rung.key for rung in rungs}
@@ -145,7 +161,25 @@ def _axis(
 
     offset = math.log10(step)
     decades = range(math.ceil(low - offset), math.floor(high - offset) + 1)
-    return place, [(place(step * 10.0**decade), tick(decade)) for decade in decades]
+    labels = {decade: (place(step * 10.0**decade), tick(decade)) for decade in decades}
+    kept = {room: _labelled(labels, room) for room in LABEL_ROOMS}
+    return place, [
+        Tick(*label, [room for room in LABEL_ROOMS if decade in kept[room]])
+        for decade, label in labels.items()
+    ]
+
+
+def _labelled(labels: Mapping[int, tuple[float, str]], room: int) -> list[int]:
+    """Return the decades whose labels fit on an axis of `room` pixels: all, or those of a step."""
+    for step in (1, 2, *range(3, len(labels), 3)):
+        kept = [decade for decade in labels if decade % step == 0] or [*labels][:1]
+        shown = [
+            (left * room / 100, _PER_CHARACTER * len(text) / 2)
+            for left, text in (labels[decade] for decade in kept)
+        ]
+        if all(b - a >= half + other + _BETWEEN_LABELS for (a, half), (b, other) in pairwise(shown)):
+            return kept
+    return [*labels][:1]
 
 
 def _duration_tick(decade: int) -> str:
