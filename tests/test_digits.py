@@ -107,3 +107,11 @@ def test_an_end_that_is_far_and_vague_is_a_power_of_ten() -> None:
     column = Scale.choose([100.0, 110.0, 25_000.0], [2.0, 2.0, 2e9], "ns")
     assert column.row(25_000.0, 2e9).span((0.0, 4_045_788_123.0)) == "0 to 4.0e9"
     assert column.row(100.0, 2.0).span((98.0, 102.0)) == "98.0 to 102.0"
+
+
+def test_a_low_end_above_0_is_not_0() -> None:
+    scale = Scale.of(120.0, 8000.0, "MiB/s")
+    assert scale.span((3.87, 16_300.0)) == "4 to 16\u202f300"
+    assert scale.span((0.0, 16_300.0)) == "0 to 16\u202f300"
+    # What a division rounds away is no low end.
+    assert Scale.of(2.0, 1.0, "ns").span((1e-9, 3.0)) == "0.0 to 3.0"

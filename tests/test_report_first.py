@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain, pairwise
 from pathlib import Path
@@ -17,7 +18,7 @@ from oscope.analysis.calibration.certificate import INTERLEAVED, Entry, to_objec
 from oscope.analysis.calibration.spec import DUET
 from oscope.figures import reach
 from oscope.figures.analysed import Analysed
-from oscope.figures.ladder import ladder
+from oscope.figures.ladder import Ladder, ladder
 from oscope.figures.tables import row_scale
 from oscope.labs import LABS
 from oscope.model.formatting import MISSING, Scale
@@ -113,18 +114,52 @@ def test_places_rise_with_the_values(report: Report) -> None:
         assert all(0 <= end <= 100 for row in chart.rows for end in (row.low, row.left, row.high))
 
 
+def _with(found: Ladder, medians: Sequence[float], ends: tuple[float, float] | None) -> Ladder:
+    """Return a ladder whose first throughputs have these medians, and the interval `ends` times them."""
+    rungs = [
+        replace(
+            rung,
+            summary=replace(rung.summary, median=m, ci95=ends and (m * ends[0], m * ends[1])),
+        )
+        for rung, m in zip(found.throughputs, medians, strict=False)
+    ]
+    return replace(found, throughputs=tuple(rungs))
+
+
+def _throughputs(results: Results, found: Ladder, monkeypatch: pytest.MonkeyPatch) -> first.Chart:
+    monkeypatch.setattr(first, "ladder", lambda _: found)
+    return first.first_screen(results, lambda *_: "").charts[1]
+
+
+@pytest.mark.parametrize(
+    ("ends", "text", "width"),
+    [
+        (None, "(once)", 0),
+        ((0.5, 101.0), "(too few samples)", 0),
+        ((0.009, 2.0), "(too few samples)", 0),
+        ((0.0, 2.0), "(too few samples)", 0),
+        ((0.012, 99.0), "1 to 9900", 50),
+    ],
+)
+def test_an_interval_beyond_a_hundred_times_the_median_is_not_shown(
+    everything: Results,
+    monkeypatch: pytest.MonkeyPatch,
+    ends: tuple[float, float] | None,
+    text: str,
+    width: float,
+) -> None:
+    row = _throughputs(everything, _with(ladder(everything), [100.0, 200.0], ends), monkeypatch).rows[0]
+    assert row.interval == text
+    assert (row.high - row.low > width) if width else row.low == row.left == row.high
+    assert text in dict(row.facts)["95 % confidence interval"]
+
+
 @pytest.mark.parametrize("decades", [1, 3, 7, 9, 14])
 def test_the_labels_of_an_axis_do_not_overlap(
     everything: Results, monkeypatch: pytest.MonkeyPatch, decades: int
 ) -> None:
-    found = ladder(everything)
-    top = max(rung.median for rung in found.throughputs if rung.unit == "MiB/s")
-    wide = [
-        replace(rung, summary=replace(rung.summary, ci95=(rung.median, top * 10.0**decades)))
-        for rung in found.throughputs
-    ]
-    monkeypatch.setattr(first, "ladder", lambda _: replace(found, throughputs=tuple(wide)))
-    _, chart = first.first_screen(everything, lambda *_: "").charts
+    found = _with(ladder(everything), [10.0**decades, 1.0], None)
+    chart = _throughputs(everything, found, monkeypatch)
     for room in first.LABEL_ROOMS:
         shown = [(tick.left * room / 100, 3 * len(tick.text)) for tick in chart.ticks if room in tick.rooms]
         assert shown

@@ -94,7 +94,7 @@ def test_the_screen_has_the_ladder_with_the_intervals_of_the_tables(survey: Anal
     assert {rung.key for rung in drawn} == set(SHOWN[: len(drawn)])
     for rung in drawn:
         row = next(line for line in text.splitlines() if line.startswith(f"{rung.name} "))
-        assert row.endswith(f"{rung.scale.with_unit(rung.median)}  {rung.scale.span(rung.ci95)}")
+        assert row.endswith(f"{rung.scale.with_unit(rung.median)}  {rung.interval}")
 
 
 def test_the_screen_has_the_first_findings_in_their_order(survey: Analysed) -> None:
@@ -164,6 +164,8 @@ def test_a_throughput_says_how_wide_its_interval_is_where_it_is(survey: Analysed
     assert told((0.8 * middle, 1.2 * middle)).endswith(" ±20 %")
     assert " to " in told((0.2 * middle, 2 * middle))
     assert told(None).endswith(" (once)")
+    assert told((0.9 * middle, 101 * middle)).endswith(" (too few samples)")
+    assert told((0.009 * middle, 2 * middle)).endswith(" (too few samples)")
 
 
 def test_a_sentence_ends_neither_in_a_number_nor_in_an_abbreviated_unit() -> None:

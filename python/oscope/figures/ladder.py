@@ -22,6 +22,8 @@ from oscope.statistics import Summary
 
 SECONDS: Mapping[str, float] = {"ns": 1e-9, "s": 1.0}
 BYTES_PER_S: Mapping[str, float] = {"B/s": 1.0, "MiB/s": float(1 << 20)}
+WIDEST = 100.0
+"""Largest ratio of an interval's end to the median, and of the median to its other end, that is shown."""
 BEYOND = 2
 """A memory that is so many times larger than a cache is not held by it; half of it surely is."""
 
@@ -50,8 +52,17 @@ class Rung:
 
     @property
     def ci95(self) -> tuple[float, float] | None:
-        """Return the 95 % interval of the median, in `unit`; None where nothing was repeated."""
-        return self.summary.ci95
+        """Return the 95 % interval of the median, in `unit`; None without repetition, or beyond `WIDEST`."""
+        known = self.summary.ci95
+        is_usable = known and known[0] * WIDEST >= self.median >= known[1] / WIDEST
+        return known if is_usable else None
+
+    @property
+    def interval(self) -> str:
+        """Return the ends of the interval, or in brackets why there is none."""
+        if self.ci95 is not None:
+            return self.scale.span(self.ci95)
+        return "(once)" if self.summary.ci95 is None else "(too few samples)"
 
     @property
     def base_factor(self) -> float:

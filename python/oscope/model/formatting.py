@@ -30,6 +30,8 @@ UNBOUNDED = 1e6
 """A ratio that may be larger is written without an upper bound."""
 FAR = 1e9
 """End of an interval from which on it is written as a power of ten."""
+BEYOND = 1e4
+"""Times its low end to which an interval reaches at most, for that end not to be written as 0."""
 MISSING = "–"
 """Stands where a number could not be had."""
 
@@ -111,16 +113,22 @@ class Scale:
         """Return the ends of an interval, `97.9 to 98.4`; `MISSING` where there is none.
 
         An end of ten digits that is not known to its last one is written as a power, `0 to 4.0e9`: two
-        processes of one sample each may give such an interval.
+        processes of one sample each may give such an interval. A low end that would round to 0 keeps a digit,
+        unless the high one is more than `BEYOND` times larger.
         """
         if interval is None:
             return MISSING
         return " to ".join(
             f"{end / self.factor:.1e}".replace("e+0", "e").replace("e+", "e")
             if self.decimals < 0 and abs(end / self.factor) >= FAR
-            else self.text(end)
+            else self._digit(end, interval[1]).text(end)
             for end in interval
         )
+
+    def _digit(self, end: float, high: float) -> Self:
+        """Return this unit with decimals that leave a digit of an end that the shared ones round to 0."""
+        is_lost = 0 < end < high < BEYOND * end and not float(f"{round(end / self.factor, self.decimals):f}")
+        return replace(self, decimals=_decimals(end / self.factor, 1)) if is_lost else self
 
     def with_unit(self, value: float | None) -> str:
         """Return the figure with its unit."""

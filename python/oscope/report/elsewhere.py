@@ -65,9 +65,9 @@ def _from_results(results: Results, source: str) -> Machine:
 
 
 def _known(rung: Rung) -> Known:
-    interval = "" if rung.ci95 is None else f" ({rung.scale.span(rung.ci95)})"
+    interval = rung.interval if rung.ci95 is None else f"({rung.interval})"
     return Known(
-        rung.median * rung.base_factor, f"{rung.scale.with_unit(rung.median)}{interval}", rung.detail
+        rung.median * rung.base_factor, f"{rung.scale.with_unit(rung.median)} {interval}", rung.detail
     )
 
 

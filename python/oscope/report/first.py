@@ -198,7 +198,6 @@ def _row(
 ) -> Row:
     scale, summary = rung.scale, rung.summary
     low, high = rung.ci95 or (rung.median, rung.median)
-    interval = scale.span(rung.ci95) if rung.ci95 is not None else ""
     marks = [
         Mark(place(known.value), order, f"{known.text} on {others[index].name}")
         for order, index in enumerate(shown)
@@ -206,7 +205,7 @@ def _row(
     ]
     facts = [
         ("median", scale.with_unit(rung.median)),
-        ("95 % confidence interval", f"{interval} {scale.unit}" if interval else "none: not repeated"),
+        ("95 % confidence interval", f"{rung.interval} {scale.unit}" if rung.ci95 else rung.interval),
         ("samples", f"{format_count(summary.n)}, effective sample size {format_count(summary.worth)}"),
         ("measured by", f"{rung.experiment}, {rung.detail}"),
         *(("elsewhere", mark.text) for mark in marks),
@@ -215,7 +214,7 @@ def _row(
         key=rung.key,
         name=rung.name,
         value=scale.with_unit(rung.median),
-        interval=interval,
+        interval=rung.interval,
         left=place(rung.median * rung.base_factor),
         low=place(low * rung.base_factor),
         high=place(high * rung.base_factor),

@@ -84,7 +84,7 @@ def draw(rungs: Sequence[Rung], width: int, marks: Marks | None = None) -> list[
     if not rungs:
         return []
     marks = marks or Marks()
-    texts = [(rung.name, rung.scale.with_unit(rung.median), rung.scale.span(rung.ci95)) for rung in rungs]
+    texts = [(rung.name, rung.scale.with_unit(rung.median), rung.interval) for rung in rungs]
     widths = [
         max(len(heading), *map(len, column))
         for heading, column in zip(_HEADINGS, zip(*texts, strict=True), strict=True)
@@ -122,21 +122,19 @@ def _row(rung: Rung, axis: Axis, marks: Marks) -> str:
 
 
 def _ends(rung: Rung) -> tuple[float, float, float]:
-    """Return the lower end, the median and the upper end in seconds; an end of zero or less is the median."""
-    low, high = rung.ci95 or (rung.median, rung.median)
-    ends = (low if low > 0 else rung.median, rung.median, high)
-    first, middle, last = (end * rung.base_factor for end in ends)
-    return first, middle, last
+    """Return the lower end, the median and the upper end in seconds."""
+    low, high = (end * rung.base_factor for end in rung.ci95 or (rung.median, rung.median))
+    return low, rung.median * rung.base_factor, high
 
 
 def _throughput(rung: Rung) -> str:
     factor = rung.base_factor / MEBIBYTE
     low, high = (end * factor for end in rung.ci95 or (rung.median, rung.median))
     value, half = rung.median * factor, (high - low) / 2
-    scale = Scale.of(value, half or None, "MiB/s")
+    scale = Scale.of(value, half or (rung.summary.std or 0.0) * factor or None, "MiB/s")
     text = f"{rung.name} {scale.text(value)}"
     if rung.ci95 is None:
-        return f"{text} (once)"
+        return f"{text} {rung.interval}"
     if half > WIDE * value:
         return f"{text} ({scale.span((low, high))})"
     return f"{text} ±{100 * half / value:.0f} %" if half > WELL_KNOWN * value else text
