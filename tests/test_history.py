@@ -182,6 +182,8 @@ def test_series_of_the_figure_can_be_told_apart() -> None:
     colours = len(theme.SERIES["light"])
     styles = [(each["meta"]["colour"] % colours, each["line"]["dash"]) for each in drawn.traces]
     assert len(set(styles)) == len(styles) == len(costs)
+    # Five labels stand beside each other on a telephone.
+    assert max(len(line) for text in drawn.layout["xaxis"]["ticktext"] for line in text.split("<br>")) <= 6
     # Their intervals stand beside each other, each nearest to its own run.
     for place in range(3):
         across = [each["x"][place] for each in drawn.traces]

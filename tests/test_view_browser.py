@@ -20,6 +20,14 @@ from waiting import wait_until
 LONG = ("run", "syscall.cost", "--set", "call=getppid,read", "--set", "style=loop", "--reps", "1000000")
 
 
+BEYOND = """
+const right = (each) => each.getBoundingClientRect().right, nav = document.querySelector('nav');
+return [...document.querySelectorAll('nav a, main *')].filter((each) =>
+  !each.closest('.scroll, svg, details') && each.getClientRects().length
+  && right(each) > (nav.contains(each) ? right(nav) : innerWidth)).map((each) => each.outerHTML)"""
+"""The elements that reach beyond the window, or beyond the menu, and that nothing scrolls into it."""
+
+
 @pytest.fixture
 def browser(chromium: Chrome, viewed: Viewed) -> Chrome:
     """Give a browser that has been let in, and whose log is empty."""
@@ -57,6 +65,8 @@ def test_every_page_is_whole(
     drawn(browser, viewed.root + page.format(a=a, b=b), width=width, theme=theme)
     assert errors(browser) == []
     assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+    # What the page clips does not count there.
+    assert browser.execute_script(BEYOND) == []
     figures = browser.execute_script(
         "return [...document.querySelectorAll('figure')].map(f => {"
         "const svg = f.querySelector('svg.main-svg'); return svg ? svg.querySelectorAll('path').length : 0})"
@@ -189,3 +199,13 @@ def _watch(browser: Chrome, viewed: Viewed) -> None:
     run = browser.current_url.rpartition("/")[2]
     state = json.loads(viewed.page(f"/runs/{run}/live"))
     assert state["samples"] >= shown
+
+
+def test_the_experiments_of_a_run_fit_on_a_telephone(
+    browser: Chrome, viewed: Viewed, stored: CommandLine
+) -> None:
+    # The stand-in for the probe measures the first one only, so the other one has a remark.
+    stored("run", "syscall.cost", "syscall.throughput", "--reps", "1")
+    drawn(browser, f"{viewed.root}/runs/last", width=390)
+    assert "How many times a second can a program call" in words(browser)
+    assert browser.execute_script(BEYOND) == []

@@ -88,10 +88,13 @@ def in_order(found: Sequence[Line]) -> list[ExperimentResults]:
 
 
 def _dates(started: Sequence[str]) -> list[str]:
-    """Return the local day of each ISO 8601 time, and the time of day as well where two days are equal."""
+    """Return the local day of each ISO 8601 time, and the time of day where two days are equal.
+
+    Lines are short, so that labels stand beside each other on a telephone.
+    """
     times = [datetime.fromisoformat(each).astimezone() for each in started]
     several = len({time.date() for time in times}) < len(times)
-    return [time.strftime("%Y-%m-%d<br>%H:%M" if several else "%Y-%m-%d") for time in times]
+    return [time.strftime("%-d %b<br>%Y<br>%H:%M" if several else "%-d %b<br>%Y") for time in times]
 
 
 def _drawn(
