@@ -13,7 +13,7 @@ from cli_driver import CommandLine
 from oscope import labs
 from oscope.analysis.gate import _missing_points
 from oscope.analysis.history import collect
-from oscope.cli.progress import where
+from oscope.cli.progress import counted, where
 from oscope.figures.tables import fixed_levels
 from oscope.model.errors import UsageError
 from oscope.model.experiment import Experiment
@@ -58,6 +58,12 @@ def test_where_a_run_stands_is_told_at_every_point(
     for block, point in enumerate(plan.points):
         line = where(Progress(1, None, experiment.name, point, block, None), {experiment.name: plan})
         assert line.startswith(experiment.name)
+
+
+def test_what_is_repeated_is_told_beside_the_total_that_it_raises() -> None:
+    progress = Progress(5, 14, "syscall.cost", {}, 0, None)
+    assert counted(progress) == "5/14 samples"
+    assert counted(replace(progress, again=4)) == "5/14 samples (4 in repetition)"
 
 
 def test_a_level_without_a_meaning_anywhere_is_refused(planned: catalogues.Catalogue) -> None:

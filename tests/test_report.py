@@ -144,8 +144,20 @@ def test_the_verdict_says_what_was_asked_for_and_not_reached() -> None:
 
     assert reported(reps=5).endswith("4 points were taken, and everything asked for was measured.")
     assert reported(reps=7).endswith("; 8 samples more were asked for.")
-    assert reported(reps=1, precision=1e-9).endswith("; 4 points did not reach the precision asked for.")
     assert "everything asked for" not in reported(status="interrupted")
+    # Of 4 points 20 samples were taken; 28 were asked for, those of a point without any among them.
+    first, *others = throughput.points
+    empty = first.only(np.zeros(len(first), dtype=bool))
+    some = dataclasses.replace(
+        throughput,
+        points=(empty, dataclasses.replace(others[0], again=(3, 4)), *others[1:]),
+        settings={**throughput.settings, "reps": 7},
+    )
+    assert verdict(Results((some,))) == (
+        "15 samples of 3 points were taken, 2 of them in repetition after interference; 1 point was not "
+        "reached; 8 samples more were asked for, and 7 of the points without any."
+    )
+    assert reported(reps=1, precision=1e-9).endswith("; 4 points did not reach the precision asked for.")
 
 
 def test_runs_of_the_same_experiment_are_told_apart() -> None:

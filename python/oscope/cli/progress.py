@@ -231,12 +231,10 @@ def _named(names: Sequence[str], noun: str) -> str:
 
 
 def counted(progress: Progress) -> str:
-    """Tell how many samples there are, of how many."""
-    return (
-        f"{progress.finished} samples"
-        if progress.total is None
-        else f"{progress.finished}/{progress.total} samples"
-    )
+    """Tell how many samples there are, of how many, and how many of these the plan has not."""
+    total = "" if progress.total is None else f"/{progress.total}"
+    again = f" ({progress.again} in repetition)" if progress.again else ""
+    return f"{progress.finished}{total} samples{again}"
 
 
 def where(progress: Progress, experiments: dict[str, PlannedExperiment]) -> str:

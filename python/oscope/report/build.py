@@ -210,7 +210,9 @@ def verdict(results: Results) -> str:
     parts = _inspections(results)
     if results.experiments or not results.inspections:
         measured = _counted(len(points) - skipped - empty, "point")
-        parts.insert(0, f"{format_count(samples)} samples of {measured} were taken")
+        again = sum(len(point.again) for point in points)
+        repeated = f", {format_count(again)} of them in repetition after interference" if again else ""
+        parts.insert(0, f"{format_count(samples)} samples of {measured} were taken{repeated}")
     done = len(parts)
     parts += (
         [f"{_counted(failed, 'sample')} failed and {'is' if failed == 1 else 'are'} left out"]
@@ -243,25 +245,26 @@ def _inspections(results: Results) -> list[str]:
 def _shortfalls(results: Results) -> list[str]:
     """Say what was asked for and not reached, though nothing forbade it."""
     analysed = Analysed.of(results)
-    lacking, wide = 0, 0
+    lacking, without, wide = 0, 0, 0
     for experiment in analysed.experiments:
         precision, reps = experiment.settings.get("precision"), experiment.settings.get("reps") or 0
         for point in experiment.points:
             if point.skipped is not None or not len(point):
+                without += 0 if precision else reps
                 continue
             if not precision:
-                lacking += max(reps - len(point), 0)
+                lacking += max(reps - len(point) + len(point.again), 0)
                 continue
             summary = analysed.summary(experiment, point, experiment.headline)
             reached = summary.relative_half_width if summary is not None else None
             wide += reached is None or reached > precision
     ended = dict.fromkeys(each.status for each in analysed.experiments if each.status != "done")
     parts = [f"a run is {' and '.join(ended)}"] if ended else []
-    parts += (
-        [f"{_counted(lacking, 'sample')} more {'was' if lacking == 1 else 'were'} asked for"]
-        if lacking
-        else []
-    )
+    if lacking:
+        rest = f", and {format_count(without)} of the points without any" if without else ""
+        parts.append(
+            f"{_counted(lacking, 'sample')} more {'was' if lacking == 1 else 'were'} asked for{rest}"
+        )
     parts += [f"{_counted(wide, 'point')} did not reach the precision asked for"] if wide else []
     return parts
 

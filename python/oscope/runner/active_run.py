@@ -71,5 +71,6 @@ class ActiveRun:
                 point=point.factors,
                 block=block,
                 blocks=experiment.blocks,
+                again=self.recorder.again,
             )
         )

@@ -24,6 +24,8 @@ class Progress:
     """The block under way, counted from 0."""
     blocks: int | None
     """How many blocks this experiment has; None where a precision decides."""
+    again: int = 0
+    """Samples of the total that the plan has not: repetitions after interference."""
 
 
 class Listener(Protocol):

@@ -36,6 +36,7 @@ class Recorder:
         self.boots: list[str | None] = []
         self.finished = 0
         self.total = plan.total
+        self.again = 0
         self.inspected: set[str] = set()
         """Inspections that are in the store, also those that were skipped."""
         ids = store.point_ids(run_id)
@@ -133,6 +134,7 @@ class Recorder:
         # What is repeated comes in addition.
         if kind == "again" and self.total is not None:
             self.total += data["count"]
+            self.again += data["count"]
 
     def restore(self) -> dict[str, Any]:
         """Read from the store how far the run came; return its environment, as a record has it."""
