@@ -13,6 +13,8 @@ from cli_driver import COST, CommandLine
 from oscope.figures import variation
 from oscope.figures.analysed import Analysed
 from oscope.figures.experiments import view
+from oscope.labs.engine.run import Run
+from oscope.labs.syscalls.spread import _largest
 from oscope.model.samples import ExperimentResults
 
 
@@ -33,6 +35,21 @@ def test_the_invented_cause_is_named_first(cost: ExperimentResults) -> None:
     shares = np.array([trace["x"] for trace in drawn.traces], dtype=float)
     assert shares.sum(axis=0) == pytest.approx(100, abs=0.5)
     assert "is associated with" in variation.in_brief(results, every)
+
+
+@pytest.mark.parametrize(("own", "more"), [(0.3, ", own CPU time included"), (0.0, "")])
+def test_unexplained_is_one_quantity_everywhere(cost: ExperimentResults, own: float, more: str) -> None:
+    results = Analysed.of(synthetic.Results((cost,)))
+    first = variation.of_experiment(results, cost, "time_ns")[0]
+    causes = (replace(first.found.causes[0], share=0.5),)
+    one = replace(first, found=replace(first.found, causes=causes, own=own, unexplained=0.5))
+    assert variation.in_brief(results, [one]).endswith(f"; unexplained{more}: 50 %.")
+    assert variation.table([one]).rows[-1][2:4] == [f"unexplained{more}", "50"]
+    assert _largest(Run(results, cost), [one]).endswith("; unexplained: 50 %.")
+    drawn = variation.figure([one])
+    assert drawn is not None
+    assert sum(trace["x"][0] for trace in drawn.traces[1:]) == pytest.approx(50)
+    assert ("but for own CPU time" in drawn.note) == bool(own)
 
 
 def test_the_report_shows_it_beside_the_experiment(cost: ExperimentResults) -> None:

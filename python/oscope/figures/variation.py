@@ -96,13 +96,20 @@ def figure(every: Sequence[Attributed]) -> Figure | None:
     series.append(plots.Bars("no cause named", rest, role="reference"))
     value_axis = plots.axis("share of the variance [%]", range=[0, 100])
     names = [each.name for each in judged]
-    note = "Only causes beyond chance have a colour."
+    note = "Colours are causes beyond chance; grey is unexplained."
+    if any(own):
+        note = "Colours are causes beyond chance, but for own CPU time: that and grey are unexplained."
     return plots.stacked(plots.bars("Where the spread comes from", value_axis, names, series, note))
 
 
 def own_share(found: Attribution) -> float:
     """Return the share associated with the measured code's own CPU time; 0 where it is unknown."""
     return found.own if np.isfinite(found.own) else 0.0
+
+
+def mean_unexplained(judged: Sequence[Attributed]) -> float:
+    """Return the mean share of the variance that no named cause accounts for."""
+    return float(np.mean([each.found.unexplained for each in judged]))
 
 
 def table(every: Sequence[Attributed]) -> Table:
@@ -132,11 +139,16 @@ def table(every: Sequence[Attributed]) -> Table:
         if own >= LEAST_SHARE:
             shares.append((own, [each.name, count, OWN, _percent(own), MISSING, "more"]))
         rows += [row for _, row in sorted(shares, key=lambda pair: -pair[0])]
-        left = each.found.unexplained - own
-        rows.append([each.name, count, "nothing recorded, beyond chance", _percent(left), MISSING, MISSING])
+        left = _percent(each.found.unexplained)
+        rows.append([each.name, count, _unexplained(own), left, MISSING, MISSING])
     columns = ["point", "n", "associated with", "share [%]", "95 % interval [%]", "direction"]
     note = "Direction: whether the metric rises or falls with the covariate."
     return Table("Causes by point", columns, rows, frozenset({1, 3, 4}), note)
+
+
+def _unexplained(own: float) -> str:
+    """Name what no cause accounts for; what is shown as own CPU time is a part of it."""
+    return "unexplained, own CPU time included" if own >= LEAST_SHARE else "unexplained"
 
 
 def _percent(share: float) -> str:
@@ -244,7 +256,7 @@ def in_brief(results: Analysed, every: Sequence[Attributed]) -> str:
         )
     found = [(share, gloss(results, name)) for name, share in totals(judged).items()]
     own = float(np.mean([own_share(each.found) for each in judged]))
-    rest = float(np.mean([each.found.unexplained for each in judged])) - own
+    rest = mean_unexplained(judged)
     if own >= LEAST_SHARE:
         found.append((own, "the measured code's own CPU time, without a cause"))
     found.sort(key=lambda pair: -pair[0])
@@ -254,4 +266,4 @@ def in_brief(results: Analysed, every: Sequence[Attributed]) -> str:
         if found
         else "nothing recorded beyond chance"
     )
-    return f"{where}, the variance is associated with: {parts}; unexplained: {100 * rest:.0f} %."
+    return f"{where}, the variance is associated with: {parts}; {_unexplained(own)}: {100 * rest:.0f} %."

@@ -266,7 +266,7 @@ def _largest(run: q.Run, every: Sequence[Attributed]) -> str:
     if not judged:
         return f"Too few samples to say what makes the times vary: {FEWEST_SAMPLES} of a point are needed."
     totals = variation.totals(judged)
-    rest = float(np.mean([each.found.unexplained for each in judged]))
+    rest = variation.mean_unexplained(judged)
     if not totals:
         points = q.counted(len(judged), "point")
         return f"No recorded covariate is associated with the variance beyond chance at any of {points}."
@@ -276,7 +276,7 @@ def _largest(run: q.Run, every: Sequence[Attributed]) -> str:
     where = f"on average over {len(judged)} points" if len(judged) > 1 else f"at “{judged[0].name}”"
     return (
         f"{q.capital(where)}, {100 * share:.0f} % of the variance is associated with "
-        f"{variation.gloss(run.results, name)}{also}; for {100 * rest:.0f} % no cause was found."
+        f"{variation.gloss(run.results, name)}{also}; unexplained: {100 * rest:.0f} %."
     )
 
 
