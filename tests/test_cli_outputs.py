@@ -21,6 +21,7 @@ from oscope.model.atomic_write import atomic_write, write_bytes
 from oscope.model.errors import OscopeError
 
 INPUTS = {
+    "assignment --run",
     "bench --cold",
     "bench --cwd",
     "bench --input",
@@ -30,6 +31,8 @@ INPUTS = {
     "disk fast FILE",
     "disk read FILE",
     "explain --strace",
+    "explain-variation RUN",
+    "export RUN",
     "fleet compare --file",
     "fleet doctor --file",
     "fleet init --inventory",
@@ -38,6 +41,8 @@ INPUTS = {
     "gate BASELINE",
     "import FILE",
     "report --beside",
+    "report [RUN]...",
+    "show [RUN]",
     "inject --path",
     "kernel ab --patch",
     "kernel build --config",
