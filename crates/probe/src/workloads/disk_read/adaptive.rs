@@ -17,8 +17,10 @@ use oscope_sys::error::Failure;
 
 /// Bytes that one pread(2) asks for at most: its buffer stays in the second cache of most cores.
 pub const BLOCK: u64 = 256 << 10;
-/// Every so many stretches of a worker the slower way is tried again.
+/// Every so many stretches of a worker the slower way is tried again,
 const AGAIN: u64 = 64;
+/// and at these since the other way became the faster one: a single trial may have met an interruption.
+const SOON: [u64; 2] = [4, 16];
 /// A way that this kernel does not have.
 const IMPOSSIBLE: u64 = u64::MAX;
 
@@ -44,8 +46,8 @@ impl Race {
         }
     }
 
-    /// The way for a worker's stretch with this number.
-    fn choose(&self, number: u64) -> Way {
+    /// The faster way, and the one for a worker's stretch, the `count`-th since that became the faster one.
+    fn choose(&self, count: u64) -> (Way, Way) {
         let mapping = self.mapping.load(Ordering::Relaxed);
         let copying = self.copying.load(Ordering::Relaxed);
         let (faster, slower) = if mapping <= copying {
@@ -53,8 +55,13 @@ impl Race {
         } else {
             (Way::Copying, Way::Mapping)
         };
-        let again = number % AGAIN == AGAIN - 1 && mapping.max(copying) != IMPOSSIBLE;
-        if again { slower } else { faster }
+        let again = count % AGAIN == 0 || SOON.contains(&count);
+        let chosen = if again && mapping.max(copying) != IMPOSSIBLE {
+            slower
+        } else {
+            faster
+        };
+        (faster, chosen)
     }
 
     fn tell(&self, way: Way, bytes: u64, began: Instant) {
@@ -76,10 +83,13 @@ pub fn read(
     buffer: &mut [u8],
 ) -> Result<Tally, Failure> {
     let mut tally = Tally::default();
-    let mut number = 0;
+    let (mut known, mut count) = (Way::Mapping, 1);
     while let Some(stretch) = pass.next_block() {
         let began = Instant::now();
-        let mut way = race.choose(number);
+        let (faster, mut way) = race.choose(count);
+        if faster != known {
+            (known, count) = (faster, 1);
+        }
         if way == Way::Mapping && !mapped.look_at_all(pass, file, stretch, &mut tally)? {
             race.mapping.store(IMPOSSIBLE, Ordering::Relaxed);
             way = Way::Copying;
@@ -88,7 +98,7 @@ pub fn read(
             blocks::pread_one(pass, file, stretch, buffer, &mut tally)?;
         }
         race.tell(way, stretch.1 - stretch.0, began);
-        number += 1;
+        count += 1;
     }
     Ok(tally)
 }
@@ -109,13 +119,14 @@ mod tests {
     fn both_are_tried_then_the_faster_one_is_taken_and_the_other_tried_again() {
         for (fast, slow) in [(Way::Mapping, Way::Copying), (Way::Copying, Way::Mapping)] {
             let race = Race::default();
-            for number in 0..2 {
-                let way = race.choose(number);
+            for _ in 0..2 {
+                let (_, way) = race.choose(1);
                 race.tell(way, 1 << 20, ago(if way == fast { 10 } else { 2000 }));
             }
-            let chosen: Vec<Way> = (2..2 * AGAIN).map(|number| race.choose(number)).collect();
-            assert_eq!(chosen.iter().filter(|&&way| way == slow).count(), 2);
-            assert_eq!(chosen[AGAIN as usize - 3], slow);
+            let slower: Vec<u64> = (1..=2 * AGAIN)
+                .filter(|&count| race.choose(count) == (fast, slow))
+                .collect();
+            assert_eq!(slower, [4, 16, AGAIN, 2 * AGAIN]);
         }
     }
 
@@ -125,13 +136,13 @@ mod tests {
         race.tell(Way::Mapping, 1 << 20, ago(10));
         race.tell(Way::Copying, 1 << 20, ago(2000));
         race.tell(Way::Mapping, 1 << 20, ago(60_000));
-        assert_eq!(race.choose(2), Way::Copying);
+        assert_eq!(race.choose(1), (Way::Copying, Way::Copying));
     }
 
     #[test]
     fn what_the_kernel_does_not_have_is_not_tried_again() {
         let race = Race::default();
         race.mapping.store(IMPOSSIBLE, Ordering::Relaxed);
-        assert!((0..3 * AGAIN).all(|number| race.choose(number) == Way::Copying));
+        assert!((1..=3 * AGAIN).all(|count| race.choose(count).1 == Way::Copying));
     }
 }
