@@ -319,6 +319,8 @@ def test_a_record_file_takes_the_place_of_a_run(two_runs: CommandLine) -> None:
         assert written.out == stored.out
     refused = two_runs("export", "record.json", "--format", "json", "-o", "record.json")
     assert (refused.code, "would replace a file that is read" in refused.err) == (2, True)
+    (two_runs.folder / "last").write_text("no record")
+    assert two_runs("show", "last").code == 0
     (two_runs.folder / "empty.json").write_text("[]")
     for command in (("show", "empty.json"), ("compare", "last", "empty.json")):
         refused = two_runs(*command)

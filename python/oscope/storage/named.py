@@ -13,10 +13,10 @@ from oscope.storage.store import Store
 def read_named(name: str | Path, place: str | Path | None, *, columns: Columns = "all") -> Results:
     """Return the results of a record file, or of a run by its id, the start of it, or `last`.
 
-    A record has all its columns. Raises UsageError where there is neither.
+    A record has all its columns. `last` is never a file: ./last is. Raises UsageError where there is neither.
     """
     path = Path(name)
-    if path.is_file():
+    if name != "last" and path.is_file():
         return record.read(path)
     if isinstance(name, Path) or path.suffix == ".json" or len(path.parts) > 1:
         raise UsageError(

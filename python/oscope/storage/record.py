@@ -181,7 +181,7 @@ def _telling_malformed() -> Iterator[None]:
 def _check_values(results: ExperimentResults) -> None:
     """Raise UsageError where a time is not what its raw reading gives, as the record describes it.
 
-    A process reads the clock's frequency anew, so that times may differ from this by far less than 0.1 %.
+    Each process finds the clock's frequency anew, and a busy machine disturbs that: 1 % is allowed.
     """
     clock = results.environment.get("clock") or {}
     frequency = 1e9 if clock.get("kind") == "monotonic_raw" else clock.get("hz")
@@ -192,7 +192,7 @@ def _check_values(results: ExperimentResults) -> None:
         values = point.metrics["time_ns"]
         with np.errstate(divide="ignore", invalid="ignore"):
             expected = (point.raw - point.correction) / point.iterations * (1e9 / frequency)
-        wrong = np.flatnonzero(np.isfinite(values) & ~np.isclose(values, expected, rtol=1e-3, atol=1e-3))
+        wrong = np.flatnonzero(np.isfinite(values) & ~np.isclose(values, expected, rtol=1e-2, atol=1e-3))
         if len(wrong):
             at = wrong[0]
             where = " ".join(
