@@ -12,6 +12,7 @@ from oscope.cli.errors import note
 from oscope.model.errors import OscopeError
 from oscope.model.factors import Level
 from oscope.model.formatting import format_share, format_value
+from oscope.model.units import MEBIBYTE
 from oscope.tools.disk.movement import moved
 from oscope.tools.disk.session import FileSession, Transfer
 
@@ -101,9 +102,9 @@ def show_fold(done: Transfer, *, as_json: bool) -> None:
     if as_json:
         print(json.dumps(done.to_object()))
     else:
-        gib_per_s = done.mib_per_s / 1024
-        small = format_value(done.mib_per_s * 2**20, None, "B/s")
-        throughput = f"{gib_per_s:.2f} GiB/s" if gib_per_s >= 0.01 else small
+        throughput = f"{done.mib_per_s / 1024:.2f} GiB/s"
+        if done.mib_per_s < 0.01 * 1024:
+            throughput = format_value(done.mib_per_s * MEBIBYTE, None, "B/s")
         print(f"{done.xor_text}  {done.time_s:.6f} s  {throughput}")
 
 

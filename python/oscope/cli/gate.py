@@ -82,7 +82,7 @@ def gate(
     if baseline is None:
         baseline, run = last_two(settings.store, allowed(allow or ()))
     before = load([baseline], settings.store, columns="metrics")
-    after = load([run], settings.store, columns="metrics") if run else _newest(before, settings.store)
+    after = _newest(before, settings.store) if run is None else load([run], settings.store, columns="metrics")
     known = partial(earlier_runs, settings.store)
     found = judge(before, after, share, metrics=metrics or (), allow=allowed(allow or ()), earlier=known)
     if found.calibrated is None:

@@ -120,18 +120,20 @@ def with_own(names: Sequence[str], program: str | None = None) -> tuple[Labs, Se
     Raises UsageError where a name is unknown (the nearest is given), or what was written is wrong; ProbeError
     where a program does not describe itself.
     """
+    ours = built_in()
+    built_in_names = ours.names
     if program is not None:
         from oscope.labs import own  # noqa: PLC0415 - start-up
 
-        added = own.of_program(program, find_project(), built_in().names)
+        added = own.of_program(program, find_project(), built_in_names)
         return Labs((*LABS, added)), names or (added.name,)
-    wanted = [name for name in names if name not in built_in().names]
+    wanted = [name for name in names if name not in built_in_names]
     if not wanted or (project := find_project()) is None:
-        return built_in(), names
+        return ours, names
     known = {project.name, *(each.name for each in project.experiments)}
     for name in wanted:
         if name not in known:
-            nearest = nearest_name(name, built_in().names | known)
+            nearest = nearest_name(name, built_in_names | known)
             raise UsageError(f"there is no experiment {name!r}, nor in {project.file}", remedy=nearest)
     return Labs((*LABS, project.lab(wanted))), names
 

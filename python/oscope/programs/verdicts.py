@@ -8,14 +8,13 @@ import numpy as np
 
 from oscope.model.formatting import format_share
 from oscope.statistics import ComparedMetric
+from oscope.statistics.compared import LARGEST_RATIO
 
 TIMES = ("time_ns", "net_ns", "cpu_ns", "user_ns", "system_ns")
 LARGE = 2.0
 """From this ratio on, a difference is written as a multiple."""
-MOST_DETECTABLE = 100.0
-"""Share of a difference from which on it says nothing that it would have been found."""
 ENOUGH = 10
-"""Runs that are advised then."""
+"""Runs that are advised where there were too few."""
 
 
 def verdict(row: ComparedMetric, first: str, name: str, threshold: float) -> str:
@@ -25,7 +24,7 @@ def verdict(row: ComparedMetric, first: str, name: str, threshold: float) -> str
         if not isfinite(row.ratio):
             return f"{name} differs from {first}{what}: by {row.difference:g} {row.unit}"
         return f"{name} {_difference(row)} {first}{what}"
-    if not row.detectable <= MOST_DETECTABLE:
+    if not row.detectable <= LARGEST_RATIO:
         advice = f": take {ENOUGH} runs or more of each (--reps)" if min(row.n_a, row.n_b) < ENOUGH else ""
         return f"cannot tell whether {name} differs from {first}{what}{advice}"
     if row.different == "no":

@@ -18,6 +18,7 @@ from oscope.model.samples import ExperimentResults
 from oscope.model.units import format_share
 from oscope.report.terminal import aligned, print_columns, print_prose, table_room, table_width
 from oscope.statistics import ComparedMetric, Comparison
+from oscope.statistics.compared import LARGEST_RATIO
 from oscope.statistics.effect import LEVEL
 from oscope.statistics.interval import Interval
 from oscope.statistics.multiplicity import one_of_each_quantity, quantity
@@ -37,8 +38,6 @@ MARK = "†"
 """Beside a B/A that is not the ratio of the two medians; `*` marks what is at one speed of the core."""
 _MOST_QUOTED = 5
 """Ratios of medians that the explanation of the mark gives one by one."""
-LARGEST_RATIO = 100
-"""Beyond it the figure of a ratio says no more than that the samples do not allow one."""
 ABOUT_AS_LARGE = 10
 """Up to this ratio both medians of a row have equal digits after the point."""
 _FINEST_RATIO = 0.001

@@ -14,6 +14,8 @@ Answer = Literal["yes", "no", "cannot tell"]
 HOLM = "Holm"
 BENJAMINI_HOCHBERG = "Benjamini and Hochberg"
 
+LARGEST_RATIO = 100
+"""Beyond it a ratio or a change says no more than that the samples do not allow one."""
 ANOTHER_CHANGE = 0.1
 """Share of a change by which that of the medians may differ from it without a word."""
 CLEARLY_OPPOSITE = 0.05

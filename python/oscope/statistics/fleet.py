@@ -15,6 +15,7 @@ spread of its own, to which each host's uncertainty comes:
   over blocks does not follow a single block with interference. Bonferroni over the three.
 - Several odd hosts would hide each other. They are taken off one by one, a fifth of the hosts at most
   (generalised extreme studentised deviate, Rosner, Technometrics 25, 1983).
+- A host is odd by the median only where the median of all its samples, which other screens show, is too.
 - All hosts x metrics are one family: of those that are named odd, 5 % are not (Benjamini and Hochberg, JRSS B
   57, 1995).
 
@@ -212,8 +213,8 @@ class _Judged:
         verdict: Verdict = "cannot tell" if reason else "ordinary"
         if not np.isnan(q) and q <= FALSE_DISCOVERIES:
             verdict, reason = "odd", ""
-        if verdict == "odd" and found.criterion == "median" and not self._is_seen_in_whole(index):
-            verdict, reason = "cannot tell", "its typical block is odd, the median of all its samples is not"
+            if found.criterion == "median" and not self._is_seen_in_whole(index):
+                verdict, reason = "cannot tell", "its typical block is odd, the median of its samples is not"
         return Cell(
             host=self.names[index],
             value=self._amount(host.value),

@@ -17,9 +17,10 @@ use oscope_sys::error::Failure;
 
 /// Bytes that one pread(2) asks for at most: its buffer stays in the second cache of most cores.
 pub const BLOCK: u64 = 256 << 10;
-/// Every so many stretches of a worker the slower way is tried again,
+/// Every so many stretches of a worker the slower way is tried again.
 const AGAIN: u64 = 64;
-/// and at these since the other way became the faster one: a single trial may have met an interruption.
+/// Stretches, since the other way became the faster one, at which it is tried again before that: a single trial may
+/// have met an interruption.
 const SOON: [u64; 2] = [4, 16];
 /// A way that this kernel does not have.
 const IMPOSSIBLE: u64 = u64::MAX;
