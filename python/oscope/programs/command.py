@@ -166,12 +166,7 @@ class Surroundings:
                 _check_readable(option, name)
         if self.output is not None:
             _check_output(self.output)
-        allowed = sorted(os.sched_getaffinity(0))
-        if self.cpu is not None and self.cpu not in allowed:
-            raise UsageError(
-                f"--pin {self.cpu}: not a CPU that this process may use",
-                remedy=f"give one of {', '.join(map(str, allowed))}",
-            )
+        check_cpu(self.cpu, "--pin ")
         if not 0.1 <= self.timeout_s <= 604_800:
             raise UsageError(
                 f"--timeout {self.timeout_s:g}s is out of range", remedy="give 100ms to 7d, such as 10s"
@@ -186,6 +181,16 @@ class Surroundings:
     def used_in(self) -> tuple[str, ...]:
         """Return the texts that may hold parameters, beside the command itself."""
         return tuple(text for text in (self.setup, self.prepare, self.cleanup) if text is not None)
+
+
+def check_cpu(cpu: int | None, given_as: str) -> None:
+    """Raise UsageError for a CPU that this process may not use; `given_as` stands before it, such as `--pin `."""
+    allowed = sorted(os.sched_getaffinity(0))
+    if cpu is not None and cpu not in allowed:
+        raise UsageError(
+            f"{given_as}{cpu}: not a CPU that this process may use",
+            remedy=f"give one of {', '.join(map(str, allowed))}",
+        )
 
 
 def _check_readable(option: str, name: str) -> None:

@@ -10,7 +10,6 @@ import contextlib
 import functools
 import inspect
 import itertools
-import os
 import pickle
 import sys
 import tempfile
@@ -28,7 +27,7 @@ from oscope.planning import plan as planning
 from oscope.planning.plan import Plan, PlannedExperiment
 from oscope.probe import catalogue
 from oscope.probe.own_program import describe
-from oscope.programs.command import RESERVED
+from oscope.programs.command import RESERVED, check_cpu
 from oscope.programs.experiment import (
     BLOCKS,
     MOST_POINTS,
@@ -84,12 +83,7 @@ class FunctionBench:
                 )
         if len(self.names) > len(self.functions):
             raise UsageError("there are more names than functions", remedy="give one name a function")
-        allowed = sorted(os.sched_getaffinity(0))
-        if self.cpu is not None and self.cpu not in allowed:
-            raise UsageError(
-                f"pin={self.cpu}: not a CPU that this process may use",
-                remedy=f"give one of {', '.join(map(str, allowed))}",
-            )
+        check_cpu(self.cpu, "pin=")
         if not 0 < self.timeout_s <= 604_800:
             raise UsageError("timeout is out of range", remedy="give a duration like 10s, of 7 days at most")
 
