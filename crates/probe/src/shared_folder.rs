@@ -91,6 +91,8 @@ pub struct SharedFolder {
     _made: CleanupGuard,
     folders: Folders,
     notes: Vec<String>,
+    /// Whether the mount is the first one, and nobody asked yet for one with nothing cached.
+    is_new: bool,
 }
 
 impl SharedFolder {
@@ -126,6 +128,7 @@ impl SharedFolder {
             _made: made,
             folders,
             notes: Vec::new(),
+            is_new: true,
         };
         if system != System::Local {
             shared.join(system, shape)?;
@@ -170,9 +173,22 @@ impl SharedFolder {
     /// # Errors
     /// `Failure::Failed` if something in it is open, or with the reason of what mounts.
     pub fn renew(&mut self) -> Result<(), Failure> {
+        self.is_new = false;
         match &mut self.client {
             None => Ok(()),
             Some(client) => client.unmount().and_then(|()| client.mount()),
+        }
+    }
+
+    /// As [`SharedFolder::renew`], but keep the mount the first time: a connection takes some tenths of a second. Who
+    /// calls this must not have looked into [`SharedFolder::mounted`] before.
+    ///
+    /// # Errors
+    /// As for [`SharedFolder::renew`].
+    pub fn renew_unless_new(&mut self) -> Result<(), Failure> {
+        match std::mem::take(&mut self.is_new) {
+            true => Ok(()),
+            false => self.renew(),
         }
     }
 

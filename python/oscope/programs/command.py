@@ -184,7 +184,7 @@ class Surroundings:
 
 
 def check_cpu(cpu: int | None, given_as: str) -> None:
-    """Raise UsageError for a CPU that this process may not use; `given_as` stands before it, such as `--pin `."""
+    """Raise UsageError for a CPU that this process may not use; `given_as` precedes it, such as `--pin `."""
     allowed = sorted(os.sched_getaffinity(0))
     if cpu is not None and cpu not in allowed:
         raise UsageError(

@@ -4,7 +4,7 @@
 use std::env;
 use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::process::{Command, Stdio};
 use std::time::{Instant, SystemTime};
 
@@ -112,6 +112,13 @@ fn what_was_read_crosses_the_network_again_after_a_renewal_and_only_then() {
             let after = shared.traffic().expect("the kernel reports it");
             after.zip(before).map(|(after, before)| after.since(before))
         };
+        let device = |shared: &SharedFolder| {
+            let folder = fs::metadata(shared.mounted());
+            folder.expect("it is there").dev()
+        };
+        let mounted = device(shared);
+        shared.renew_unless_new().expect("nothing is open");
+        assert_eq!(device(shared), mounted, "{system:?}");
         let Some(first) = read(shared) else {
             assert_eq!(system, System::Local);
             return;
@@ -130,6 +137,12 @@ fn what_was_read_crosses_the_network_again_after_a_renewal_and_only_then() {
             "{system:?}: {renewed:?}"
         );
         assert!(renewed.received_packets > 0 && renewed.sent_packets > 0);
+        shared.renew_unless_new().expect("nothing is open");
+        let renewed = read(shared).expect("there is a device");
+        assert!(
+            renewed.received_bytes >= SIZE as u64,
+            "{system:?}: {renewed:?}"
+        );
     });
 }
 

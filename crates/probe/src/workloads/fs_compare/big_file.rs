@@ -94,7 +94,7 @@ impl BigFile {
         if self.block.is_some() {
             self.write()?;
         }
-        folder.renew()?;
+        folder.renew_unless_new()?;
         self.read_whole(clock).map(drop)
     }
 

@@ -151,7 +151,7 @@ impl Operation for GitStatus {
         // git writes what it has seen into the index, which is restored, so that each repetition is the client's first.
         let index = self.index();
         fs::write(&index, &self.index).map_err(|error| failed("writing", &index, &error))?;
-        folder.renew()?;
+        folder.renew_unless_new()?;
         self.run = Some(self.status(&self.mounted)?);
         Ok(())
     }

@@ -38,7 +38,7 @@ impl Operation for First {
     }
 
     fn ready(&mut self, folder: &mut SharedFolder, _clock: &Clock) -> Result<(), Failure> {
-        folder.renew()?;
+        folder.renew_unless_new()?;
         if self.system == System::Local {
             residency::evict(&self.file.served)?;
         }

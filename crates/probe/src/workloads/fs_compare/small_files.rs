@@ -262,7 +262,7 @@ impl Operation for Existing {
     }
 
     fn ready(&mut self, folder: &mut SharedFolder, _clock: &Clock) -> Result<(), Failure> {
-        folder.renew()?;
+        folder.renew_unless_new()?;
         if (self.system, self.look) == (System::Local, Look::Read) {
             for number in 0..self.folds.len() as u64 {
                 residency::evict(&self.served.join(name(number)))?;
