@@ -116,7 +116,7 @@ def test_a_busy_loop_that_got_slower_is_found_by_its_time(
     assert done.code == 0, done.err
     told = json.loads(found.read_bytes())
     suspects = {each["subject"] for each in told["suspects"]}
-    assert "Loop 4" in suspects
+    assert "Loop 4" in suspects, done.out
     # The one before may be skipped, and is then not told from it.
     assert suspects <= {"Loop 3", "Loop 4"}
     assert 0.5 < told["probability"] < 1

@@ -111,8 +111,8 @@ def python(name: str, marks: str, workers: int, full: bool) -> tuple[str, ...]:
 def stages(full: bool) -> tuple[tuple[Stage, ...], ...]:
     """Return all stages in the order in which they run; those of a group run beside each other."""
     environment = BYTECODE | ONE_THREAD | ({FULL: "1"} if full else {})
-    # One more than CPUs: many tests wait, for a server or a time limit.
-    workers = len(os.sched_getaffinity(0)) + 1
+    # Two for each CPU: with three for two, a seventh of the CPU time was idle, since many tests wait.
+    workers = 2 * len(os.sched_getaffinity(0))
     parallel = Stage("parallel", (python("parallel", "not alone", workers, full),), environment)
     alone = (rust("alone"), python("alone", "alone", 0, full))
     return (
