@@ -58,7 +58,7 @@ def build(bench: Bench) -> str:
 def compile_calls() -> Path:
     """Compile the program of random calls and return it."""
     include = f"-I{ROOT / 'kernel' / 'modules'}"
-    return compile_program("random_operations", sorted(PROGRAMS.glob("*.c")), ("-O1", include))
+    return compile_program("random_operations", sorted(PROGRAMS.glob("*.c")), ("-O1", "-Wextra", include))
 
 
 def boot(kernel: str, program: Path, sequences: int, seed: int) -> dict[str, Any]:

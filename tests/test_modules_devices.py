@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import modules as benchmark
+from benchmarked import measured
 from oscope.targets.kernel import Kernel, places, source
 
 ROOT = Path(__file__).parent.parent
@@ -62,39 +63,17 @@ def test_sparse_and_all_warnings_have_nothing_to_say(base_kernel: Kernel, tmp_pa
 
 
 @pytest.fixture(scope="module")
-def found(base_kernel: Kernel, real_probe: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """Return what one guest found."""
-    folder = tmp_path_factory.mktemp("modules")
-    program = folder / "random_operations"
-    sources = [str(file) for file in sorted(PROGRAMS.glob("*.c"))]
-    subprocess.run(
-        [
-            "cc",
-            "-O1",
-            "-Wall",
-            "-Wextra",
-            "-Werror",
-            "-pthread",
-            f"-I{MODULES}",
-            "-o",
-            str(program),
-            *sources,
-        ],
-        timeout=60,
-        check=True,
-    )
-    inside = ["python3", str(PROGRAMS / "in_guest.py"), str(real_probe), str(program), "150"]
-    command = [sys.executable, "-c", "from oscope.cli import main; main()", "kernel", "boot", base_kernel.id]
-    done = subprocess.run(
-        [*command, "--", "env", "OSCOPE_STATE=/dev/shm/state", *inside],
-        capture_output=True,
-        text=True,
-        timeout=400,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return result
+def found(base_kernel: Kernel, real_probe: Path) -> dict[str, Any]:
+    """Return what one guest found, which the benchmark boots."""
+    del real_probe
+    return benchmark.boot(base_kernel.id, benchmark.compile_calls(), 150, 1)
+
+
+def test_the_benchmark_measures_what_one_guest_found(
+    found: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(benchmark, "boot", lambda *_: found)
+    measured("modules")
 
 
 def test_the_workload_loads_the_modules_and_unloads_them(found: dict[str, Any]) -> None:
