@@ -49,7 +49,7 @@ class GuestBooted:
 
 @dataclass(frozen=True)
 class Happened:
-    """Something happened to the run, or to a point (see `oscope.storage.store` for kinds and data)."""
+    """Something happened to the run, or to a point (see `oscope.storage.schema` for kinds and data)."""
 
     kind: str
     data: Any

@@ -106,7 +106,7 @@ class Recorder:
             self.add_event("note", f"{name}: resumed with {build}: its samples may differ for that alone")
 
     def add_inspection(self, data: Mapping[str, Any]) -> None:
-        """Commit what an inspection gave (see `oscope.storage.store`)."""
+        """Commit what an inspection gave (see `oscope.storage.schema`)."""
         self.add_event("inspection", data)
         self.inspected.add(data["inspection"])
 
@@ -124,7 +124,7 @@ class Recorder:
         return self._store.results(self.run_id, experiment=experiment).experiments[0]
 
     def add_event(self, kind: str, data: object, point: PointState | None = None) -> None:
-        """Commit something that happened to the run, or to a point (see `oscope.storage.store`)."""
+        """Commit something that happened to the run, or to a point (see `oscope.storage.schema`)."""
         self._store.add(self.run_id, (), [Happening(kind, data, point.id if point is not None else None)])
         if point is not None:
             self._apply(point, kind, data)

@@ -1,32 +1,6 @@
 """The store: every run with its plan, its samples and what happened to it, in SQLite or PostgreSQL.
 
-Rows are only added. What happens to a run after it was made is an *event*: its `kind` and JSON `data` are
-
-- `status`: text; the latest one counts (`unfinished`, `interrupted`, `failed`, `done`);
-- `environment`, `environment_after`, `laboratory`: objects, at each start and end;
-- `boot`: `{"experiment", "boot_id"}`, for each guest booted; an experiment's first has `environment` too;
-- `program`: `{"experiment", "environment"}`, for each experiment measured by a program of the user's own: its
-  clock and what it is (`name`, `sha256`, `version`, `commit`), in the place of the probe's;
-- `interleaved`: ids of the runs, itself among them, whose blocks took turns;
-- `duet`: `{"cpus", "experiments"}`, names of those that the two runs measured at the same time on these CPUs;
-- `injected`: the injected interference: `since_ns` (CLOCK_REALTIME, when a drift began), `injector`
-  (where each cause acted, or null) and the `phases` of each (see `oscope.runner.injection`);
-- `calibration`: the rates of error that `oscope calibrate` found, with the `machine` that it was (see
-  `oscope.analysis.calibration.result.in_brief`); `calibrated`: those of the machine's newest one before the
-  run, or null;
-- `tuned`: the settings that the run held, each with `name`, `path`, `before`, `now` or why it was `left`;
-- `fleet`: `{"fleet", "host", "rounds"}`, of a run that is one host's part of a fleet's: the fleet's id, the
-  host (see `oscope.model.host`) and in how many rounds it is measured; `fleet_round`: the number of a round,
-  from 1, that is measured whole;
-- `note`: text (of a point, or of the run); `death`, `failure`: text, of a point;
-- `skipped`: `{"reason", "remedy"}`, of a point; `iterations`: the calibrated loop count, of a point;
-- `again`: `{"block", "first_rep", "count", "disturbed"}`, of a point: so many samples more are taken of this
-  block, from that repetition on, because of affected ones (`disturbed` counts them by the covariate that
-  shows it, see `oscope.planning.interference`);
-- `columns`: names that the point's values have beyond those it began with;
-- `inspection`: `{"inspection", "title", "question", "started"}` and `result` or, as for a point, `skipped`;
-- `trace`: what a tracer found in a turn of a point (see `oscope.trace.reading`), with its block, the number
-  of repetitions (`reps`) and what the tracer lost (`losses`).
+Rows are only added: what happens to a run after it was made is an event (see `oscope.storage.schema`).
 """
 
 from __future__ import annotations
