@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from oscope.figures.plots import Ecdf
+from oscope.figures.ecdf import Ecdf, ecdf
 from oscope.labs import engine as q
 from oscope.labs.ipc import COMPARED
 from oscope.labs.ipc import points as ipc
@@ -202,7 +202,7 @@ def _bytes(call: str, title: str, found: Sequence[q.Traced]) -> q.Figure:
         f"or moved nothing. {q.effect_note(found)}"
     )
     axes = ("bytes returned [B]", "calls at or below [%]")
-    return q.plots.ecdf(f"Bytes that {call} returned, {title}", axes, lines, note)
+    return ecdf(f"Bytes that {call} returned, {title}", axes, lines, note)
 
 
 def _others(found: Sequence[q.Traced]) -> q.Figure | None:
