@@ -6,6 +6,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from zlib import crc32
 
 import hypothesis
 import pytest
@@ -38,6 +39,11 @@ LONGEST = (
     "test_notebooks",
     "test_fs_kills",
     "test_fs_cut",
+    "test_benchmarks",
+    "test_fleet_spool",
+    "test_report_browser",
+    "test_fleet",
+    "test_run_on_host",
 )
 LAST = ("test_dhcp_lab", "test_dhcp_lab_answers")
 ORDER = {name: place for place, name in enumerate(LONGEST)} | dict.fromkeys(LAST, len(LONGEST) + 1)
@@ -63,8 +69,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByModul
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with what takes longest, and end with what waits for the DHCP lab, which plays meanwhile."""
-    items.sort(key=lambda item: ORDER.get(item.path.stem, len(LONGEST)))
+    """Begin with what takes longest, and end with what waits for the DHCP lab, which plays meanwhile.
+
+    In between the order is arbitrary, and always the same: by their names, modules that wait, such as those
+    of the file system, would all run at a time, with idle CPUs.
+    """
+    items.sort(key=lambda item: (ORDER.get(item.path.stem, len(LONGEST)), crc32(item.path.stem.encode())))
 
 
 @pytest.fixture(scope="session")

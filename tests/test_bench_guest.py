@@ -28,14 +28,14 @@ def recorded(bench: CommandLine, *words: str) -> dict[str, Any]:
 
 
 def test_a_program_is_measured_in_a_guest(bench: CommandLine, base_kernel: Kernel) -> None:
-    words = ("--on", "guest", "--reps", "4", "--json", "record.json", "--shell")
+    words = ("--on", "guest", "--reps", "2", "--json", "record.json", "--shell")
     line = f"read system word release rest </proc/version; test $release = {base_kernel.release}"
     found = recorded(bench, *words, line, "true")
     assert found["environment"]["guest"]["kernel"]["name"] == "base"
     assert found["environment"]["guest"]["cpus"] == 2
-    assert [len(point["metrics"]["time_ns"]["values"]) for point in found["points"]] == [4, 4]
+    assert [len(point["metrics"]["time_ns"]["values"]) for point in found["points"]] == [2, 2]
     # Each block is a boot.
-    assert len(set(found["points"][0]["samples"]["block"])) == 4
+    assert len(set(found["points"][0]["samples"]["block"])) == 2
 
 
 def test_a_command_that_needs_files_of_this_machine_fails_in_its_trial(

@@ -114,9 +114,10 @@ def test_a_guest_has_a_file_system_and_groups_with_a_memory_limit(
             "size": 1 << 20,
             "sets": 256,
             "pressure": "compete",
-            "limit": 8 << 20,
-            "swap_size": 16 << 20,
-            "wait": 0.2,
+            # With half of both, the two press each other for minutes.
+            "limit": 16 << 20,
+            "swap_size": 32 << 20,
+            "wait": 0.01,
         },
     )
     with place(patched_kernel, real_probe).start() as guest:
