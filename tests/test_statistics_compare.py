@@ -169,6 +169,23 @@ def test_equal_constants_are_equal_and_say_nothing_of_what_would_be_found(
     assert "(a difference of 10 % would have been found)" in verdict(replace(comparison, rows=(row, varying)))
 
 
+@pytest.mark.parametrize(("unit", "exact"), [("B", True), ("1", True), ("ns", False)])
+@pytest.mark.parametrize("scenario", [PLAIN, PAIRED], ids=["separate", "paired"])
+def test_counts_that_repeat_differ_by_no_more_and_no_less(scenario: object, unit: str, exact: bool) -> None:
+    """Of 9 and 11 bytes, the same in all blocks, no interval but that of 11/9 can be given."""
+    a, b = (constant(side, value) for side, value in zip(sides(scenario), (9.0, 11.0), strict=True))
+    column = Column("time_ns", unit, better="less")
+    row = compare_points(a.points[0], b.points[0], column, same_run=scenario is PAIRED)
+    assert row.different == "yes"
+    assert row.ratio == pytest.approx(11 / 9)
+    low, high = row.ci95
+    assert (low == pytest.approx(high)) is exact
+    # Each byte more or less may be chance where there are few blocks.
+    few = [point.only(np.asarray(point.block < 4)) for point in (a.points[0], b.points[0])]
+    low, high = compare_points(*few, column, same_run=scenario is PAIRED).ci95
+    assert low < 11 / 9 < high
+
+
 def test_zeros_in_which_one_sample_differs_are_not_taken_as_equal() -> None:
     a, b = (constant(side, 0.0) for side in sides(PAIRED))
     b.points[0].metrics["time_ns"][0] = 5.0

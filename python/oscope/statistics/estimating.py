@@ -14,7 +14,15 @@ from oscope.statistics.between_runs import Spread
 from oscope.statistics.core_clock import AT_ONE_SPEED, Explained, core_loads, excess_error, explain
 from oscope.statistics.earlier import EarlierPoints
 from oscope.statistics.effect import Estimate, Median
-from oscope.statistics.exact import ONE_COURSE, Constant, coarse, find_constant, resolution_error, step_of
+from oscope.statistics.exact import (
+    ONE_COURSE,
+    Constant,
+    coarse,
+    counting_error,
+    find_constant,
+    resolution_error,
+    step_of,
+)
 from oscope.statistics.pairing import Match
 from oscope.statistics.sides import ROUNDING, Measured
 
@@ -125,7 +133,7 @@ def estimate_difference(
     if constant is not None and clocks.counted(metric.unit):
         found = effect.estimate(constant.change, 0.0, found.freedom)
     elif not clocks.counted(metric.unit):
-        found = effect.with_extra_error(found, resolution_error(a, b))
+        found = effect.with_extra_error(found, counting_error(match, metric, a, b, logarithmic=logarithmic))
     elif coarse(metric):
         found = effect.with_extra_error(found, resolution_error(a, b, step))
     if constant is not None and (clocks.counted(metric.unit) or a.level == "boot"):
