@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import shutil
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,20 @@ def _open(chromium: Chrome, path: Path, *, width: int = 1200, theme: str = "ligh
     )
     chromium.get(path.as_uri())
     _wait_drawn(chromium)
+
+
+@contextlib.contextmanager
+def _on_paper(chromium: Chrome) -> Iterator[None]:
+    """Have the page look as it is printed."""
+    chromium.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    try:
+        yield
+    finally:
+        chromium.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+
+
+SEEN = "[...document.querySelectorAll('figure')].filter(f => f.checkVisibility())"
+"""The figures that can be seen."""
 
 
 def _wait_drawn(chromium: Chrome) -> None:
@@ -197,30 +212,31 @@ def test_the_switch_changes_page_and_figures(chromium: Chrome, path: Path) -> No
 
 def test_the_page_has_loaded_only_when_its_figures_can_be_printed(chromium: Chrome, path: Path) -> None:
     chromium.get(path.as_uri())
-    # The listener draws all of them at once, whatever was drawn before.
-    drawn = chromium.execute_script(
-        "window.dispatchEvent(new Event('beforeprint'));"
-        "return [...document.querySelectorAll('figure')].map(f => f.querySelectorAll('svg.main-svg').length)"
-    )
-    assert drawn
-    assert all(drawn)
-    chromium.execute_script("window.dispatchEvent(new Event('afterprint'))")
+    with _on_paper(chromium):
+        # The listener draws all of them at once, whatever was drawn before.
+        drawn = chromium.execute_script(
+            "window.dispatchEvent(new Event('beforeprint'));"
+            f"return {SEEN}.map(f => f.querySelectorAll('svg.main-svg').length)"
+        )
+        assert len(drawn) >= 5
+        assert all(drawn)
+        chromium.execute_script("window.dispatchEvent(new Event('afterprint'))")
     assert chromium.execute_script("return document.querySelectorAll('iframe').length") == 0
 
 
 def test_on_paper_all_figures_are_light_and_as_wide_as_it(chromium: Chrome, path: Path) -> None:
     _open(chromium, path, width=1600, theme="dark")
-    # Read in the same task as the event: a browser prints when the listener returns.
-    look = (
-        "window.dispatchEvent(new Event('%s'));"
-        "return [...document.querySelectorAll('figure .plotly svg.main-svg')].map(s => s.clientWidth)"
-    )
-    paper = chromium.execute_script(look % "beforeprint")
-    assert len(paper) >= len(chromium.find_elements("css selector", "figure"))
-    assert set(paper) == {660}
-    assert chromium.execute_script("return document.documentElement.dataset.theme") == "light"
-    chromium.execute_script("document.documentElement.dataset.drawn = ''")
-    chromium.execute_script(look % "afterprint")
+    with _on_paper(chromium):
+        # Read in the same task as the event: a browser prints when the listener returns.
+        paper = chromium.execute_script(
+            "window.dispatchEvent(new Event('beforeprint'));"
+            f"return {SEEN}.map(f => [...f.querySelectorAll('.plotly svg.main-svg')].map(s => s.clientWidth))"
+        )
+        assert len(paper) >= 5
+        assert all(widths and set(widths) == {660} for widths in paper), paper
+        assert chromium.execute_script("return document.documentElement.dataset.theme") == "light"
+        chromium.execute_script("document.documentElement.dataset.drawn = ''")
+        chromium.execute_script("window.dispatchEvent(new Event('afterprint'))")
     _wait(lambda: chromium.execute_script("return document.documentElement.dataset.drawn"))
     assert chromium.execute_script("return document.documentElement.dataset.theme") is None
 

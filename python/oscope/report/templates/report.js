@@ -196,6 +196,8 @@
   prefersDark.addEventListener("change", () => { label(); draw(); });
   // On paper: prose, figures and tables of the labs. Tables of many rows stay closed, and what repeats a measurement.
   const closed = () => [...document.querySelectorAll("main details:not(.data):not(.repeat):not(.clock):not([open])")].filter((found) => !found.matches(".table > details"));
+  // What report.css hides on paper.
+  const hidden = ".repeat, .clock, #experiments article, #data, details:not([open])";
   let before, opened = [];
   // The page is printed when the listener returns, so nothing may be left for later; the paper's width is not known yet.
   window.addEventListener("beforeprint", () => {
@@ -206,7 +208,7 @@
     if (!window.Plotly) return;
     drawing++;
     const theme = colours();
-    for (const place of plots) {
+    for (const place of plots.filter((found) => !found.closest(hidden))) {
       stale.add(place);
       drawOne(place, theme, { width: PRINT_WIDTH, autosize: false });
     }
