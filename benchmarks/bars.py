@@ -34,6 +34,7 @@ PACKAGES = {
     "iperf3": "iperf3",
     "mkfs.ext4": "e2fsprogs",
     "nc.openbsd": "netcat-openbsd",
+    "nsenter": "util-linux",
     "perf": "linux-perf",
     "qemu-system-x86_64": "qemu-system-x86",
     "scp": "openssh-client",

@@ -43,6 +43,7 @@ MODULES = (
     "fleet_overhead",
     "kernel",
     "transfer",
+    "long_line",
     "fs",
     "modules",
     "dhcp",
