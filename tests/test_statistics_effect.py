@@ -157,3 +157,21 @@ def test_one_quantity_is_corrected_for_once() -> None:
     assert quantity("child_ns") == quantity("child_cycles") != quantity("parent_ns")
     found = correct([0.02, 0.021, 0.9], ["one", "one", "other"], [True, True, True], 0)
     assert found == pytest.approx([0.04, 0.04, 0.9])
+
+
+@pytest.mark.parametrize("correlation", [0.0, 0.5, 0.8, 0.95])
+@pytest.mark.parametrize("count", [20, 30, 60])
+def test_interval_and_test_of_pairs_agree_however_they_depend_on_each_other(
+    count: int, correlation: float
+) -> None:
+    """Of few independent pairs an interval by ranks would be their whole range, whatever p is."""
+    rng = np.random.default_rng(1)
+    for shift in (0.0, 2.0, 3.0):
+        for _ in range(20):
+            steps = rng.standard_normal(count)
+            walk = np.empty(count)
+            walk[0] = steps[0]
+            for at in range(1, count):
+                walk[at] = correlation * walk[at - 1] + np.sqrt(1 - correlation**2) * steps[at]
+            found = effect.paired(walk + shift)
+            assert (found.p < 0.05) == (found.low > 0 or found.high < 0)

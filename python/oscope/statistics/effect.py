@@ -91,16 +91,17 @@ def paired(difference: Floats) -> Estimate:
     """Median of the differences of pairs, in order of time; at least 2."""
     count, middle = len(difference), float(np.median(difference))
     worth = count * _independent_share(difference - middle)
-    if count < SIGNS_FROM:
+    # Half a pair is the continuity correction; both deviations shrink with the effective number of pairs.
+    reach = student.normal_limit() * np.sqrt(count) / 2 * np.sqrt(count / worth) + 0.5
+    if count < SIGNS_FROM or reach > count / 2:
+        # No pairs are left beyond the ends of an interval by ranks where few of them are independent.
         factor = MEDIAN_ERROR if count > 2 else 1.0
         error = factor * float(difference.std(ddof=1)) / np.sqrt(worth)
         return estimate(middle, error, max(1.0, worth - 1))
     above = float((difference > 0).sum() - (difference < 0).sum()) / 2
-    # Half a pair is the continuity correction; both deviations shrink with the effective number of pairs.
     z = max(0.0, abs(above) - 0.5) / (np.sqrt(count) / 2) * np.sqrt(worth / count)
-    reach = student.normal_limit() * np.sqrt(count) / 2 * np.sqrt(count / worth) + 0.5
     ordered = np.sort(difference)
-    rank = max(0, int(np.floor(count / 2 - reach)))
+    rank = int(np.floor(count / 2 - reach))
     low, high = float(ordered[rank]), float(ordered[count - 1 - rank])
     freedom = max(1.0, worth - 1)
     error = (high - low) / 2 / student.limit(freedom)
