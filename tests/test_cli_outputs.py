@@ -19,6 +19,7 @@ from command_tree import Parameter, carry_out, parameters
 from oscope.cli.targets import OutputParser
 from oscope.model.atomic_write import atomic_write, write_bytes
 from oscope.model.errors import OscopeError
+from oscope.storage.store import Store
 
 INPUTS = {
     "assignment --run",
@@ -131,6 +132,10 @@ def make_link_to_fifo(path: Path) -> None:
     path.symlink_to("fifo")
 
 
+STORES = {"calibrate --keep"}
+"""What is a store itself, to which runs are added."""
+BY_THE_TRANSFER = {"transfer send --json"}
+"""Written by the program of transfers."""
 MADE_WITH_PARENTS = {"transfer receive --into"}
 """Where those above it are made, too."""
 NOT_FILES: dict[str, Callable[[Path], object]] = {
@@ -183,6 +188,21 @@ def test_a_folder_and_the_users_streams_are_no_file(
     refuse(parameter, "folder")
     for name in ("/dev/null", "/dev/stdout", "/proc/self/fd/1", "/dev/fd/2"):
         refuse(parameter, name)
+
+
+@pytest.mark.parametrize("parameter", FILES, ids=lambda each: each.id)
+def test_a_store_is_not_replaced(
+    parameter: Parameter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with Store.open(Path("kept.db")):
+        pass
+    if parameter.id in STORES:
+        return
+    if parameter.id not in {*BY_THE_TRANSFER, "session record OUT"}:
+        refuse(parameter, "kept.db-wal")
+    told = refuse(parameter, "kept.db")
+    assert "store of runs" in told or "is there already" in told
 
 
 @pytest.mark.parametrize("parameter", OUTPUTS, ids=lambda each: each.id)

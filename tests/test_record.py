@@ -269,6 +269,18 @@ def test_a_factor_that_has_a_columns_name_keeps_its_own(results: Results) -> Non
     assert set(frame["block"]) == {0, 1, 2}
 
 
+def test_a_metric_that_has_a_columns_name_does_not_take_its_place(results: Results) -> None:
+    """A user's own workload may have metrics of any name."""
+    [experiment] = results.experiments
+    points = tuple(
+        dataclasses.replace(p, metrics={**p.metrics, "raw": np.full(len(p), -1.0)}) for p in experiment.points
+    )
+    metrics = {**experiment.metrics, "raw": experiment.metrics["time_ns"]}
+    frame = to_frame(Results((dataclasses.replace(experiment, points=points, metrics=metrics),)))
+    assert set(frame["metric_raw"]) == {-1.0}
+    np.testing.assert_array_equal(frame["raw"], np.concatenate([p.raw for p in points]))
+
+
 def test_the_summary_has_a_row_per_point_and_metric(results: Results) -> None:
     summary = summary_frame(results)
     assert len(summary) == 2 * len(results.experiments[0].points)

@@ -184,6 +184,24 @@ def test_a_named_run_begins_with_what_was_found_and_ends_with_a_legend() -> None
     assert text.count("ess: effective sample size") == 1
 
 
+def test_a_run_that_is_not_whole_or_whose_probe_failed_its_check_says_so_before_its_figures() -> None:
+    whole = synthetic.cost()
+    checked = whole.environment | {"self_check": {"ok": False, "ratio_of_double_work": 2.3}}
+    for experiment, warning in (
+        (dataclasses.replace(whole, status="interrupted"), "The run is interrupted: samples are missing."),
+        (
+            dataclasses.replace(whole, environment=checked),
+            "Do not trust these figures: the probe's self-check",
+        ),
+    ):
+        for results, there in ((experiment, True), (whole, False)):
+            out = Console(width=80, file=io.StringIO())
+            print_results(Analysed.of(Results((results,))), out)
+            text = " ".join(str(out.file.getvalue()).split())  # type: ignore[attr-defined]
+            assert (warning in text) is there
+        assert text.index("syscall.cost:") > 0
+
+
 def test_the_sentences_are_the_answers_of_the_labs_sections(survey: Analysed) -> None:
     made = (section.answer for part in answers(survey, LABS) for section in part.sections)
     assert list(headlines(survey, LABS)) == list(dict.fromkeys(filter(None, made)))

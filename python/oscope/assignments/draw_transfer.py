@@ -123,7 +123,7 @@ def _several(method: str, files: int) -> Callable[[Analysed], Section]:
             (
                 f"Times of the slave (receiver). {_paths(results)} The original prints "
                 f"{format_count(PRINTED[files])} bytes; here {files} files have "
-                f"{format_count(sum(transfer.SMALL[:files]))}."
+                f"{format_count(sum(transfer.SMALL[-files:]))}."
             ),
         )
         return _section(results, shown, sources, average)

@@ -124,7 +124,7 @@ def show(
     for name in names or ():
         if _RUN.match(name):
             raise UsageError("oscope show takes one run", remedy=f"oscope compare {run} {name} takes two")
-    results = load([run], settings.store, columns="metrics")
+    results = load([run], settings.store)
     chosen = _chosen(results, names or ())
     if form != "text":
         print(encode_tables(tables(chosen, verbose=settings.verbose), form), end="")

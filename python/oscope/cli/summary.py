@@ -24,6 +24,7 @@ from oscope.model.samples import ExperimentResults, Inspected, PointSamples, Res
 from oscope.planning import interference
 from oscope.programs.findings import revision_notes
 from oscope.report.build import answers
+from oscope.report.machine import failed_self_check
 from oscope.report.terminal import (
     aligned,
     print_columns,
@@ -60,6 +61,8 @@ def print_results(results: Results, out: Console, *, verbose: bool = False, foun
     if found:
         for sentence in sentences(analysed):
             print_prose(sentence, out, style="bold")
+    for line in _warnings(analysed):
+        print_prose(line, out, style="bold red")
     seen: list[str] = []
     for part in analysed.parts:
         line = machine(part.environment) if part.environment else ""
@@ -74,6 +77,14 @@ def print_results(results: Results, out: Console, *, verbose: bool = False, foun
         else:
             print_experiment(analysed, part, out, verbose=verbose)
     _print_footer(analysed, out, verbose=verbose)
+
+
+def _warnings(results: Analysed) -> Iterator[str]:
+    """Yield what has to be known before any figure: the probe's own check failed, or the run is not whole."""
+    if failed_self_check(results.experiments):
+        yield "Do not trust these figures: the probe's self-check failed."
+    for status in dict.fromkeys(each.status for each in results.experiments if each.status != "done"):
+        yield f"The run is {status}: samples are missing."
 
 
 def print_experiment(

@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 
 import typer
 
-from oscope.model.atomic_write import atomic_write, resolve_file, resolve_folder
+from oscope.model.atomic_write import atomic_write, resolve_file, resolve_folder, resolve_output
 from oscope.model.errors import OscopeError, UsageError
 from oscope.model.streams import is_standard_output_open
 
@@ -181,7 +181,7 @@ def _shortest(names: tuple[str, ...]) -> str:
 
 def _output(text: str) -> Output:
     if text != STANDARD_OUTPUT:
-        return Output(text, resolve_file(Path(text), alternative=_DASH))
+        return Output(text, resolve_output(Path(text), alternative=_DASH))
     if not is_standard_output_open():
         raise OscopeError("- is standard output, which is closed", remedy="name a file")
     return Output(text, None)

@@ -19,6 +19,10 @@ _KINDS = {
     stat.S_IFSOCK: "a socket",
 }
 
+DATABASE_START = b"SQLite format 3\0"
+DATABASE_ENDS = ("-wal", "-shm", "-journal")
+"""Of the names of files that belong to a database of SQLite (https://www.sqlite.org/tempfiles.html)."""
+
 
 def resolve_file(path: Path, *, alternative: str = "") -> Path:
     """Return the file that `path` names, symbolic links followed.
@@ -28,6 +32,31 @@ def resolve_file(path: Path, *, alternative: str = "") -> Path:
     """
     with _explaining(path, "written", "name another file"):
         return _resolve_file(path, alternative)
+
+
+def resolve_output(path: Path, *, alternative: str = "") -> Path:
+    """Return the file that `path` names, as `resolve_file` does, where all of it may be replaced.
+
+    Raises OscopeError for a database of SQLite too, and for what belongs to one: stores are such, and what
+    was measured would be gone.
+    """
+    real = resolve_file(path, alternative=alternative)
+    databases = [
+        real,
+        *(Path(str(real).removesuffix(end)) for end in DATABASE_ENDS if real.name.endswith(end)),
+    ]
+    if any(map(_is_database, databases)):
+        raise OscopeError(f"{path} is a database, such as a store of runs", remedy="name another file")
+    return real
+
+
+def _is_database(path: Path) -> bool:
+    """Say whether a file is of SQLite (https://www.sqlite.org/fileformat.html, 1.3)."""
+    try:
+        with path.open("rb") as file:
+            return file.read(len(DATABASE_START)) == DATABASE_START
+    except OSError:
+        return False
 
 
 def _resolve_file(path: Path, alternative: str) -> Path:
@@ -77,7 +106,7 @@ def atomic_write(path: Path) -> Iterator[BinaryIO]:
     A file that is replaced leaves its permissions to the new one. Raises OscopeError where it cannot be
     written.
     """
-    real = resolve_file(path)
+    real = resolve_output(path)
     with _explaining(path, "written", "check the folder, its permissions and its space"):
         descriptor, temporary = _make_temporary(real.parent)
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from oscope.model.atomic_write import resolve_file, write_bytes
+from oscope.model.atomic_write import resolve_output, write_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,6 +32,6 @@ def write(results: Results, path: str | Path, labs: Sequence[Lab]) -> Path:
     """
     path = Path(path)
     # Asked before the work is done: a large report takes seconds.
-    resolve_file(path)
+    resolve_output(path)
     write_bytes(path, encode(results, labs))
     return path

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -13,7 +13,7 @@ from oscope.figures.analysed import label
 from oscope.figures.words import counted
 from oscope.model.document import Figure, Table
 from oscope.model.formatting import format_count
-from oscope.model.samples import Results
+from oscope.model.samples import ExperimentResults, Results
 from oscope.model.units import format_share
 
 FOUND = 0.02
@@ -73,11 +73,16 @@ def date(started: str) -> str:
     return f"{day.day} {day:%b %Y}"
 
 
+def failed_self_check(experiments: Iterable[ExperimentResults]) -> list[ExperimentResults]:
+    """Return the experiments whose probe found that twice the work does not take twice the time."""
+    return [each for each in experiments if (each.environment.get("self_check") or {}).get("ok") is False]
+
+
 def badge(results: Results) -> Badge | None:
     """Return the machine's certificate in a few words, or how to get one; None where nothing was timed."""
     if not results.experiments:
         return None
-    if any((e.environment.get("self_check") or {}).get("ok") is False for e in results.experiments):
+    if failed_self_check(results.experiments):
         return Badge("self-check failed", "Do not trust these figures.", calibrated=False, failed=True)
     known = [e.settings["calibrated"] for e in results.experiments if e.settings.get("calibrated")]
     if not known:

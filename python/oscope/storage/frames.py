@@ -36,8 +36,8 @@ def to_frame(results: Results) -> pd.DataFrame:
     `iterations`, `raw`, `correction` (both in clock units), `failed` (the reason, or missing), `disturbed`
     (the covariate that shows it, or missing), `again` (whether it was taken because others of its block
     were affected by interference); the metrics and the covariates in their units, as floats, NaN where
-    there is no value. A factor or covariate whose name another column has (a factor `block`) carries its
-    kind in its name (`factor_block`).
+    there is no value. A factor, metric or covariate whose name another column has (a factor `block`) carries
+    its kind in its name (`factor_block`).
     """
     frames = [_point_frame(e, p) for e in results.experiments for p in e.points if len(p)]
     return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=sorted(_RESERVED))
@@ -69,6 +69,10 @@ def _covariate(name: str, experiment: ExperimentResults) -> str:
     return f"covariate_{name}" if name in experiment.metrics or name in _RESERVED else name
 
 
+def _metric(name: str) -> str:
+    return f"metric_{name}" if name in _RESERVED else name
+
+
 def _point_frame(experiment: ExperimentResults, point: PointSamples) -> pd.DataFrame:
     again = np.zeros(len(point), dtype=bool)
     again[list(point.again)] = True
@@ -88,7 +92,7 @@ def _point_frame(experiment: ExperimentResults, point: PointSamples) -> pd.DataF
             "failed": _texts(len(point), point.failed),
             "disturbed": _texts(len(point), point.disturbed),
             "again": again,
-            **point.metrics,
+            **{_metric(name): values for name, values in point.metrics.items()},
             **{_covariate(name, experiment): values for name, values in point.covariates.items()},
         }
     )

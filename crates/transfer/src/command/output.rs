@@ -3,8 +3,8 @@
 //! `oscope.model.atomic_write`.
 
 use std::ffi::OsString;
-use std::fs::{self, DirBuilder, Metadata, Permissions};
-use std::io::{self, Write};
+use std::fs::{self, DirBuilder, File, Metadata, Permissions};
+use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
@@ -19,6 +19,9 @@ use oscope_sys::error::{Failure, errno_message};
 
 /// What the name of a temporary file begins with.
 const PREFIX: &str = ".oscope-";
+
+/// What a database of SQLite begins with.
+const DATABASE: &[u8; 16] = b"SQLite format 3\0";
 
 /// Symbolic links that are followed at most.
 const MOST_LINKS: usize = 40;
@@ -128,6 +131,14 @@ fn named<T>(
     })
 }
 
+/// Whether a file is of SQLite (https://www.sqlite.org/fileformat.html, 1.3), as the stores of runs are: replaced, what
+/// was measured would be gone.
+fn is_database(path: &Path) -> bool {
+    let mut start = [0; DATABASE.len()];
+    let read = File::open(path).and_then(|mut file| file.read_exact(&mut start));
+    read.is_ok() && start == *DATABASE
+}
+
 /// The file that `path` names, symbolic links followed, if a regular file can be written there.
 fn resolve_file(path: &Path, alternative: &str) -> Result<PathBuf, Failure> {
     let shown = path.display();
@@ -160,6 +171,10 @@ fn resolve_file(path: &Path, alternative: &str) -> Result<PathBuf, Failure> {
     }
     if is_open_at(io::stdout().as_fd(), &found) || is_open_at(io::stderr().as_fd(), &found) {
         let message = format!("{shown} is where standard output or standard error goes");
+        return Err(failed(message, "name another file"));
+    }
+    if is_database(&real) {
+        let message = format!("{shown} is a database, such as a store of runs");
         return Err(failed(message, "name another file"));
     }
     check_parent(path, &real)?;

@@ -47,6 +47,9 @@ def _extremes(results: Analysed, experiment: ExperimentResults) -> Iterator[str]
         return
     unit, varied = experiment.metrics[metric].shown_unit, experiment.varied() or experiment.names
     low, high = (choose(known, key=lambda each: each[1].median) for choose in (min, max))
-    texts = [f"{median(s, unit)} at {label(experiment, p.factors, varied)}" for p, s in (low, high)]
+    texts = [
+        " at ".join(filter(None, (median(s, unit), label(experiment, p.factors, varied))))
+        for p, s in (low, high)
+    ]
     what = experiment.title.removesuffix(".") or experiment.experiment
     yield f"{what}: {texts[0]}." if len(known) == 1 else f"{what}: from {texts[0]} to {texts[1]}."
