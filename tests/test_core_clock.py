@@ -174,6 +174,18 @@ def test_runs_that_were_interleaved_count_once_and_partners_of_a_side_not_at_all
     assert [each.run_id for each in found.runs] == [f"run{100 + i}" for i in range(1, 12, 2)]
 
 
+def test_runs_of_another_build_of_ones_own_program_are_no_unchanged_runs() -> None:
+    def built(number: int, digest: str) -> ExperimentResults:
+        made = run(number, 100.0, 4500.0)
+        return replace(made, environment={**made.environment, "program": {"name": "./a", "sha256": digest}})
+
+    before, after = built(1, "old"), built(2, "new")
+    others = [built(3, "old"), built(4, "new"), built(5, "old"), built(6, "new")]
+    assert [each.run_id for each in EarlierRuns.of(before, after, others).runs] == [
+        each.run_id for each in (others[0], others[2])
+    ]
+
+
 def test_one_run_does_not_decide_on_the_slope() -> None:
     loads = np.full(12, 4500.0)
     loads[-1] = 4600.0

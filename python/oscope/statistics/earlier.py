@@ -40,13 +40,16 @@ class EarlierRuns:
 
     @classmethod
     def of(cls, a: ExperimentResults, b: ExperimentResults, runs: Iterable[ExperimentResults]) -> EarlierRuns:
-        """Choose of `runs` those that tell of A, but A and B themselves."""
+        """Choose of `runs` those that tell of A, but A and B themselves.
+
+        Runs of another build of a program of the user's own are no unchanged runs.
+        """
         counted = {a.run_id, b.run_id}
         alike: list[ExperimentResults] = []
         # The newest of runs that were interleaved stands for all: they share their time, and so its mood.
         for run in reversed(list(runs)):
             together = {run.run_id, *(run.settings.get("interleaved") or ())}
-            if not together & counted and is_alike(a, run):
+            if not together & counted and is_alike(a, run) and _program(a) == _program(run):
                 alike.append(run)
                 counted |= together
         same_setup = is_alike(a, b) and a.settings.get("tuned") == b.settings.get("tuned")
@@ -62,3 +65,8 @@ class EarlierRuns:
             if other is not None and values is not None and np.isfinite(values).any():
                 found.append(other)
         return EarlierPoints(tuple(found), metric.name, self.same_setup)
+
+
+def _program(results: ExperimentResults) -> object:
+    """Return what tells builds of the program apart that measured, if it is the user's own."""
+    return (results.environment.get("program") or {}).get("sha256")
