@@ -98,7 +98,7 @@ class Sides:
 
 
 def race(bench: Bench) -> Iterator[Figure]:
-    """Send in turns."""
+    """Send interleaved."""
     size = bench.pick(1 << 20, 64 << 20, 256 << 20)
     with tempfile.TemporaryDirectory(dir="/dev/shm") as name:
         folder = Path(name)
@@ -117,7 +117,7 @@ def race(bench: Bench) -> Iterator[Figure]:
 PARTS = (
     Part(
         "A file of 256 MiB from memory to memory over the line, authenticated, encrypted and verified, and "
-        "as many bytes by iperf3, which does none of these; in turns, each over a line of its own.",
+        "as many bytes by iperf3, which does none of these; interleaved, each over a line of its own.",
         (REPORTED, COMMANDS),
         race,
         short_s=None,

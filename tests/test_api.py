@@ -131,6 +131,11 @@ def test_an_argument_of_a_wrong_type_is_refused_with_a_sentence(
     assert reported in str(refused.value)
 
 
+def test_a_profile_that_there_is_none_of_is_refused() -> None:
+    with pytest.raises(UsageError, match="there is no profile 'qick'"):
+        oscope.run("fake.one", profile="qick")  # type: ignore[arg-type]
+
+
 def test_a_run_is_loaded_by_a_text_and_compared_with_a_run() -> None:
     with pytest.raises(TypeError, match="run_id is the id of a run"):
         oscope.load(3)  # type: ignore[arg-type]

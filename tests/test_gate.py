@@ -17,7 +17,7 @@ from invented_runs import ENVIRONMENT, QUIET, run, write
 from oscope.analysis.gate import Gate, blocks_needed, each_quantity_once, judge, to_object
 from oscope.cli.views.gate import print_gate, take_more
 from oscope.model.errors import UsageError
-from oscope.model.samples import ExperimentResults, Results
+from oscope.model.samples import Column, ExperimentResults, Results
 from oscope.storage.store import UNFINISHED, Happening, Store
 
 NOISY = replace(QUIET, blocks=(6, 6), process_spread=0.05)
@@ -65,6 +65,26 @@ def test_noise_as_large_as_the_limit_cannot_tell_and_asks_for_blocks_that_would_
     own = replace(one.experiment, environment={**one.experiment.environment, "program": {"name": "./a"}})
     gate = replace(gate, rows=(replace(one, enough=None, experiment=own),))
     assert take_more(gate).endswith("or interleaved sides: oscope bench -- ./A --vs ./B")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "verdict"),
+    [(0.0, 5.0, "regressed"), (5.0, 0.0, "improved"), (-39.5, -34.6, "regressed")],
+)
+def test_a_baseline_without_a_ratio_is_judged_by_the_difference(
+    before: float, after: float, verdict: str
+) -> None:
+    """Of no errors, and of decibels, no share can be taken."""
+
+    def counting(number: int, level: float) -> ExperimentResults:
+        made = run({"read": 100.0}, number)
+        jitter = np.random.default_rng(number).normal(0, 0.01, len(made.points[0]))
+        points = (replace(made.points[0], metrics={"errors": np.full(len(made.points[0]), level) + jitter}),)
+        return replace(made, points=points, metrics={"errors": Column("errors", "1", better="less")})
+
+    gate = judged(counting(0, before), counting(1, after))
+    assert [each.verdict for each in gate.rows] == [verdict]
+    assert not gate.blind
 
 
 def test_a_gate_that_sees_nothing_says_so_within_bounds() -> None:

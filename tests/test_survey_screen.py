@@ -188,7 +188,7 @@ def test_a_run_that_is_not_whole_or_whose_probe_failed_its_check_says_so_before_
     whole = synthetic.cost()
     checked = whole.environment | {"self_check": {"ok": False, "ratio_of_double_work": 2.3}}
     for experiment, warning in (
-        (dataclasses.replace(whole, status="interrupted"), "The run is interrupted: samples are missing."),
+        (dataclasses.replace(whole, status="interrupted"), "The run was interrupted: samples are missing."),
         (
             dataclasses.replace(whole, environment=checked),
             "Do not trust these figures: the probe's self-check",

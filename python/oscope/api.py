@@ -9,7 +9,7 @@ from dataclasses import fields, replace
 from html import escape
 from pathlib import Path
 from types import NoneType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from oscope import labs, report
 from oscope.analysis.earlier_runs import earlier_runs
@@ -263,6 +263,8 @@ def run(
         again=again,
         store=store,
     )
+    if profile not in get_args(Profile):
+        raise UsageError(f"there is no profile {profile!r}", remedy='give "quick" or "full"')
     settings = check_levels(factors)
     recovery.restore_once(tell)
     experiments, inspections = parts_named(name)

@@ -349,9 +349,11 @@ def _judged(experiment: ExperimentResults, row: ComparedMetric, limit: float, te
     is_worse = (row.ratio > 1) == (better == "less")
     low, high = row.ci95
     verdict: Verdict = "not proven"
-    if row.matters == "yes" and is_worse:
+    if row.different == "yes" and not isfinite(row.ratio):
+        verdict = _without_ratio(row, better, limit)
+    elif row.matters == "yes" and is_worse:
         verdict = "regressed"
-    elif row.different == "yes" and not is_worse and isfinite(row.ratio):
+    elif row.different == "yes" and not is_worse:
         verdict = "improved"
     elif (high <= 1 + limit) if better == "less" else (low >= 1 - limit):
         verdict = "within"
@@ -359,6 +361,16 @@ def _judged(experiment: ExperimentResults, row: ComparedMetric, limit: float, te
     return GateRow(
         experiment, row, better, verdict, can_tell, None if can_tell else blocks_needed(row, limit, tests)
     )
+
+
+def _without_ratio(row: ComparedMetric, better: str, limit: float) -> Verdict:
+    """Judge a proven difference from a baseline that is not clearly above 0, of which no share can be taken.
+
+    More than no errors at all is worse by more than any share of them.
+    """
+    if (row.difference > 0) != (better == "less"):
+        return "improved"
+    return "regressed" if abs(row.difference) > limit * abs(row.median_a) else "not proven"
 
 
 def _is_of_one_block(row: ComparedMetric) -> bool:

@@ -43,6 +43,12 @@ if TYPE_CHECKING:
 
 _NULL = re.compile(r"\b[Nn]ull ((?:where|without|below|with) [^.;]+)")
 _AS_ANOTHER = re.compile(r"\b[Nn]ull (?:[^.;]*and )?in the cases of (\w+)")
+ENDED = {
+    "interrupted": "was interrupted",
+    "failed": "failed",
+    "unfinished": "has not ended, or was killed",
+}
+"""What became of a run, by its status."""
 MOST_NOTES = 12
 """Lines of notes on one experiment; the record has them all."""
 LEGEND = (
@@ -83,8 +89,10 @@ def _warnings(results: Analysed) -> Iterator[str]:
     """Yield what has to be known before any figure: the probe's own check failed, or the run is not whole."""
     if failed_self_check(results.experiments):
         yield "Do not trust these figures: the probe's self-check failed."
-    for status in dict.fromkeys(each.status for each in results.experiments if each.status != "done"):
-        yield f"The run is {status}: samples are missing."
+    # A run without any sample says why where its figures would be.
+    measured = [each for each in results.experiments if any(map(len, each.points))]
+    for status in dict.fromkeys(each.status for each in measured if each.status != "done"):
+        yield f"The run {ENDED.get(status, f'is {status}')}: samples are missing."
 
 
 def print_experiment(

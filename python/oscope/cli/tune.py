@@ -23,8 +23,8 @@ def tune(
     words: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[NAME=VALUE|steady]... -- COMMAND",
-            help="Settings, and the command to run under them; nothing: list the settings.",
+            metavar="COMMAND",
+            help="The command to run under the settings; nothing: list the settings.",
         ),
     ] = None,
     settings: Annotated[

@@ -68,5 +68,5 @@ class EarlierRuns:
 
 
 def _program(results: ExperimentResults) -> object:
-    """Return what tells builds of the program apart that measured, if it is the user's own."""
+    """Return the digest of the program that measured, if it is the user's own."""
     return (results.environment.get("program") or {}).get("sha256")

@@ -76,10 +76,13 @@ def take_more(found: Gate) -> str:
 
     Half an interval is about a third of the difference that is found with 80 % power.
     """
+    counts = [judged.enough for judged in found.blind]
+    others = f"a quieter machine, or interleaved sides: {interleaved_command(found.blind[0].experiment)}"
     if any(judged.is_thin for judged in found.blind):
         amount = f"{FEWEST_CLUSTERS} blocks a side or more"
-    elif None in (counts := [judged.enough for judged in found.blind]):
-        others = f"a quieter machine, or interleaved sides: {interleaved_command(found.blind[0].experiment)}"
+    elif any(judged.row.method.startswith("unpaired") for judged in found.blind):
+        return f"how much runs differ does not shrink with their blocks: it would take {others}"
+    elif None in counts:
         return f"it would take more than {MOST_CLUSTERS} blocks a side, {others}"
     else:
         amount = f"about {max(filter(None, counts))} blocks a side"
