@@ -109,6 +109,11 @@ class SshServer:
         program.wait(LIMIT_S)
         _signal([*below, *_family(program.pid)], signal.SIGKILL)
 
+    def close(self) -> None:
+        """End it, and give the port up: it cannot be started again."""
+        self.stop()
+        self._reserved.close()
+
     def cut(self) -> None:
         """End every connection at once; new ones are taken."""
         if self._program is not None:
@@ -145,13 +150,9 @@ class SshServer:
 @contextlib.contextmanager
 def running(folder: Path) -> Iterator[SshServer]:
     """Run a server with its keys and settings in `folder`; none of it runs after the block."""
-    with privilege_separation():
-        server = SshServer(folder)
+    with privilege_separation(), contextlib.closing(SshServer(folder)) as server:
         server.start()
-        try:
-            yield server
-        finally:
-            server.stop()
+        yield server
 
 
 @contextlib.contextmanager

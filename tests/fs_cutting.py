@@ -51,8 +51,7 @@ def cutting_server(folder: Path) -> Iterator[Cutting]:
     keys, told = folder / "keys", folder / "told"
     for path in (keys, told):
         path.mkdir()
-    with privilege_separation():
-        server = SshServer(keys)
+    with privilege_separation(), contextlib.closing(SshServer(keys)) as server:
         settings = keys / "sshd_config"
         ours = f"Subsystem sftp {sys.executable} -I -S {fs_holding.__file__} {told}"
         lines = settings.read_text().splitlines()
@@ -60,7 +59,4 @@ def cutting_server(folder: Path) -> Iterator[Cutting]:
         changed = [ours if line.startswith("Subsystem") else line for line in lines]
         settings.write_text("\n".join([*changed, ""]))
         server.start()
-        try:
-            yield Cutting(server, told)
-        finally:
-            server.stop()
+        yield Cutting(server, told)

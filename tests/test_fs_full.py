@@ -77,18 +77,14 @@ def refusing(
         pytest.skip(f"{SFTP_SERVER} is not there: apt-get install openssh-sftp-server")
     keys, told = tmp_path_factory.mktemp("keys"), tmp_path_factory.mktemp("told")
     real = [str(find_oscope_fs()), "serve"] if request.param else [SFTP_SERVER]
-    with privilege_separation():
-        server = SshServer(keys)
+    with privilege_separation(), contextlib.closing(SshServer(keys)) as server:
         settings = keys / "sshd_config"
         words = " ".join([sys.executable, "-I", "-S", fs_refusing.__file__, str(told), *real])
         lines = settings.read_text().splitlines()
         changed = [f"Subsystem sftp {words}" if line.startswith("Subsystem") else line for line in lines]
         settings.write_text("\n".join([*changed, ""]))
         server.start()
-        try:
-            yield server, told
-        finally:
-            server.stop()
+        yield server, told
 
 
 @pytest.mark.timeout(3600)
