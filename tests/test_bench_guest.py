@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,13 @@ def test_a_program_is_measured_in_a_guest(bench: CommandLine, base_kernel: Kerne
     assert [len(point["metrics"]["time_ns"]["values"]) for point in found["points"]] == [2, 2]
     # Each block is a boot.
     assert len(set(found["points"][0]["samples"]["block"])) == 2
+
+
+def test_a_program_may_lie_where_a_guest_mounts_something(bench: CommandLine, base_kernel: Kernel) -> None:
+    del base_kernel
+    program = shutil.copy2("/bin/true", bench.folder / "own")
+    assert str(program).startswith("/tmp/")  # noqa: S108 - where pytest makes its folders.
+    recorded(bench, "--on", "guest", "--reps", "1", "--json", "record.json", "--", "./own")
 
 
 def test_a_command_that_needs_files_of_this_machine_fails_in_its_trial(

@@ -3,6 +3,7 @@
 //! Nothing below depends on the host's disk: the root is the initramfs, and files of workloads lie on ext4 on a RAM
 //! disk. The wire is three ports of virtio, which have the names that virtme-ng gives them; the console is for people.
 
+mod covered;
 mod machine;
 mod ports;
 
@@ -19,7 +20,7 @@ use nix::sys::signal::Signal;
 use nix::sys::wait::{WaitStatus, wait};
 use nix::unistd::Pid;
 
-use machine::{MOUNTS, Mount, mount, restart, show_loopback};
+use machine::{MOUNTS, Mount, SHARED_MEMORY, mount, restart, show_loopback};
 use oscope_sys::error::{Failure, errno_message};
 
 /// Where the kernel looks for its first process in an initramfs.
@@ -64,6 +65,7 @@ pub fn run() -> ! {
 
 /// Make the system, run the probe in it and say how it ended.
 fn serve() -> Result<String, Failure> {
+    let covered = covered::set_aside(&[SHARED_MEMORY, DATA, SCRATCH])?;
     for one in MOUNTS {
         mount(one)?;
     }
@@ -75,6 +77,7 @@ fn serve() -> Result<String, Failure> {
     fs::create_dir_all("/var")
         .and_then(|()| symlink(DATA, SCRATCH))
         .map_err(|error| Failure::system(SCRATCH, error))?;
+    covered::put_back(&covered)?;
     let options = fs::read_to_string("/proc/cmdline")
         .map_err(|error| Failure::system("/proc/cmdline", error))?;
     let mut probe = Command::new(PROBE);

@@ -35,6 +35,9 @@ const fn of(kind: &'static str, target: &'static str, options: &'static str) -> 
     }
 }
 
+/// Where programs share memory (shm_overview(7)).
+pub const SHARED_MEMORY: &str = "/dev/shm";
+
 /// In the order in which they are mounted. Nothing at /run: the root file system is memory, and has the kernel modules
 /// there. Version 2 of the control groups, since a memory limit of version 1 needs a keeper against the OOM killer.
 pub const MOUNTS: &[Mount] = &[
@@ -42,7 +45,7 @@ pub const MOUNTS: &[Mount] = &[
     of("sysfs", "/sys", ""),
     of("devtmpfs", "/dev", ""),
     of("devpts", "/dev/pts", "ptmxmode=0666"),
-    of("tmpfs", "/dev/shm", "mode=1777"),
+    of("tmpfs", SHARED_MEMORY, "mode=1777"),
     of("cgroup2", "/sys/fs/cgroup", ""),
 ];
 
