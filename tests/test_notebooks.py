@@ -19,15 +19,13 @@ ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "tools"))
 import notebooks  # noqa: E402 - a tool is no package.
 
-LONG = ("fs", "kernel")
-"""Their sections take the longest to compute."""
 LARGEST_BYTES = 1_000_000
 # What another machine, user or moment would write otherwise.
 NOT_REPEATABLE = re.compile(r"\bat 0x[0-9a-f]{6,}|/tmp/oscope|/home/|/root/|/site-packages/|Traceback")
 
 
-def named(path: Path, marks: pytest.MarkDecorator | None = None) -> object:
-    return pytest.param(path, id=path.stem, marks=[marks] if marks else [])
+def named(path: Path) -> object:
+    return pytest.param(path, id=path.stem)
 
 
 def test_every_lab_has_its_notebook() -> None:
@@ -51,9 +49,7 @@ def test_a_notebook_is_stored_with_outputs_that_can_repeat(path: Path) -> None:
     assert path.stat().st_size < LARGEST_BYTES
 
 
-@pytest.mark.parametrize(
-    "path", [named(path, pytest.mark.full if path.stem in LONG else None) for path in notebooks.NOTEBOOKS]
-)
+@pytest.mark.parametrize("path", [named(path) for path in notebooks.NOTEBOOKS])
 def test_executing_a_notebook_gives_the_outputs_that_are_stored(path: Path) -> None:
     stored = notebooks.outputs(nbformat.read(path, as_version=4))
     again = notebooks.outputs(notebooks.execute(path))
