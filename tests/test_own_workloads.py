@@ -124,6 +124,18 @@ def test_a_program_is_measured_stored_and_shown_without_it(project: CommandLine)
     assert "sort.list" in here("history", "sort.list").out
 
 
+def test_the_program_without_a_kit_of_the_documentation_is_measured(project: CommandLine) -> None:
+    section = (ROOT / "docs/own-workloads.md").read_text().partition("## Without a kit")[2]
+    program = project.folder / "prog.py"
+    program.write_text(section.partition("```python\n")[2].partition("```")[0])
+    program.chmod(0o755)
+    sizes = ("--set", "size=1000,100000", "--reps", "4")
+    done = project("run", "--workload", "./prog.py", "my.sort", *sizes, "--json", "record.json")
+    assert done.code == 0, done.err
+    points = json.loads((project.folder / "record.json").read_text())["points"]
+    assert [len(point["metrics"]["time_ns"]["values"]) for point in points] == [4, 4]
+
+
 def test_the_raw_time_is_in_the_programs_own_clock(project: CommandLine) -> None:
     here = alone(project)
     ran = here("run", "--workload", "./mybench", "sort.list", "--reps", "3", "--json", "-")
