@@ -17,7 +17,7 @@ from pathlib import Path
 
 from bars import Bar, Bench, Figure, NotMeasured, Part, faster, ratio
 from measuring import BIN, compile_c, interleaved
-from transfer_peers import pair
+from transfer_peers import pair, told_address
 
 RTT_MS, MBIT, LOSS_PPM, QUEUE_MS = 100, 1000, 1000, 100
 THERE = "10.99.0.2"
@@ -76,7 +76,7 @@ class Sides:
             took, told = pair(
                 (*over.receiver, *transfer, "receive", *key, *listen),
                 (*over.sender, *transfer, "send", *key, "--json", "-", self.source, "{}"),
-                lambda said: said.split()[-1] if "listening on" in said else None,
+                told_address,
             )
         if arrived.read_bytes() != self.source.read_bytes():
             raise RuntimeError(f"{arrived} is not {self.source}")

@@ -17,7 +17,6 @@ import filecmp
 import json
 import os
 import random
-import re
 import shutil
 import socket
 import subprocess
@@ -36,7 +35,7 @@ from bars import Bar, Bench, Figure, Part, faster, lacking, median, ratio
 from measuring import BIN, ROOT, interleaved
 from module_run import cpu_seconds
 from oscope.probe.locate import find_probe
-from transfer_peers import iperf3, pair, socat, ssh_server, tar_and_netcat, write
+from transfer_peers import iperf3, pair, socat, ssh_server, tar_and_netcat, told_address, write
 
 sys.path.insert(0, str(ROOT / "tests"))
 
@@ -99,7 +98,6 @@ START = Bar("oscope transfer send: from the command to its first byte", "ms", mo
 WRONG = Bar("transfers with a fault: wrong, hung or not completed", least=0, most=0)
 AGAIN = Bar("transfers with a fault: what was right is moved again", least=0, most=0)
 RECEIVE = ("receive", "--trusted-network", "--once", "--listen", "127.0.0.1:0")
-_LISTENING = re.compile(r"listening on (\S+)")
 
 
 class Places:
@@ -167,7 +165,7 @@ class Ours:
         took, told = pair(
             [*oscope, *RECEIVE, *less, "--into", self._into],
             [*oscope, "send", "--trusted-network", "--json", "-", *verify, self._source, "{}"],
-            _told_address,
+            told_address,
         )
         self._keep(digest, json.loads(told)["sender"])
         return took
@@ -180,11 +178,6 @@ def _address(line: str) -> str | None:
     event = json.loads(line)
     address: str | None = event["address"] if event["event"] == "listening" else None
     return address
-
-
-def _told_address(line: str) -> str | None:
-    found = _LISTENING.search(line)
-    return None if found is None else found[1]
 
 
 def cleared(into: Path, move: Callable[[], float], spent: list[float]) -> Callable[[], float]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import subprocess
 import threading
 import time
@@ -17,6 +18,13 @@ from ssh_server import ALIAS, HOST, free_port, running
 LIMIT_S = 300.0
 _BLOCK = 1 << 18
 _LISTENING = "0A"
+_LISTENING_ON = re.compile(r"listening on (\S+)")
+
+
+def told_address(line: str) -> str | None:
+    """Return where `oscope transfer receive` listens, if this line of it says so."""
+    found = _LISTENING_ON.search(line)
+    return None if found is None else found[1]
 
 
 class Together:

@@ -24,7 +24,7 @@ from oscope.model.samples import ExperimentResults, Inspected, PointSamples, Res
 from oscope.planning import interference
 from oscope.programs.findings import revision_notes
 from oscope.report.build import answers
-from oscope.report.machine import failed_self_check
+from oscope.report.machine import DO_NOT_TRUST, failed_self_check
 from oscope.report.terminal import (
     aligned,
     print_columns,
@@ -88,7 +88,7 @@ def print_results(results: Results, out: Console, *, verbose: bool = False, foun
 def _warnings(results: Analysed) -> Iterator[str]:
     """Yield what has to be known before any figure: the probe's own check failed, or the run is not whole."""
     if failed_self_check(results.experiments):
-        yield "Do not trust these figures: the probe's self-check failed."
+        yield DO_NOT_TRUST
     # A run without any sample says why where its figures would be.
     measured = [each for each in results.experiments if any(map(len, each.points))]
     for status in dict.fromkeys(each.status for each in measured if each.status != "done"):

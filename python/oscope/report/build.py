@@ -20,7 +20,7 @@ from oscope.programs import findings as programs
 from oscope.report import embed
 from oscope.report.embed import Packed
 from oscope.report.first import FirstScreen, first_screen
-from oscope.report.machine import Unmeasured, failed_self_check, unmeasured
+from oscope.report.machine import DO_NOT_TRUST, Unmeasured, failed_self_check, unmeasured
 from oscope.report.origins import EXPERIMENTS, Origin, command, origins
 
 DATA_ROOM = 9_500_000
@@ -228,8 +228,7 @@ def verdict(results: Results) -> str:
     all_there = "everything asked for was measured" if results.experiments else "nothing asked for is missing"
     text = "; ".join(parts) + (f", and {all_there}." if whole else ".")
     text = " ".join([text, *_repeated(results)])
-    wrong = failed_self_check(results.experiments)
-    return f"Do not trust these figures: the probe's self-check failed. {text}" if wrong else text
+    return f"{DO_NOT_TRUST} {text}" if failed_self_check(results.experiments) else text
 
 
 def _inspections(results: Results) -> list[str]:
