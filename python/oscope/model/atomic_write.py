@@ -53,6 +53,9 @@ def resolve_output(path: Path, *, alternative: str = "") -> Path:
 def _is_database(path: Path) -> bool:
     """Say whether a file is of SQLite (https://www.sqlite.org/fileformat.html, 1.3)."""
     try:
+        # A FIFO would wait for its other end.
+        if not path.is_file():
+            return False
         with path.open("rb") as file:
             return file.read(len(DATABASE_START)) == DATABASE_START
     except OSError:

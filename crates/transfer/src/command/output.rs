@@ -22,6 +22,8 @@ const PREFIX: &str = ".oscope-";
 
 /// What a database of SQLite begins with.
 const DATABASE: &[u8; 16] = b"SQLite format 3\0";
+/// Ends of the names of files that belong to one (https://www.sqlite.org/tempfiles.html).
+const DATABASE_ENDS: [&str; 3] = ["-wal", "-shm", "-journal"];
 
 /// Symbolic links that are followed at most.
 const MOST_LINKS: usize = 40;
@@ -131,12 +133,21 @@ fn named<T>(
     })
 }
 
-/// Whether a file is of SQLite (https://www.sqlite.org/fileformat.html, 1.3), as the stores of runs are: replaced, what
-/// was measured would be gone.
+/// Whether a file is a database of SQLite, or belongs to one: stores of runs are such, and what was measured would be
+/// gone.
+fn is_of_database(path: &Path) -> bool {
+    let without = |end: &&str| path.to_str()?.strip_suffix(*end).map(Path::new);
+    is_database(path) || DATABASE_ENDS.iter().filter_map(without).any(is_database)
+}
+
+/// See https://www.sqlite.org/fileformat.html, 1.3. A FIFO would wait for its other end.
 fn is_database(path: &Path) -> bool {
     let mut start = [0; DATABASE.len()];
-    let read = File::open(path).and_then(|mut file| file.read_exact(&mut start));
-    read.is_ok() && start == *DATABASE
+    path.is_file()
+        && File::open(path)
+            .and_then(|mut file| file.read_exact(&mut start))
+            .is_ok()
+        && start == *DATABASE
 }
 
 /// The file that `path` names, symbolic links followed, if a regular file can be written there.
@@ -148,6 +159,10 @@ fn resolve_file(path: &Path, alternative: &str) -> Result<PathBuf, Failure> {
     let unusable = unusable(path, "written", "name another file");
     let found = stat(path).map_err(&unusable)?;
     let real = resolve(path).map_err(&unusable)?;
+    if is_of_database(&real) {
+        let message = format!("{shown} is a database, such as a store of runs");
+        return Err(failed(message, "name another file"));
+    }
     let Some(found) = found else {
         check_parent(path, &real)?;
         return Ok(real);
@@ -171,10 +186,6 @@ fn resolve_file(path: &Path, alternative: &str) -> Result<PathBuf, Failure> {
     }
     if is_open_at(io::stdout().as_fd(), &found) || is_open_at(io::stderr().as_fd(), &found) {
         let message = format!("{shown} is where standard output or standard error goes");
-        return Err(failed(message, "name another file"));
-    }
-    if is_database(&real) {
-        let message = format!("{shown} is a database, such as a store of runs");
         return Err(failed(message, "name another file"));
     }
     check_parent(path, &real)?;
