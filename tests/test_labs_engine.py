@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from oscope.labs import engine as q
 from oscope.statistics.compared import Answer
-from synthetic import compared
+from synthetic import compared, sections_of, throughput
 
 
 def test_bars_keep_the_order_of_series_and_categories_and_leave_gaps() -> None:
@@ -50,3 +52,21 @@ def test_a_table_may_show_the_first_items_of_its_rows() -> None:
 )
 def test_a_headline_gives_a_ratio_and_says_where_it_is_no_difference(different: Answer, said: str) -> None:
     assert q.times_or_judged(compared(1.5, 1.4, 1.6, different=different), "its time") == said
+
+
+def test_a_headline_gives_no_order_to_what_cannot_be_distinguished() -> None:
+    sections = sections_of("syscalls")
+    title = "How many calls fit into a second"
+    measured = throughput(reps=20)
+    assert "gethostid, the slowest, " in sections(measured)[title].answer
+    one = measured.points[0]
+    # Each call has the same values, in another order: whichever has the largest median is not the fastest.
+    alike = [
+        replace(
+            one, factors=point.factors, metrics={name: values[::step] for name, values in one.metrics.items()}
+        )
+        for point, step in zip(measured.points[:2], (1, -1), strict=True)
+    ]
+    said = sections(replace(measured, points=tuple(alike)))[title].answer
+    assert said.startswith("read reaches ")
+    assert said.endswith("; the other cannot be distinguished from it.")

@@ -13,6 +13,8 @@ from oscope.labs.engine.words import NOT_RUN, cautions, joined, reasons
 from oscope.model.document import Figure, Section, Table
 from oscope.model.experiment import Lab
 from oscope.model.factors import Level
+from oscope.model.samples import Column, PointSamples
+from oscope.statistics import compare_points
 
 _Row = TypeVar("_Row")
 
@@ -123,20 +125,34 @@ def extremes(
     by: Callable[[_Row], float] = lambda row: row.summary.median,  # type: ignore[attr-defined]
     of: Callable[[Sequence[_Row]], Sequence[_Row]] = lambda rows: rows,
     alone: Callable[[_Row], str] | None = None,
+    measured: Callable[[_Row], tuple[PointSamples, Column]] | None = None,
 ) -> Callable[[Run, Sequence[_Row]], str]:
     """Return a headline of the rows with the least and the greatest figure; of one alone where both are it.
 
     `of` chooses the rows that are compared; `alone` is the headline of one row, where `first` compares it.
+    `measured` gives the samples that a figure is of: where those of both rows cannot be distinguished
+    (paired by block), the headline gives them no order.
     """
 
     def headline(_: Run, rows: Sequence[_Row]) -> str:
-        own = of(rows)
-        low, high = min(own, key=by), max(own, key=by)
+        own = sorted(of(rows), key=by)
+        low, high = own[0], own[-1]
+        said = f"{(alone or first)(low)}"
         if low is high:
-            return f"{(alone or first)(low)}."
+            return f"{said}."
+        if measured is not None:
+            (a, column), (b, _column) = measured(low), measured(high)
+            if compare_points(a, b, column, same_run=True).different != "yes":
+                others = "the other cannot" if len(own) == 2 else f"none of {len(own) - 1} others can"
+                return f"{said}; {others} be distinguished from it."
         return f"{first(low)}{other(high)}."
 
     return headline
+
+
+def of_point(point: Point) -> tuple[PointSamples, Column]:
+    """Return the samples of a point and what is asked of them, for `extremes`."""
+    return point.samples, point.run.experiment.metrics[point.metric]
 
 
 def beside_others(name: str, how_to: str, lab: Lab) -> Callable[[Analysed], str]:

@@ -66,6 +66,7 @@ PERFORMANCE = q.Question(
             f"{only.channel} carries {q.bracketed(only.at.summary, RATE_UNIT)} {MODE_WORDS[only.mode]}, "
             f"by {only.at.name}"
         ),
+        measured=lambda row: (row.at.point, row.run.experiment.metrics[RATE]),
     ),
     text="Throughput is what arrives at the receiver and is checked there; CPU time is that of both sides.",
     tables=q.TableOf(
@@ -104,6 +105,7 @@ LATENCY = q.Question(
         lambda quick: f"A round trip of {q.format_bytes(quick.size)} takes {quick.value} by {_trip(quick)}",
         lambda slow: f"; by {_trip(slow)}, the slowest, {slow.value}",
         of=lambda found: [each for each in found if each.size == min(one.size for one in found)],
+        measured=q.of_point,
     ),
     text="The round trip holds two messages and the switches that wait for them; CPU time is both sides'.",
     tables=q.TableOf(

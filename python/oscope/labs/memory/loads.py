@@ -304,6 +304,7 @@ def _kinds(run: q.Run) -> list[Kind]:
 QUICKEST: Callable[[q.Run, Sequence[q.Point]], str] = q.extremes(
     lambda quick: f"A page fault of kind {quick['kind']} takes {quick.value}",
     lambda slow: f"; {slow['kind']}, the slowest, {slow.value}",
+    measured=q.of_point,
 )
 FAULTS = q.Question(
     title="What a page fault costs by its kind",

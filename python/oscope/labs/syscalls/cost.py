@@ -194,6 +194,7 @@ THROUGHPUT = q.Question(
         lambda fast: f"{fast['call']} reaches {q.bracketed(fast.summary, UNIT)}",
         lambda slow: f"; {slow['call']}, the slowest, {q.bracketed(slow.summary, UNIT)}",
         by=lambda each: -each.summary.median,
+        measured=q.of_point,
     ),
     text="The original report counts each call as one byte moved; so does bytes_per_s here.",
     tables=q.TableOf(

@@ -91,9 +91,9 @@ def figures(run: q.Run, metric: str, title: str) -> Iterator[q.Figure]:
 
 Cited = tuple[str, str, str, Sequence[float]]
 CITED: Sequence[Cited] = [
-    (side, method, content, values)
+    (side, *key, reference.averaged(inputs, key) or ())
     for side, inputs in (("receiver", reference.RECEIVER), ("sender", reference.SENDER))
-    for (method, content), values in inputs.items()
+    for key in inputs
 ]
 """The original report's times: side, method, content, ms."""
 CITED_COLUMNS = q.items("side", "method", "content")
@@ -109,7 +109,7 @@ ORIGINAL: q.TableOf[Cited] = q.TableOf(
     "1 KiB, 5 KiB, 1 MiB, 10 MiB and 100 MiB in one execution. A group ends where the next value is more "
     f"than {reference.GAP_MS:g} ms away. The report prints {q.format_count(reference.PRINTED_BYTES)} bytes; "
     f"its inputs have {sum(SIZES) / reference.PRINTED_BYTES:g} times as many, so no throughput is cited. "
-    f"{reference.WHERE}",
+    f"{reference.WAITED} {reference.WHERE}",
 )
 
 
@@ -252,7 +252,8 @@ def _cited(heading: str, side: reference.Inputs) -> q.Column[q.Point]:
     """Return a column of the averages of the original report's ten executions by each method."""
 
     def average(point: q.Point) -> float | None:
-        values = side.get((reference.own_name(way(point.factors)) or "", point.level("content")))
+        key = (reference.own_name(way(point.factors)) or "", point.level("content"))
+        values = reference.averaged(side, key)
         return None if values is None else mean(values)
 
     return q.number(heading, average, ".1f")
@@ -271,7 +272,8 @@ def _times(shown: Shown) -> q.Table:
             _cited("original report's sender, mean [ms]", reference.SENDER),
             _cited("its receiver, mean [ms]", reference.RECEIVER),
         ),
-        f"The average of all executions, and the median with its interval. {reference.WHERE}",
+        "The average of all executions, and the median with its interval. "
+        f"{reference.WAITED} {reference.WHERE}",
     ).of(points)
 
 
