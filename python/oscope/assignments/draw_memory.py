@@ -76,11 +76,12 @@ def _grid(results: Analysed, title: str, sides: Sequence[Side], rows: Sequence[R
         *(f"original: {side.name}" for side in sides),
         *(f"{side.name}: {what}" for side in sides for what in ("mean (std)", "median (95 % interval)")),
     ]
-    lines = []
+    lines, counts = [], set()
     for row in rows:
         unit = next((unit for end, unit in UNITS.items() if row.metric.endswith(end)), "")
         cited = [_cited(side.cited.get(row.metric)) for side in sides]
         found = [source.summary(results) for source in row.sources]
+        counts |= {each.n for each in found if each is not None}
         name = f"{row.name} [{unit}]" if unit else row.name
         if not any(found):
             lines.append([name, *cited, row.sources[0].reason(results)])
@@ -88,7 +89,8 @@ def _grid(results: Analysed, title: str, sides: Sequence[Side], rows: Sequence[R
         lines.append([name, *cited, *(cell for each in found for cell in _cells(each, unit))])
     # `gaps` says them above the table.
     take_reasons(lines)
-    return Table(title, columns, lines, frozenset(), note)
+    measured = [f"{end:d}" for end in sorted({min(counts), max(counts)})] if counts else ["0"]
+    return Table(title, columns, lines, frozenset(), f"Here n = {' to '.join(measured)}. {note}")
 
 
 def _cells(summary: Summary | None, unit: str) -> list[str]:

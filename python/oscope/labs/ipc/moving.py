@@ -251,7 +251,8 @@ def _switches_said(_: q.Run, found: Sequence[q.Point]) -> str:
     every = [each for each in found if each["mode"] != "1thread"] or found
     medians = {each: switches.median for each in every if (switches := each.of(ipc.SWITCHES))}
     most, least = (
-        f"{each['channel']} with buffers of {each['buffer']} ({q.format_value(medians[each], None, '')})"
+        f"{each['channel']} {MODE_WORDS[each['mode']]} with buffers of {each['buffer']} "
+        f"({q.format_value(medians[each], None, '')})"
         for each in (end(medians, key=medians.__getitem__) for end in (max, min))
     )
     return f"Context switches for a MiB: most by {most}, fewest by {least}."
