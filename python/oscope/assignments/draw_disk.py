@@ -341,7 +341,7 @@ def _xor_answer(experiment: ExperimentResults | None) -> str:
 
 
 def best_block(results: Analysed) -> Section | None:
-    """Part 6: the best block size, and those that no difference was found to."""
+    """Part 6: the best block size, and those that cannot be distinguished from it."""
     experiment = results.get("disk.xor")
     if experiment is None:
         return None
@@ -354,7 +354,7 @@ def best_block(results: Analysed) -> Section | None:
         names = listed([each.name for each in alike])
         if len(alike) > MOST_NAMED:
             names = f"{len(alike)} of the other {len(found) - 1} block sizes"
-        others = f"; no difference was found to {names}" if alike else ""
+        others = f"; {names} cannot be distinguished from it" if alike else ""
         told.append(
             f"{cache.capitalize()}, blocks of {first.name} took the least time, "
             f"{median(first.summary, 's')}{others}."

@@ -155,7 +155,11 @@ SOCKET_BUFFER = q.Question(
             f"With -s, {most.level('channel')} by {most.level('buffer')} {MODE_WORDS[most.level('mode')]} "
             f"reaches {q.times(most.row)} the throughput."
         ),
-        lambda points, _: f"With -s no difference was found at {points}.",
+        lambda points, rows: (
+            f"With -s nothing changes at {points}."
+            if all(each.row.different == "no" for each in rows)
+            else f"At none of {points} can the throughput with -s be distinguished from that without."
+        ),
     ),
     text="`sockbuf=buffer` is the original report's `-s`: SO_SNDBUF and SO_RCVBUF are set (socket(7)).",
     tables=q.TableOf(
