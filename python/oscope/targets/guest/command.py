@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import sys
-import tempfile
 import termios
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -72,16 +71,13 @@ def run(guest: Guest, command: Sequence[str], limit_s: float = TIME_LIMIT_S) -> 
     Raises OscopeError where the guest ends before the command does, does not come to it, or runs for more
     than `limit_s`.
     """
-    with Console() as console, tempfile.TemporaryDirectory(prefix="oscope-guest-") as folder:
-        status = Path(folder) / "status"
-        made, choice = machine(guest, command, console.path, status)
+    with Console() as console:
+        made, choice = machine(guest, command, console.path, console.status)
         with (
             terminal(),
             RunningGuest(made.command, console, stdin=sys.stdin.fileno(), own_group=False) as running,
         ):
-            followed = Followed(
-                "the guest", running, console, status, out=taker(sys.stdout), err=taker(sys.stderr)
-            )
+            followed = Followed("the guest", running, console, out=taker(sys.stdout), err=taker(sys.stderr))
             [ended] = follow([followed], Limits(BOOT_LIMIT_S[choice.accelerator], limit_s))
     return ended
 

@@ -35,6 +35,9 @@ class Console:
         number, name = tempfile.mkstemp(prefix="console-", suffix=".log", dir=folder)
         os.close(number)
         self.path = Path(name)
+        self.status = self.path.with_suffix(".status")
+        """Where a guest for a command puts the command's exit status. What a killed process leaves of both
+        files is forgotten like any old console."""
         self._reported = False
 
     def __enter__(self) -> Self:
@@ -47,6 +50,7 @@ class Console:
 
     def close(self) -> None:
         """Remove the file, unless somebody was informed of it."""
+        self.status.unlink(missing_ok=True)
         if not self._reported:
             self.path.unlink(missing_ok=True)
 
@@ -90,7 +94,7 @@ class Console:
 
 
 def _forget_old(folder: Path) -> None:
-    for other in folder.glob("console-*.log"):
+    for other in folder.glob("console-*"):
         with contextlib.suppress(FileNotFoundError):
             if time.time() - other.stat().st_mtime > _KEPT_S:
                 other.unlink()

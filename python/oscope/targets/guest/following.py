@@ -8,7 +8,6 @@ import subprocess
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import IO
 
 from oscope.model.errors import OscopeError
@@ -52,8 +51,6 @@ class Followed:
     """What messages call it."""
     running: RunningGuest
     console: Console
-    status: Path
-    """The file in which its command's exit status will be."""
     out: Taker
     err: Taker
     begun: bool = False
@@ -109,7 +106,7 @@ def _end(guest: Followed, guests: Sequence[Followed], limits: Limits, end: float
         guest.running.process.wait(max(_ENDING_LIMIT_S, end - time.monotonic()))
     except subprocess.TimeoutExpired:
         raise _late(guest, guests, limits) from None
-    number = guest.status.read_text().strip() if guest.status.exists() else ""
+    number = guest.console.status.read_text().strip() if guest.console.status.exists() else ""
     if not number.isdigit():
         raise OscopeError(f"{guest.name} ended before the command did: {_explain(guest, guests)}")
     return Ended(int(number), _note(guest, int(number)))

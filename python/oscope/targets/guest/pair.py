@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import socket
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -48,7 +47,7 @@ def machines(
             guest,
             command,
             folder / f"console-{number}.log",
-            _status(folder, number),
+            folder / f"status-{number}",
             trial=trial,
             link=Link(0, number),
         )
@@ -77,14 +76,13 @@ def run(
     """
     _check(guest)
     with contextlib.ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="oscope-guests-")))
         ends = socket.socketpair()
         for end in ends:
             stack.enter_context(end)
         consoles = [stack.enter_context(Console()) for _ in ends]
         links = [Link(end.fileno(), number) for number, end in enumerate(ends, start=1)]
         made = [
-            machine(guest, command, console.path, _status(folder, link.number), link=link)
+            machine(guest, command, console.path, console.status, link=link)
             for command, console, link in zip(commands, consoles, links, strict=True)
         ]
         followed = []
@@ -103,7 +101,7 @@ def run(
             end.close()
             out, err = (_taker(tell, link.number, stream) for stream in _STREAMS)
             name = f"the guest {link.address}"
-            followed.append(Followed(name, running, console, _status(folder, link.number), out, err))
+            followed.append(Followed(name, running, console, out, err))
         choice = made[0][1]
         limits = Limits(_SLOWER * BOOT_LIMIT_S[choice.accelerator], limit_s)
         starter = _Starter(*followed)
@@ -147,10 +145,6 @@ def _check(guest: Guest) -> None:
             "two guests that count their own instructions have no time in common",
             remedy="leave out --clock instructions",
         )
-
-
-def _status(folder: Path, number: int) -> Path:
-    return folder / f"status-{number}"
 
 
 def _taker(tell: Tell, number: int, stream: Stream) -> Taker:
