@@ -232,6 +232,32 @@ def test_a_python_iteration_that_raises_is_a_failed_sample(tmp_path: Path) -> No
     assert "no device" in answers[-1]["message"]
 
 
+@pytest.mark.parametrize(
+    ("returned", "metrics", "failed"),
+    [
+        ("{'items': 3, 'share': 0.5}", {"items": 3, "share": 0.5}, None),
+        ("{'items': 3}", {"items": 3, "share": None}, None),
+        ("{'items': float('nan'), 'share': float('inf')}", {"items": None, "share": None}, None),
+        ("{'item': 3}", {}, "returned {'item': 3}, and the metrics are items, share"),
+        ("7", {}, "returned 7, and the metrics are items, share"),
+        ("{'items': '3'}", {}, "the metric items is '3', no number"),
+    ],
+)
+def test_the_metrics_of_a_python_iteration_are_numbers_that_were_declared(
+    tmp_path: Path, returned: str, metrics: dict[str, float | None], failed: str | None
+) -> None:
+    program = tmp_path / "metrics.py"
+    program.write_text(
+        f"#!{sys.executable}\nimport oscope.workload as kit\n"
+        "@kit.workload('x', metrics={n: kit.Metric('1') for n in ('items', 'share')})\n"
+        f"def f():\n    return lambda: {returned}\nkit.main()\n"
+    )
+    program.chmod(0o755)
+    [sample] = [each for each in ask(program, {"id": 1, "workload": "x"}) if each["event"] == "sample"]
+    sample["metrics"].pop("time_ns", None)
+    assert (sample["metrics"], sample["failed"]) == (metrics, failed)
+
+
 def test_a_level_of_the_shell_kit_may_have_any_name_and_text(tmp_path: Path) -> None:
     """The kit's own variables are not those of a workload, and what a level holds is never executed."""
     names = ("id", "reps", "rep", "turns", "begun", "line", "name", "text", "i", "cpu", "iterations", "good")

@@ -21,6 +21,7 @@ import contextlib
 import dataclasses
 import gc
 import json
+import math
 import os
 import resource
 import signal
@@ -29,7 +30,6 @@ import sys
 import time
 import typing
 from collections.abc import Callable, Generator, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +59,7 @@ class Failed(Exception):  # noqa: N818 - it is what a repetition is, and it read
     """Raised by an iteration whose result is wrong: the sample counts as failed, with this reason."""
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Metric:
     """A figure that each repetition gives beside its time."""
 
@@ -73,7 +73,7 @@ Body = Callable[..., Any]
 _TYPES = ((bool, "boolean"), (Size, "bytes"), (Seconds, "duration"), (int, "integer"), (Path, "path"))
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class _Workload:
     name: str
     version: int
@@ -105,7 +105,8 @@ def workload(
     Args:
         name: Letters, digits, dots; scripts and stored runs know the workload by it.
         version: Raise it when the meaning of a figure changes: other versions are not compared.
-        metrics: Figures besides `time_ns`, which the last iteration of a repetition returns as a mapping.
+        metrics: Figures besides `time_ns`, which the last iteration of a repetition returns as a mapping;
+            what is not finite is missing, and what is no number or not declared makes the sample fail.
         loops: The iteration is called once a repetition, with the number of iterations, and loops itself.
         alone: Nothing of the workload itself takes the measuring thread's CPU, so that a wait for it is
             interference: such a repetition is then repeated. False for one with more threads.
@@ -154,12 +155,11 @@ def main(arguments: typing.Sequence[str] | None = None) -> None:
     words = list(sys.argv[1:] if arguments is None else arguments)
     if words == ["describe"]:
         print(json.dumps(_describe()))
-        sys.exit(0)
-    if words == ["run"]:
+    elif words == ["run"]:
         _Server().serve()
-        sys.exit(0)
-    print(f"This is a workload program: measure with oscope run --workload {sys.argv[0]}", file=sys.stderr)
-    sys.exit(0 if words in (["-h"], ["--help"]) else 2)
+    else:
+        print("This is a workload program: measure with oscope run --workload", sys.argv[0], file=sys.stderr)
+    sys.exit(0 if words in (["describe"], ["run"], ["-h"], ["--help"]) else 2)
 
 
 def _describe() -> dict[str, Any]:
@@ -284,47 +284,48 @@ class _Server:
     ) -> tuple[int, int]:
         """Calibrate, warm up, and take the samples; return the iterations of each, and how many there are."""
         iterations = request.get("iterations") or _calibrate(found, body, request.get("min_time_ns") or 10**6)
-        warmup = request.get("warmup")
         limit_s = request.get("time_limit_s")
         begun = time.monotonic()
-        for _ in range(1 if warmup is None else warmup):
+        for _ in range(1 if request.get("warmup") is None else request["warmup"]):
             with contextlib.suppress(Exception):
                 _measure(found, body, iterations)
-        taken = 0
-        for rep in range(request.get("reps") or 1):
+        reps = request.get("reps") or 1
+        for rep in range(reps):
             if self._ended or (limit_s is not None and time.monotonic() - begun > limit_s):
-                break
+                return iterations, rep
             self._take(number, rep, found, body, iterations)
-            taken += 1
-        return iterations, taken
+        return iterations, reps
 
     def _take(self, number: int, rep: int, found: _Workload, body: Body, iterations: int) -> None:
         started_ns, before = time.time_ns(), _covariates()
-        raw: int | None = None
+        raw, failed, overhead = None, None, self._clock["overhead"]
         metrics: dict[str, float | None] = {}
-        failed: str | None = None
         try:
-            raw, result = _measure(found, body, iterations)
+            try:
+                raw, result = _measure(found, body, iterations)
+            finally:
+                after = _covariates()
+            metrics = _figures(found, result) | {"time_ns": (raw - overhead) / iterations}
         except Exception as error:  # noqa: BLE001 - whatever a workload raises, the repetition has failed.
-            failed = f"{type(error).__name__}: {error}" if not isinstance(error, Failed) else str(error)
-        after = _covariates()
-        overhead = self._clock["overhead"]
-        if failed is None and raw is not None:
-            extra = result if found.metrics and isinstance(result, dict) else {}
-            metrics = {name: extra.get(name) for name in found.metrics}
-            metrics["time_ns"] = (raw - overhead) / iterations
-        self._say(
-            event="sample",
-            request=number,
-            rep=rep,
-            started_ns=started_ns,
-            raw=raw,
-            iterations=iterations,
-            correction=overhead,
-            metrics=metrics,
-            covariates={name: value - before.get(name, value) for name, value in after.items()},
-            failed=failed[:_SHOWN_FAILURE] or "failed" if failed is not None else None,
-        )
+            failed = str(error) if isinstance(error, Failed) else f"{type(error).__name__}: {error}"
+        reason = failed[:_SHOWN_FAILURE] or "failed" if failed is not None else None
+        spent = {name: value - before.get(name, value) for name, value in after.items()}
+        timed = {"raw": raw, "iterations": iterations, "correction": overhead, "started_ns": started_ns}
+        sample = {"rep": rep, "failed": reason, "metrics": metrics, "covariates": spent}
+        self._say(event="sample", request=number, **timed, **sample)
+
+
+def _figures(found: _Workload, result: Any) -> dict[str, float | None]:
+    """Return what the last iteration gives of each declared metric; None: missing, or not finite."""
+    if not found.metrics or result is None:
+        return dict.fromkeys(found.metrics)
+    if not isinstance(result, Mapping) or not result.keys() <= found.metrics.keys():
+        raise Failed(f"returned {result!r}, and the metrics are {', '.join(found.metrics)}")
+    for name, value in result.items():
+        if value is not None and (isinstance(value, str) or not hasattr(value, "__float__")):
+            raise Failed(f"the metric {name} is {value!r}, no number")
+    numbers = {name: float(value) for name, value in result.items() if value is not None}
+    return {name: n if math.isfinite(n := numbers.get(name, math.nan)) else None for name in found.metrics}
 
 
 @contextlib.contextmanager
@@ -345,9 +346,8 @@ def _pinned(cpu: int | None) -> Iterator[None]:
 def _prepared(found: _Workload, params: Mapping[str, Any]) -> Iterator[Body]:
     """Have the workload prepare for these levels; give its iteration, and clean up afterwards."""
     known = {parameter["name"]: parameter for parameter in found.parameters}
-    for name in params:
-        if name not in known:
-            raise _RefusedError("request", name, f"{found.name} has no parameter {name}")
+    for name in params.keys() - known.keys():
+        raise _RefusedError("request", name, f"{found.name} has no parameter {name}")
     levels = {name: Path(v) if known[name]["type"] == "path" else v for name, v in params.items()}
     try:
         made = found.prepare(**levels)
