@@ -9,6 +9,7 @@ from html import unescape
 from pathlib import Path
 
 import pytest
+from IPython.core.formatters import DisplayFormatter
 
 import oscope
 import synthetic
@@ -80,6 +81,8 @@ class TestRun:
     def test_a_figure_is_drawn(self, tmp_path: Path) -> None:
         figure = oscope.run("fake.one", reps=6).plot()
         figure.savefig(tmp_path / "a.png")
+        shown, _ = DisplayFormatter().format(figure)
+        assert shown["image/png"][1:4] == b"PNG"
         assert figure.axes[0].get_xlabel() == "time_ns [ns]"
         assert [t.get_text() for t in figure.axes[0].get_yticklabels()] == ["size=1", "size=2"]
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from cli_driver import ROOT, CommandLine
-from oscope import labs
+from oscope import api, labs
 from oscope.labs import own
 from oscope.model.errors import OscopeError, ProbeError, UsageError
 from oscope.probe.own_program import describe, find_program
@@ -444,3 +444,18 @@ def test_a_name_of_the_probes_is_refused(project: CommandLine) -> None:
 
 def test_errors_are_of_the_kind_that_commands_catch() -> None:
     assert issubclass(ProbeError, OscopeError)
+
+
+@pytest.mark.usefixtures("real_probe")
+def test_python_measures_a_program_and_what_a_project_declares(
+    project: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(project.folder)
+    sizes = api.run("sort.sizes", reps=3, again=False).results.experiments[0]
+    assert [list(point.metrics["items"]) for point in sizes.points] == [[10.0] * 3, [1000.0] * 3]
+    with pytest.raises(UsageError, match=r"no experiment 'sort.nothing', nor in .*oscope.toml"):
+        api.run("sort.nothing")
+    monkeypatch.chdir(alone(project).folder)
+    run = api.run("sort.list", workload="./mybench", size=[10, 20], reps=3)
+    assert [point.factors["size"] for point in run.results.experiments[0].points] == [10, 20]
+    assert run.results.experiments[0].environment["program"]["name"] == "./mybench"

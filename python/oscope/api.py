@@ -23,6 +23,7 @@ from oscope.model.samples import ExperimentResults, Results
 from oscope.model.units import parse_bytes, parse_duration, parse_share
 from oscope.planning.plan import Amount, make_plan
 from oscope.probe import catalogue
+from oscope.probe.own_program import with_programs
 from oscope.programs.export import rows
 from oscope.programs.findings import Findings, find
 from oscope.report.comparison import comparison_table
@@ -59,6 +60,7 @@ _TYPES: Mapping[str, tuple[tuple[type, ...], str]] = {
     "memory": ((int, str, NoneType), "bytes, or a text such as '1G'"),
     "again": ((bool,), "True or False"),
     "store": ((str, Path, NoneType), "a path or URL"),
+    "workload": ((str, Path, NoneType), "a path of a workload program, such as './mybench'"),
     "run_id": ((str, Path), "the id of a run, the start of it, 'last', or a record file"),
     "fleet": ((str,), "the id of a fleet's measurement, the start of it, or 'last'"),
 }
@@ -234,11 +236,14 @@ def run(
     cpus: int | None = None,
     memory: int | str | None = None,
     again: bool = True,
+    workload: str | Path | None = None,
     store: str | Path | None = None,
     **factors: Level | Sequence[Level],
 ) -> Run:
     """Measure the experiment or lab called `name` and return the run.
 
+    It may be a workload of yours: one that the program `workload` describes, or one of the `oscope.toml` of
+    this folder or of one above it.
     `factors` give a parameter one level or several, as values or as typed (`buffer=["4K", "1M"]`).
     `precision` is a share (`0.02` or `"2%"`), `budget` seconds or a text such as `"30s"`, and so is `spread`,
     the time over which the blocks are spread with pauses. With `trace` (some
@@ -261,20 +266,22 @@ def run(
         cpus=cpus,
         memory=memory,
         again=again,
+        workload=workload,
         store=store,
     )
     if profile not in get_args(Profile):
         raise UsageError(f"there is no profile {profile!r}", remedy='give "quick" or "full"')
     settings = check_levels(factors)
     recovery.restore_once(tell)
-    experiments, inspections = parts_named(name)
+    known, _ = labs.with_own([name], None if workload is None else str(workload))
+    experiments, inspections = parts_named(name, known)
     where = Where(on, clock, cpus, as_bytes(memory))
     placed = place_experiments(experiments, (name,), where, profile)
     for text in placed.left_out:
         tell(text)
     plan = make_plan(
         placed.experiments,
-        catalogue.load(),
+        with_programs(catalogue.load(), (each.program for each in placed.experiments)),
         profile=profile,
         settings=settings,
         amount=Amount(reps, as_share(precision), as_seconds(budget), as_seconds(spread)),
@@ -336,10 +343,13 @@ def tell(text: str) -> None:
     print(f"oscope: {text}", file=sys.stderr, flush=True)
 
 
-def parts_named(name: str) -> tuple[tuple[Experiment, ...], tuple[Inspection, ...]]:
-    """Return the experiments and inspections of a lab, or the one that is named."""
-    if any(lab.name == name for lab in labs.LABS):
-        lab = labs.lab(name)
-        return lab.experiments, lab.inspections
-    found = labs.named(name)
+def parts_named(
+    name: str, known: labs.Labs | None = None
+) -> tuple[tuple[Experiment, ...], tuple[Inspection, ...]]:
+    """Return the experiments and inspections of a lab, or the one that is named; of `known`, or built in."""
+    known = known or labs.built_in()
+    for lab in known.all:
+        if lab.name == name:
+            return lab.experiments, lab.inspections
+    found = known.named(name)
     return ((found,), ()) if isinstance(found, Experiment) else ((), (found,))

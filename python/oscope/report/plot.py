@@ -22,7 +22,7 @@ def plot_headline(experiment: ExperimentResults) -> Figure:
 
     Raises OscopeError where nothing was measured.
     """
-    from matplotlib.figure import Figure  # noqa: PLC0415 - matplotlib, half a second
+    from oscope.report.shown_figure import ShownFigure  # noqa: PLC0415 - matplotlib, half a second
 
     metric = experiment.metrics[experiment.headline]
     points = [p for p in experiment.points if np.isfinite(p.metrics[metric.name]).any()]
@@ -30,7 +30,7 @@ def plot_headline(experiment: ExperimentResults) -> Figure:
         raise OscopeError(
             f"{experiment.experiment} has no measured sample to draw", remedy="see why with `oscope show`"
         )
-    figure = Figure(figsize=(8, 1.5 + 0.45 * len(points)), layout="constrained")
+    figure = ShownFigure(figsize=(8, 1.5 + 0.45 * len(points)), layout="constrained")
     axes = figure.add_subplot()
     random = np.random.default_rng(experiment.seed)
     varied = experiment.varied() or tuple(points[0].factors)
