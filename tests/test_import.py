@@ -88,6 +88,17 @@ def test_an_import_is_shown_and_compared_with_what_it_lacks(oscope: CommandLine)
     assert oscope("export", "last", "--format", "csv").out.count("\n") == 9
 
 
+def test_a_bandwidth_beside_times_is_shown_too(oscope: CommandLine, tmp_path: Path) -> None:
+    file = tmp_path / "lmbench.txt"
+    file.write_text("Simple syscall: 0.1234 microseconds\nAF_UNIX sock stream bandwidth: 5000.5 MB/sec\n")
+    done = oscope("import", str(file), "--as", "here")
+    assert done.code == 0, done.err
+    assert done.out.startswith("lmbench: 2 benchmarks, 2 samples; lacks ")
+    shown = oscope("show", "last").out
+    for part in ("here.bytes_per_s", "Simple syscall", "AF_UNIX sock stream bandwidth"):
+        assert part in shown
+
+
 @pytest.mark.parametrize(
     "file", ["hyperfine.json", "pyperf.json", "google-benchmark.json", "fio.json", "perf.json"]
 )

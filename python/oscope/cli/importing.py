@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from oscope.cli.options import Settings
+from oscope.figures.words import counted
 from oscope.model.errors import UsageError
 from oscope.report import terminal
 from oscope.storage.store import Store
@@ -40,5 +41,6 @@ def import_results(
     with Store.open(settings.store) as opened:
         run_id = store(found, name or found.tool, file.name, opened)
     count = sum(len(series.readings) for series in found.series)
-    print(f"{found.tool}: {len(found.series)} benchmarks, {count} samples; lacks {', '.join(found.lacks)}")
+    amount = f"{counted(len(found.series), 'benchmark')}, {counted(count, 'sample')}"
+    print(f"{found.tool}: {amount}; lacks {', '.join(found.lacks)}")
     terminal.print_stored(run_id, terminal.console())

@@ -130,9 +130,8 @@ def fio(data: Any) -> Imported:
                 rows.append((f"{name} {way}", reading))
     names = distinct(name for name, _ in rows)
     series = tuple(Series(name, [reading]) for name, (_, reading) in zip(names, rows, strict=True))
-    return Imported(
-        "fio", _FIO, series, (NO_BLOCKS, NO_ENVIRONMENT, ONLY_MEANS), str(data.get("fio version", ""))
-    )
+    about = ", ".join(str(data[each]) for each in ("fio version", "time") if data.get(each))
+    return Imported("fio", _FIO, series, (NO_BLOCKS, NO_ENVIRONMENT, ONLY_MEANS), about)
 
 
 def _fio_reading(part: Mapping[str, Any], where: str, failed: str | None) -> Reading:
