@@ -43,7 +43,12 @@ def test_a_program_may_lie_where_a_guest_mounts_something(bench: CommandLine, ba
     del base_kernel
     program = shutil.copy2("/bin/true", bench.folder / "own")
     assert str(program).startswith("/tmp/")  # noqa: S108 - where pytest makes its folders.
-    recorded(bench, "--on", "guest", "--reps", "1", "--json", "record.json", "--", "./own")
+    found = recorded(bench, "--on", "guest", "--reps", "1", "--json", "record.json", "--", "./own")
+    # What these times are of is said wherever they are shown.
+    emulated = found["environment"]["guest"]["accelerator"] == "tcg"
+    assert bench("report", "last", "-o", "report.html").code == 0
+    shown = (bench("show", "last").out, (bench.folder / "report.html").read_text())
+    assert [("The guest was emulated" in each) for each in shown] == [emulated] * 2
 
 
 def test_a_command_that_needs_files_of_this_machine_fails_in_its_trial(

@@ -138,7 +138,6 @@ def _theirs(side: str, method: str, content: str) -> float:
     return mean(reference.averaged(inputs, (method, content)) or ())
 
 
-
 def _large(method: str, side: str, content: str) -> Callable[[Analysed], Section]:
     """Return what draws the five large inputs in one execution."""
 

@@ -15,7 +15,7 @@ from oscope.cli.views.found import sentences
 from oscope.figures import traces
 from oscope.figures.analysed import WORDS, Analysed, label, levels, shown_metrics, words
 from oscope.figures.tables import fixed_levels
-from oscope.figures.words import cause, counted, kind
+from oscope.figures.words import cause, counted, emulation, kind
 from oscope.labs import LABS
 from oscope.model import formatting
 from oscope.model.clocks import UNSEEN_BRIEFLY, clock_of
@@ -89,6 +89,8 @@ def _warnings(results: Analysed) -> Iterator[str]:
     """Yield what has to be known before any figure: the probe's own check failed, or the run is not whole."""
     if failed_self_check(results.experiments):
         yield DO_NOT_TRUST
+    if (emulated := emulation(results.experiments)) is not None:
+        yield emulated
     # A run without any sample says why where its figures would be.
     measured = [each for each in results.experiments if any(map(len, each.points))]
     for status in dict.fromkeys(each.status for each in measured if each.status != "done"):

@@ -35,6 +35,14 @@ def kind(note: str) -> str:
     return _FIGURE.sub("#", note)
 
 
+def emulation(experiments: Sequence[ExperimentResults]) -> str | None:
+    """Say that the times of some experiments are an emulated guest's; None where none are."""
+    count = sum(each.emulated for each in experiments)
+    some = f" in {count} of {len(experiments)} experiments" if count < len(experiments) else ""
+    text = f"The guest was emulated{some}: its time is that of QEMU's emulation of a machine (tcg)"
+    return f"{text}, not of a machine." if count else None
+
+
 def counted(number: int, noun: str) -> str:
     """Return `1 point`, `2 points`."""
     return f"{format_count(number)} {noun}" + ("" if number == 1 else "s")

@@ -142,6 +142,11 @@ class ExperimentResults:
         return clocks.clock_of(self.environment)
 
     @property
+    def emulated(self) -> bool:
+        """Whether its times are those of an emulated machine."""
+        return self.clock == "wall" and (self.environment.get("guest") or {}).get("accelerator") == "tcg"
+
+    @property
     def headline(self) -> str:
         """Name of the metric shown first."""
         return next(iter(self.metrics))

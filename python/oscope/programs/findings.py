@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from oscope.figures.analysed import Analysed, measured
-from oscope.figures.words import listed
+from oscope.figures.words import emulation, listed
 from oscope.function_worker import NAME as FUNCTION_EXPERIMENT
 from oscope.model.errors import OscopeError, UsageError
 from oscope.model.factors import Level
@@ -120,6 +120,7 @@ class Findings:
     def notes(self) -> tuple[str, ...]:
         """What the reader has to know beside: the start, what is lost in it, what was left out."""
         return (
+            *filter(None, [emulation([self.experiment])]),
             *revision_notes(self.experiment),
             *self._where_traced(),
             *self._starts(),

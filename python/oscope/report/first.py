@@ -13,6 +13,7 @@ from itertools import pairwise
 
 from oscope.figures.ladder import BYTES_PER_S, Ladder, Rung, ladder
 from oscope.figures.notable import Notable, notable
+from oscope.figures.words import emulation
 from oscope.model.formatting import Scale, format_count
 from oscope.model.samples import Results
 from oscope.planning import interference
@@ -107,6 +108,8 @@ class FirstScreen:
     elsewhere: Sequence[Machine]
     """The machines of the grey marks that are there, in the order of `Mark.machine`."""
     findings: Sequence[Finding]
+    emulation: str | None
+    """That the times are those of an emulated guest."""
     interference: str | None
     """Why the figures are less sure than those of an idle machine."""
 
@@ -127,6 +130,7 @@ def first_screen(results: Results, link: Link, beside: Iterable[Results] = ()) -
         charts=charts,
         elsewhere=[each for index, each in enumerate(others) if index in marked],
         findings=[_finding(each, link) for each in notable(results)],
+        emulation=emulation(results.experiments),
         interference=interference.warning(results.experiments),
     )
 

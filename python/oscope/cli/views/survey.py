@@ -18,6 +18,7 @@ from oscope.figures import reach
 from oscope.figures.analysed import Analysed
 from oscope.figures.ladder import Ladder, ladder
 from oscope.figures.notable import notable
+from oscope.figures.words import emulation
 from oscope.labs import LABS
 from oscope.model.formatting import format_count
 from oscope.model.samples import Results
@@ -151,6 +152,9 @@ def _findings(findings: Sequence[Sequence[str]], room: int) -> list[Text]:
 def _trust(results: Analysed, width: int, report: str | None) -> list[Text]:
     """Return how sure the figures are, and how much could not be measured."""
     lines = _labelled("How sure", _certainty(results), width)
+    # Where only some are, the report says so, and the figures above are not theirs.
+    if all(each.emulated for each in results.experiments) and (text := emulation(results.experiments)):
+        lines += _labelled("Emulated", text, width)
     if (warning := interference.warning(results.experiments)) is not None:
         lines += _labelled("Interference", warning, width)
     points = [point for each in results.experiments for point in each.points]

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import NamedTuple, TypeVar
 
-from oscope.figures.words import counted, median
+from oscope.figures.words import counted, emulation, median
 from oscope.model.formatting import MISSING, bounded_text, format_count, format_share, format_value
 from oscope.model.samples import ExperimentResults
 from oscope.model.units import format_bytes
@@ -16,7 +16,6 @@ from oscope.statistics import ComparedMetric, Summary
 _Row = TypeVar("_Row")
 _Key = TypeVar("_Key")
 NOT_RUN = "{} was not run: `oscope run {}` does it"
-EMULATED = "its time is that of QEMU's emulation of a machine (tcg), not of a machine"
 EFFECT = "Probe effect: time traced over untraced, paired by block."
 _INTERVAL = re.compile(r" \(([^()]*?) to ([^()]*?)\)")
 FINEST = 0.002
@@ -132,15 +131,9 @@ def reasons(experiment: ExperimentResults, **levels: object) -> str:
     return " ".join(f"{count} of {of}: {reason}" for reason, count in found.items())
 
 
-def emulated(experiment: ExperimentResults) -> bool:
-    """Say whether the times are those of an emulated machine."""
-    guest = experiment.environment.get("guest") or {}
-    return experiment.clock == "wall" and guest.get("accelerator") == "tcg"
-
-
 def cautions(experiment: ExperimentResults) -> list[str]:
     """Return what speaks against times: that the guest was emulated, or the machine busy at the start."""
-    found = [f"The guest was emulated: {EMULATED}."] if emulated(experiment) else []
+    found = list(filter(None, [emulation([experiment])]))
     load, cpus = experiment.environment.get("load"), experiment.environment.get("cpu") or {}
     allowed = len(cpus.get("allowed") or ())
     if load and allowed and load[0] > allowed:
