@@ -236,6 +236,11 @@ def test_places_that_cannot_be(where: Where, reported: str) -> None:
         place([make_experiment({})], (), where, "full")
 
 
+def test_a_guest_has_no_more_memory_than_this_machine() -> None:
+    with pytest.raises(UsageError, match=r"a guest with 1 PiB of memory: this machine has \d+\.\d GiB"):
+        make_guest("base", "wall", Where("guest", memory_bytes=1 << 50), None)
+
+
 def test_an_experiment_without_its_kernel_is_left_out_unless_it_was_named() -> None:
     wanting = dataclasses.replace(make_experiment({}, name="fake.guest"), guest=GuestSpec("no-such-kernel"))
     both = [wanting, make_experiment({})]

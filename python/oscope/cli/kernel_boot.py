@@ -14,12 +14,12 @@ from typer.core import TyperCommand
 from oscope.cli.errors import note
 from oscope.cli.options import parse_option, whole_number
 from oscope.model.errors import UsageError
-from oscope.model.guest import CPUS, MEMORY_BYTES, MOST_CPUS, Guest
+from oscope.model.guest import CPUS, MOST_CPUS, Guest
 from oscope.model.streams import write_now
 from oscope.model.units import parse_bytes, parse_duration
 from oscope.targets.guest import command as guest_command
 from oscope.targets.guest import pair
-from oscope.targets.guest.spec import resolve
+from oscope.targets.guest.spec import resolve, room
 
 if TYPE_CHECKING:
     from oscope.model.guest import Guest
@@ -90,7 +90,7 @@ def boot(
         raise UsageError("no command to run in the guest", remedy="write it behind --, such as -- uname -r")
 
     limit_s = parse_option("--time-limit", parse_duration, time_limit)
-    memory_bytes = MEMORY_BYTES if memory is None else parse_option("--memory", parse_bytes, memory)
+    memory_bytes = room(None if memory is None else parse_option("--memory", parse_bytes, memory))
     guest = Guest(resolve(kernel), clock, CPUS[clock] if cpus is None else cpus, memory_bytes)
     if peer is not None:
         return _boot_pair(guest, (command, _words(peer)), limit_s, dry_run=dry_run)

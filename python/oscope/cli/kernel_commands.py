@@ -77,9 +77,14 @@ def show_list(*, as_json: bool) -> None:
         ["modules", *(_modules(entry.kernel) for entry in entries)],
         terminal.aligned(["MiB", *(f"{entry.size_bytes / _MEBIBYTE:.1f}" for entry in entries)]),
         ["built", *(_age((now - entry.made).total_seconds()) for entry in entries)],
-        ["source", *(entry.kernel.source for entry in entries)],
     ]
-    terminal.print_columns(columns, terminal.console(), wrap_last=True)
+    if len(sources := {entry.kernel.source for entry in entries}) > 1:
+        columns.append(["source", *(entry.kernel.source for entry in entries)])
+    out = terminal.console()
+    terminal.print_columns(columns, out, wrap_last=True)
+    where = f"Built from {sources.pop()}. " if len(sources) == 1 else ""
+    out.print()
+    terminal.print_prose(f"{where}oscope run NAME --on guest:ID measures under one.", out)
 
 
 def check_patch(patch: str, tree: Path | None, jobs: int | None) -> None:

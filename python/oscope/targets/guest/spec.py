@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -11,6 +12,7 @@ from oscope.model.experiment import Experiment, GuestSpec
 from oscope.model.factors import Profile
 from oscope.model.guest import CPUS, MEMORY_BYTES, Guest
 from oscope.model.host import Host
+from oscope.model.units import GIBIBYTE, format_bytes
 from oscope.targets import kernel
 from oscope.targets.target import LOCAL
 from oscope.trace.factor import TRACER
@@ -106,6 +108,21 @@ def resolve(text: str | None) -> str:
     return str(found.image) if found.folder is None else found.id
 
 
+def room(memory_bytes: int | None) -> int:
+    """Return the memory of a guest: as asked for, or what it has by itself.
+
+    Raises UsageError where this machine has less.
+    """
+    all_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if memory_bytes is not None and memory_bytes > all_bytes:
+        here = f"this machine has {all_bytes / GIBIBYTE:.1f} GiB"
+        raise UsageError(
+            f"a guest with {format_bytes(memory_bytes)} of memory: {here}",
+            remedy=f"give less by --memory, such as {MEMORY_BYTES // GIBIBYTE}G",
+        )
+    return MEMORY_BYTES if memory_bytes is None else memory_bytes
+
+
 def _guest(experiment: Experiment, where: Where, profile: Profile) -> Guest | None:
     requested = experiment.guest
     if where.host is not None and requested is not None:
@@ -140,5 +157,5 @@ def make_guest(kernel: str, clock: Clock, where: Where, requested: GuestSpec | N
         kernel,
         clock,
         CPUS[clock] if cpus is None else cpus,
-        MEMORY_BYTES if memory is None else memory,
+        room(memory),
     )
