@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::input::{Lines, Wait};
 use crate::names;
-use oscope_sys::affinity::parse_list;
+use oscope_sys::affinity::{online, parse_list};
 use oscope_sys::cancel;
 use oscope_sys::cleanup::CleanupGuard;
 use oscope_sys::cleanup::setting::{self, chosen};
@@ -158,11 +158,18 @@ impl Tunable {
     fn check(&self, word: &str, places: &[PathBuf]) -> Result<(), Failure> {
         let choices = self.choices(places);
         if self.name == INTERRUPTS {
-            return match parse_list(word) {
-                Some(_) => Ok(()),
-                None => Err(Failure::request(
+            let Some(cpus) = parse_list(word) else {
+                return Err(Failure::request(
                     self.name,
                     format!("{word:?} is no list of CPUs: give one such as 0 or 0,2-3"),
+                ));
+            };
+            let online = online()?;
+            return match cpus.iter().find(|cpu| !online.contains(cpu)) {
+                None => Ok(()),
+                Some(cpu) => Err(Failure::request(
+                    self.name,
+                    format!("CPU {cpu} is not online: /sys/devices/system/cpu/online lists them"),
                 )),
             };
         }
