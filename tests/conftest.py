@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -28,6 +29,21 @@ hypothesis.settings.register_profile(
     "oscope", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
 hypothesis.settings.load_profile("oscope")
+
+
+def _unlike_in_the_background() -> None:
+    """Have commands notice Ctrl-C and a closed terminal where who runs the tests ignores both.
+
+    A shell has what it starts with `&` ignore SIGINT, and nohup SIGHUP: commands would inherit that.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        # What has a handler is as by default in a new process, and does not end this one.
+        signal.signal(signal.SIGHUP, lambda *_: None)
+
+
+_unlike_in_the_background()
 
 TESTS = Path(__file__).parent
 LONGEST = (
