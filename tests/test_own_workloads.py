@@ -446,6 +446,25 @@ def test_errors_are_of_the_kind_that_commands_catch() -> None:
     assert issubclass(ProbeError, OscopeError)
 
 
+def test_two_builds_of_a_program_are_measured_interleaved(project: CommandLine) -> None:
+    here = alone(project)
+    (here.folder / "better").write_text(BENCH.replace("len(sorted(numbers))", "2 * len(sorted(numbers))"))
+    (here.folder / "better").chmod(0o755)
+    done = here("ab", "./mybench", "./better", "sort.list", "--budget", "2s", "--json", "ab.json")
+    assert done.code == 0, done.err
+    assert "sort.list: B (" in done.out
+    one, two = json.loads((here.folder / "ab.json").read_text())
+    assert [each["environment"]["program"]["name"] for each in (one, two)] == ["./mybench", "./better"]
+    assert [set(values(each["points"][0], "items")) for each in (one, two)] == [{100}, {200}]
+    blocks = [set(each["points"][0]["samples"]["block"]) for each in (one, two)]
+    assert blocks[0] == blocks[1]
+    mixed = here("ab", "./mybench", "./better", "sort.list", "syscall.cost")
+    assert (mixed.code, mixed.errors) == (
+        2,
+        ["oscope: syscall.cost is measured by the probe, not by ./mybench: leave it out"],
+    )
+
+
 @pytest.mark.usefixtures("real_probe")
 def test_python_measures_a_program_and_what_a_project_declares(
     project: CommandLine, monkeypatch: pytest.MonkeyPatch

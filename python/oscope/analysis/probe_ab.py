@@ -1,4 +1,4 @@
-"""The same measurement by two builds of the probe, interleaved or as a duet: the effect of a change."""
+"""The same measurement by two builds of the probe, or of a program of one's own, interleaved or as a duet."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from oscope.model.errors import UsageError
 from oscope.model.experiment import Experiment
 from oscope.model.factors import Level
 from oscope.planning.plan import Plan, draw_seed, make_plan
-from oscope.probe import catalogue
+from oscope.probe.catalogue import Catalogue
 from oscope.runner.duet_cpus import DuetPlacement, is_possible, why_not
 
 BLOCK_REPS = 5
@@ -82,20 +82,20 @@ def find_build(text: str) -> Path:
 
 
 def make_plans(
-    builds: Sequence[Path],
-    experiments: Sequence[Experiment],
+    builds: Sequence[tuple[Catalogue, Sequence[Experiment]]],
     settings: Mapping[str, Sequence[Level]],
     budget_s: float,
     seed: int | None = None,
 ) -> tuple[Plan, ...]:
     """Plan the same measurement by each build: short blocks, until the budget has passed.
 
-    Raises UsageError where the builds do not have the same workload, or a request cannot be.
+    Of each build there is what it describes, and the experiments. Raises UsageError where the builds do not
+    have the same workload, or a request cannot be.
     """
     seed = draw_seed() if seed is None else seed
     plans = [
-        make_plan(experiments, catalogue.load(build), profile="quick", settings=settings, seed=seed)
-        for build in builds
+        make_plan(experiments, described, profile="quick", settings=settings, seed=seed)
+        for described, experiments in builds
     ]
     first = plans[0]
     for plan in plans[1:]:

@@ -1,4 +1,4 @@
-"""`oscope ab`: two builds of the probe, measured interleaved or at the same time."""
+"""`oscope ab`: two builds of the probe, or of a program of one's own, interleaved or at the same time."""
 
 from __future__ import annotations
 
@@ -17,10 +17,12 @@ from oscope.cli.options import MattersOption, Settings, whole_number
 from oscope.cli.progress import display
 from oscope.cli.request import check_amounts, parse_amount, parse_settings, parse_share, select
 from oscope.cli.targets import Output, Targets, output_file
-from oscope.labs import LABS
+from oscope.labs import LABS, built_in, with_own
 from oscope.model.errors import OscopeError, UsageError
 from oscope.model.samples import Results
 from oscope.planning.plan import MOST_SEED, check_seed
+from oscope.probe import catalogue
+from oscope.probe.own_program import with_programs
 from oscope.report import encode, terminal
 from oscope.report.comparison import print_comparison
 from oscope.runner.duet import doubled
@@ -35,8 +37,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from oscope.analysis.probe_ab import Chosen
+    from oscope.cli.request import Selection
+    from oscope.model.experiment import Experiment
     from oscope.model.samples import ExperimentResults, Results
     from oscope.planning.plan import Plan
+    from oscope.probe.catalogue import Catalogue
     from oscope.statistics import Comparison
 
 DEFAULT_BUDGET_S = 10.0
@@ -45,8 +50,10 @@ DEFAULT_BUDGET_S = 10.0
 # More parameters than other functions: it is the table of the command's options.
 def ab(
     context: typer.Context,
-    a: Annotated[str, typer.Argument(metavar="PROBE_A", help="A build of oscope-probe.")],
-    b: Annotated[str, typer.Argument(metavar="PROBE_B", help="The build to compare with it.")],
+    a: Annotated[
+        str, typer.Argument(metavar="A", help="A build of oscope-probe, or of a workload program of yours.")
+    ],
+    b: Annotated[str, typer.Argument(metavar="B", help="The build to compare with it.")],
     names: Annotated[
         list[str],
         typer.Argument(
@@ -91,6 +98,8 @@ def ab(
 ) -> int:
     """Measure by two builds of the probe, interleaved, and print whether they differ.
 
+    They may be builds of a workload program of your own: then EXPERIMENT is one that both describe.
+
     Each block is a fresh process of either build, in random order: what the machine does meanwhile hits both
     alike, so that far smaller differences are found than between two runs. As a duet, both builds measure at
     the same time on two CPUs, which they swap: that takes 3 CPUs.
@@ -104,11 +113,8 @@ def ab(
         check_amounts({"--budget": budget})
     if seed is not None:
         check_seed(seed)
-    selection = select(names, "quick")
-    for inspection in selection.inspections:
-        raise UsageError(f"{inspection.name} has no samples to compare", remedy="name experiments")
-    paths = [probe_ab.find_build(text) for text in (a, b)]
-    plans = probe_ab.make_plans(paths, selection.experiments, parse_settings(settings or ()), budget_s, seed)
+    paths, sides = _builds((a, b), names)
+    plans = probe_ab.make_plans(sides, parse_settings(settings or ()), budget_s, seed)
     call: Settings = context.obj
     known = _known(way, detect, call.store)
     chosen = probe_ab.choose_way(plans[0], way, known, None if wanted is not None else budget_s)
@@ -117,12 +123,42 @@ def ab(
         plans, notes = tuple(one.plan for one in sized), sized[0].notes
     else:
         notes = ()
-    sides = _measure(plans, paths, call, replace(chosen, notes=(*chosen.notes, *notes)))
-    compared = _tell(sides, limit, targets)
+    measured = _measure(plans, paths, call, replace(chosen, notes=(*chosen.notes, *notes)))
+    compared = _tell(measured, limit, targets)
     found = [name for experiment, comparison in compared for name in worse(experiment, comparison)]
     if threshold is not None and found:
         raise OscopeError(f"worse by more than {threshold}: {', '.join(found)}")
     return DONE
+
+
+def _builds(
+    written: Sequence[str], names: Sequence[str]
+) -> tuple[list[Path] | None, list[tuple[Catalogue, tuple[Experiment, ...]]]]:
+    """Return the probes (None: the usual one), and for each build its description and the experiments.
+
+    What has a name of Oscope's own is measured by the probe, everything else by programs of the user's own.
+    """
+    if all(name in built_in().names for name in names):
+        paths = [probe_ab.find_build(text) for text in written]
+        experiments = _experiments(select(names, "quick"))
+        return paths, [(catalogue.load(path), experiments) for path in paths]
+    sides = []
+    for text in written:
+        experiments = _experiments(select(names, "quick", with_own(names, text)[0]))
+        for each in experiments:
+            if each.program is None:
+                raise UsageError(
+                    f"{each.name} is measured by the probe, not by {text}", remedy="leave it out"
+                )
+        programs = [each.program for each in experiments]
+        sides.append((with_programs(catalogue.load(), programs), experiments))
+    return None, sides
+
+
+def _experiments(selection: Selection) -> tuple[Experiment, ...]:
+    for inspection in selection.inspections:
+        raise UsageError(f"{inspection.name} has no samples to compare", remedy="name experiments")
+    return selection.experiments
 
 
 def _known(way: str, detect: str | None, place: str | None) -> Mapping[str, Any] | None:
@@ -133,7 +169,7 @@ def _known(way: str, detect: str | None, place: str | None) -> Mapping[str, Any]
 
 
 def _measure(
-    plans: Sequence[Plan], paths: Sequence[Path], settings: Settings, chosen: Chosen
+    plans: Sequence[Plan], paths: Sequence[Path] | None, settings: Settings, chosen: Chosen
 ) -> list[Results]:
     """Measure both sides, and return what they gave."""
     with Store.open(settings.store) as store:

@@ -199,7 +199,7 @@ def interleaved_command(a: ExperimentResults) -> str:
     if a.environment.get("guest"):
         return f"oscope kernel ab {a.experiment}"
     if a.environment.get("program"):
-        return "oscope bench -- ./A --vs ./B"
+        return f"oscope ab ./A ./B {a.experiment}"
     return f"oscope ab PROBE_A PROBE_B {a.experiment}"
 
 
