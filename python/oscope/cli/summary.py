@@ -282,6 +282,9 @@ def notes(results: Analysed, experiment: ExperimentResults, *, verbose: bool = F
         yield f"note: {text}"
     about: dict[str, list[PointSamples]] = defaultdict(list)
     for point in experiment.points:
+        if point.skipped is not None and not len(point) and not verbose:
+            # Why it has no sample is said where it is skipped.
+            continue
         for text in (*dict.fromkeys(cause(each) for each in point.notes), *_failures(point)):
             about[text].append(point)
     kinds: dict[str, list[str]] = defaultdict(list)

@@ -202,7 +202,9 @@ def _declared(name: str, data: object, commands: Mapping[str, Any]) -> Declared:
 
 def _levels(value: object, where: str) -> tuple[Level, ...]:
     levels = value if isinstance(value, list) else [value]
-    if not levels or not all(isinstance(each, str | int | float | bool) for each in levels):
+    if not levels:
+        raise UsageError(f"{where}: there is no level", remedy='write ["a", "b"]')
+    if not all(isinstance(each, str | int | float | bool) for each in levels):
         raise UsageError(f"{where}: levels are texts, numbers or booleans", remedy='write ["a", "b"]')
     return tuple(levels)
 

@@ -39,16 +39,17 @@ def lose(point: PointState, block: int, error: ProbeError) -> Iterator[RunEvent]
         alone = f"`oscope-probe run` with {point.experiment.workload.name} alone shows what it says"
         remedy = alone if point.experiment.guest is None else "see what its console said"
         if point.experiment.program is not None:
-            why = f"its program was lost over it {point.deaths} times, last: {error.message}"
-            yield skip(point, why, error.remedy)
+            often = f"its program was lost over it {point.deaths} times"
+            # Whoever follows the run has just read the error.
+            yield skip(point, f"{often}, last: {error.message}", error.remedy, shown=often)
             return
         yield skip(point, f"{point.deaths} probes were lost over it, last: {error}", remedy)
 
 
-def skip(point: PointState, reason: str, remedy: str | None) -> RunEvent:
-    """Measure nothing more of a point."""
-    shown = f"{point.label} is skipped: {reason}"
-    return Happened("skipped", {"reason": reason, "remedy": remedy}, point, shown)
+def skip(point: PointState, reason: str, remedy: str | None, shown: str | None = None) -> RunEvent:
+    """Measure nothing more of a point; `shown` is the reason for whoever follows the run."""
+    text = f"{point.label} is skipped: {shown or reason}"
+    return Happened("skipped", {"reason": reason, "remedy": remedy}, point, text)
 
 
 def _close_block(point: PointState, block: int, kind: str, text: str) -> RunEvent:
