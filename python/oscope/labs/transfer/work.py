@@ -22,21 +22,17 @@ OWN = ("sender", "receiver", "size", "content", "digest", "tracer")
 
 
 def _side(prefix: str, time: str) -> dict[str, q.Quantity]:
-    """Return what the side does whose metrics begin with `prefix`.
-
-    It is idle while none of its threads is on a CPU: at least this share of its time, which is below 0 where
-    they are at once on several.
-    """
+    """Return what the side does whose metrics begin with `prefix`."""
 
     def a_mebibyte(what: str) -> q.Quantity:
         return q.a_mebibyte(what, "", lambda point: q.metric(point, f"{prefix}{what}"))
 
-    def idle(point: q.PointSamples) -> q.Floats:
+    def busy(point: q.PointSamples) -> q.Floats:
         cpu_s = q.metric(point, cpu) * q.metric(point, "bytes") / q.GIBIBYTE
-        return 1 - cpu_s / (q.metric(point, time) / 1e9)
+        return cpu_s / (q.metric(point, time) / 1e9)
 
     cpu = f"{prefix}cpu_s_per_gib"
-    parts = (q.Quantity("cpu", "s", lambda point: q.metric(point, cpu)), q.Quantity("idle", "", idle))
+    parts = (q.Quantity("cpu", "s", lambda point: q.metric(point, cpu)), q.Quantity("busy", "", busy))
     return {each.name: each for each in (*parts, a_mebibyte("calls"), a_mebibyte("switches"))}
 
 
@@ -51,7 +47,7 @@ class Row(NamedTuple):
     point: q.Point
 
     def of(self, what: str) -> q.Summary | None:
-        """Return calls and switches for a MiB, CPU seconds for a GiB, or the share that is idle."""
+        """Return calls and switches for a MiB, CPU seconds for a GiB, or the CPUs that are busy."""
         return self.point.of(SIDES[self.side][what])
 
     def way(self) -> str:
@@ -98,7 +94,7 @@ TABLE: q.TableOf[Row] = q.TableOf(
         q.written("calls a MiB", lambda row: row.of("calls"), q.rough, numeric=True),
         q.written("switches a MiB", lambda row: row.of("switches"), q.rough, numeric=True),
         q.stat("CPU time a GiB", lambda row: row.of("cpu"), "s"),
-        q.share("on no CPU, at least", lambda row: row.of("idle")),
+        q.number("CPUs busy", lambda row: row.of("busy")),
         q.written("page faults a MiB", Row.faults, q.rough, numeric=True),
     ),
     "Medians at {size}, random bytes. Page faults are counted of the sender alone.",
@@ -140,7 +136,7 @@ WORK = q.Question(
     headline=_fewest,
     text=(
         "Over loopback the receiving half of TCP is done in the sender's call and charged to the sender.",
-        "On no CPU: 1 - CPU time / time, at least the share without any thread of a side on a CPU.",
+        "CPUs busy: CPU time / time, of all threads of a side; below 1 it waits at least part of the time.",
         "mmap pays with page faults for the calls it saves; the digest reads what sendfile hands on.",
     ),
     tables=(lambda _, rows: TABLE.of(rows, size=q.format_bytes(rows[0].point.size)), _verdicts),
