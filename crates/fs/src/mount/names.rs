@@ -64,6 +64,9 @@ impl Shared {
                     return Ok(ino);
                 }
             }
+            if self.list_ahead(parent, name) {
+                continue;
+            }
             let answer = self.remote.lstat(&path);
             let mut tree = self.tree();
             if tree.path_of(parent, name).as_ref() != Some(&path) {
@@ -88,6 +91,18 @@ impl Shared {
             }
         }
         Err(Errno::EIO)
+    }
+
+    /// Lists a folder in place of asking for one more name of it; false where the name is to be asked for.
+    fn list_ahead(&self, parent: u64, name: &OsStr) -> bool {
+        // What an earlier life left is shown as its copy is, which is found when its name is asked for.
+        let left = !super::locked(&self.left).is_empty();
+        if left || !self.tree().list_ahead(parent, name) {
+            return false;
+        }
+        let answer = self.list(parent);
+        self.tree().listed_ahead(parent, answer.is_err());
+        answer.is_ok()
     }
 
     /// The node of a name that the server has for sure, whatever was cached.

@@ -13,9 +13,11 @@ use crate::remote::{Attributes, Kind};
 
 use super::file::FileNode;
 
+mod asked;
 mod displaced;
 mod listing;
 
+use asked::Asked;
 pub use displaced::Displaced;
 use listing::Listing;
 
@@ -41,6 +43,7 @@ struct Node {
     /// Counts this mount's own changes, so that an answer that was asked before one of them is not believed after it.
     changes: u64,
     listing: Option<Listing>,
+    asked: Asked,
     file: Option<Arc<FileNode>>,
     /// The name that was taken from it, until its content is beside that.
     displaced_from: Option<PathBuf>,
@@ -487,6 +490,7 @@ impl Node {
             known: Instant::now(),
             changes: 0,
             listing: None,
+            asked: Asked::default(),
             file,
             displaced_from: None,
         }

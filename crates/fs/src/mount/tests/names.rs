@@ -156,6 +156,33 @@ fn own_changes_are_seen_at_once_and_others_when_the_attribute_time_is_over() {
 }
 
 #[test]
+fn whoever_looks_at_every_file_of_a_folder_waits_for_a_listing_and_not_for_each() {
+    let rig = Rig::new(Options {
+        attribute_time: Duration::from_secs(86_400),
+        ..options()
+    });
+    fs::create_dir(rig.on("d")).unwrap();
+    for number in 0..10 {
+        rig.serve(format!("d/{number}"), b"text");
+    }
+    for number in 0..4 {
+        assert_eq!(
+            fs::metadata(rig.at(format!("d/{number}"))).unwrap().len(),
+            4
+        );
+    }
+    // Asked now, the server would say that it has no 9, and a 10.
+    fs::remove_file(rig.on("d/9")).unwrap();
+    rig.serve("d/10", b"");
+    assert!((4..10).all(|number| rig.at(format!("d/{number}")).exists()));
+    assert!(!rig.at("d/10").exists());
+    // What this mount does itself is seen at once all the same.
+    fs::write(rig.at("d/11"), b"own").unwrap();
+    fs::remove_file(rig.at("d/8")).unwrap();
+    assert!(rig.at("d/11").exists() && !rig.at("d/8").exists());
+}
+
+#[test]
 fn the_room_is_the_servers() {
     let rig = Rig::new(options());
     let (here, there) = (

@@ -6,9 +6,9 @@ use std::time::Duration;
 use super::*;
 use crate::remote::Time;
 
-const DAY: Duration = Duration::from_secs(86_400);
+pub const DAY: Duration = Duration::from_secs(86_400);
 
-fn of(kind: Kind, size: u64) -> Attributes {
+pub fn of(kind: Kind, size: u64) -> Attributes {
     Attributes {
         kind,
         size,
@@ -21,7 +21,7 @@ fn of(kind: Kind, size: u64) -> Attributes {
     }
 }
 
-fn name(text: &str) -> &OsStr {
+pub fn name(text: &str) -> &OsStr {
     OsStr::new(text)
 }
 
