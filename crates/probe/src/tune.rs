@@ -336,7 +336,15 @@ mod tests {
             "{failure}"
         );
         let (interrupts, _) = parse("interrupts=0").expect("it is of the form");
-        assert!(interrupts.check("0,2-3", &[]).is_ok());
+        let online = online().expect("it lists the CPUs");
+        assert!(interrupts.check(&online[0].to_string(), &[]).is_ok());
         assert!(interrupts.check("all", &[]).is_err());
+        let failure = interrupts
+            .check(&format!("{},4095", online[0]), &[])
+            .expect_err("there is no CPU 4095");
+        assert!(
+            failure.to_string().contains("4095 is not online"),
+            "{failure}"
+        );
     }
 }
