@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Literal
@@ -276,15 +277,20 @@ def _add_streams(options: _Options) -> None:
     options.add("-chardev", "file,id=stderr,path=/proc/self/fd/2")
 
 
-def _compose(spec: MachineSpec, more: Sequence[str]) -> list[str]:
+def _compose(spec: MachineSpec, more: Sequence[str]) -> Sequence[str]:
     """Have virtme-ng compose the machine, and return its command."""
-    program = _virtme_run()
     words = ["--kimg", str(spec.image.absolute()), "--mods", "none", "--disable-kvm", "--user", "root"]
     words += ["--cpus", str(spec.cpus), "--memory", f"{spec.memory_bytes // _MIB}M"]
-    words += [*more, "--show-command", "--dry-run"]
+    return _composed(_virtme_run(), (*words, *more, "--show-command", "--dry-run"), Path.cwd())
+
+
+@lru_cache(maxsize=16)
+def _composed(program: Path, words: Sequence[str], folder: Path) -> Sequence[str]:
+    """Return what virtme-run makes of its arguments; once, since a run boots a guest for each block."""
     try:
         answer = subprocess.run(
             [program, *words],
+            cwd=folder,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=_COMPOSE_LIMIT_S,
@@ -299,7 +305,7 @@ def _compose(spec: MachineSpec, more: Sequence[str]) -> list[str]:
     if answer.returncode != 0 or not lines:
         said = (answer.stderr.strip().splitlines() or [f"status {answer.returncode}"])[-1]
         raise OscopeError(f"virtme-run cannot compose a guest: {said}", remedy="install qemu-system-x86")
-    return shlex.split(lines[-1])
+    return tuple(shlex.split(lines[-1]))
 
 
 def _virtme_run() -> Path:
@@ -310,6 +316,7 @@ def _virtme_run() -> Path:
     return Path(found)
 
 
+@lru_cache(maxsize=4)
 def _qemu_version(program: str) -> str:
     try:
         answer = subprocess.run(
