@@ -20,6 +20,7 @@ from cli_driver import CommandLine
 from conftest import make_experiment
 from oscope import labs
 from oscope.model.errors import UsageError
+from oscope.model.experiment import Lab
 from oscope.model.guest import Guest
 from oscope.model.samples import ExperimentResults, PointSamples
 from oscope.planning import interference
@@ -321,7 +322,7 @@ def test_the_interface_can_leave_it_out(
 ) -> None:
     del fake_probe
     experiment = make_experiment({"do": ("stolen",)})
-    monkeypatch.setattr(labs, "named", lambda _: experiment)
+    monkeypatch.setattr(labs, "LABS", (Lab("fake", "Fake", "none", (experiment,), lambda _: []),))
     for again, count in ((True, 8), (False, 4)):
         run = oscope.run("fake.experiment", seed=1, again=again, store=store_path)
         assert len(run.results.experiments[0].points[0]) == count

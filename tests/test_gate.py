@@ -64,7 +64,7 @@ def test_noise_as_large_as_the_limit_cannot_tell_and_asks_for_blocks_that_would_
     one = gate.rows[0]
     own = replace(one.experiment, environment={**one.experiment.environment, "program": {"name": "./a"}})
     gate = replace(gate, rows=(replace(one, enough=None, experiment=own),))
-    assert take_more(gate).endswith("or interleaved sides: oscope bench -- ./A --vs ./B")
+    assert take_more(gate).endswith("or interleaved sides: oscope ab ./OLD ./NEW syscall.cost")
 
 
 @pytest.mark.parametrize(

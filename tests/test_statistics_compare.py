@@ -485,6 +485,11 @@ def test_separate_runs_are_told_what_interleaving_would_find() -> None:
     ]
     assert any(each.endswith(f"oscope kernel ab {a.experiment}") for each in compare_results(*guests).caveats)
     own = [replace(each, environment={**each.environment, "program": {"name": "./a"}}) for each in (a, b)]
-    assert any(each.endswith("oscope bench -- ./A --vs ./B") for each in compare_results(*own).caveats)
+    commands = [replace(each, experiment="command.run") for each in (a, b)]
+    for sides, command in (
+        (own, f"oscope ab ./OLD ./NEW {a.experiment}"),
+        (commands, "oscope bench -- ./OLD --vs ./NEW"),
+    ):
+        assert any(each.endswith(command) for each in compare_results(*sides).caveats)
     together = [replace(each, settings={**each.settings, "interleaved": ["run0", "run1"]}) for each in (a, b)]
     assert not any(each.startswith("two separate runs") for each in compare_results(*together).caveats)

@@ -51,9 +51,9 @@ DEFAULT_BUDGET_S = 10.0
 def ab(
     context: typer.Context,
     a: Annotated[
-        str, typer.Argument(metavar="A", help="A build of oscope-probe, or of a workload program of yours.")
+        str, typer.Argument(metavar="OLD", help="A build of oscope-probe, or of a workload program of yours.")
     ],
-    b: Annotated[str, typer.Argument(metavar="B", help="The build to compare with it.")],
+    b: Annotated[str, typer.Argument(metavar="NEW", help="The build to compare with it.")],
     names: Annotated[
         list[str],
         typer.Argument(

@@ -194,12 +194,21 @@ def compare_hosts(
     )
 
 
+_BENCHED = {
+    "command.run": "oscope bench -- ./OLD --vs ./NEW",
+    "python.call": "oscope.bench(old, new)",
+}
+"""What measures commands, and functions of Python, interleaved."""
+
+
 def interleaved_command(a: ExperimentResults) -> str:
     """Return the command that measures such sides interleaved."""
+    if a.experiment in _BENCHED:
+        return _BENCHED[a.experiment]
     if a.environment.get("guest"):
         return f"oscope kernel ab {a.experiment}"
     if a.environment.get("program"):
-        return f"oscope ab ./A ./B {a.experiment}"
+        return f"oscope ab ./OLD ./NEW {a.experiment}"
     return f"oscope ab PROBE_A PROBE_B {a.experiment}"
 
 
