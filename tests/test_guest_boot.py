@@ -11,6 +11,7 @@ import sys
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from cli_driver import CommandLine
@@ -101,6 +102,8 @@ def test_samples_have_this_machines_date(patched_kernel: Kernel, real_probe: Pat
     day_ns = 86400 * 10**9
     assert abs(sample.started_ns - before) > day_ns
     assert abs(guests.translate(sample, GETPPID.workload).started_ns - before) < day_ns
+    later = msgspec.structs.replace(sample, started_ns=sample.started_ns + day_ns)
+    assert guests.translate(later, GETPPID.workload).started_ns <= time.time_ns()
 
 
 def test_a_guest_has_a_file_system_and_groups_with_a_memory_limit(

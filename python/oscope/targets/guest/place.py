@@ -149,5 +149,7 @@ class GuestPlace:
         """
         if self.guest.clock == "wall":
             return sample
-        dated = msgspec.structs.replace(sample, started_ns=sample.started_ns + self._ahead_ns)
+        # The guest's clock jumps over its idle time: no sample began later than it came.
+        started_ns = min(sample.started_ns + self._ahead_ns, time.time_ns())
+        dated = msgspec.structs.replace(sample, started_ns=started_ns)
         return instructions.translate_sample(dated, self._workloads[workload])
