@@ -60,6 +60,15 @@ def append(file: Path, *words: object) -> None:
         opened.write(" ".join(map(str, words)) + "\n")
 
 
+@pytest.mark.parametrize(
+    ("wrong", "text"),
+    [({"reps": "3"}, "reps is a whole number, and not '3'"), ({"pin": "0"}, "pin is the number of a CPU")],
+)
+def test_an_argument_of_a_wrong_type_is_named(wrong: dict[str, Any], text: str) -> None:
+    with pytest.raises(TypeError, match=re.escape(text)):
+        oscope.bench(len, args=("text",), **wrong)
+
+
 def test_one_function_is_measured_and_stored_like_any_run(
     measure: Callable[..., Any], store_path: Path, tmp_path: Path, real_probe: Path
 ) -> None:

@@ -80,8 +80,22 @@ def bench(
     `setup` or the function, whichever takes it. The garbage collector is off meanwhile, as with timeit,
     unless `gc` is set. `warmup` counts repetitions. The arguments that only programs have are refused.
 
-    Raises UsageError for a request that cannot be, OscopeError where a command or function fails.
+    Raises UsageError for a request that cannot be, OscopeError where a command or function fails, and
+    TypeError for an argument of a wrong type.
     """
+    check_types(
+        warmup=warmup,
+        reps=reps,
+        precision=precision,
+        budget=budget,
+        timeout=timeout,
+        pin=pin,
+        on=on,
+        cpus=cpus,
+        memory=memory,
+        seed=seed,
+        store=store,
+    )
     given = (commands,) if isinstance(commands, str) or callable(commands) else tuple(commands)
     seconds = as_seconds(timeout)
     amount = Amount(reps, as_share(precision), as_seconds(budget), warmup, quick)
@@ -118,7 +132,6 @@ def bench(
         )
     if build is not None and not git:
         raise UsageError("build= needs git=", remedy="name two revisions")
-    check_types(on=on, cpus=cpus, memory=memory)
     spec = BenchSpec(
         _commands(given, names),
         [Parameter.given(name, values) for name, values in (parameters or {}).items()],

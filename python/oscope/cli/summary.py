@@ -283,7 +283,7 @@ def notes(results: Analysed, experiment: ExperimentResults, *, verbose: bool = F
     about: dict[str, list[PointSamples]] = defaultdict(list)
     for point in experiment.points:
         if point.skipped is not None and not len(point) and not verbose:
-            # Why it has no sample is said where it is skipped.
+            # Why it has no sample stands where it is skipped.
             continue
         for text in (*dict.fromkeys(cause(each) for each in point.notes), *_failures(point)):
             about[text].append(point)
