@@ -59,15 +59,21 @@ def _where(results: Analysed) -> str:
 def program(results: Analysed) -> Section:
     """Draw section 3.1.1: what the program prints for one run."""
     runs = _runs(results)
-    rows = []
+    # A column for each machine and unit: two machines' figures in one would look comparable.
+    own: dict[str, dict[str, str]] = {}
     for run in runs:
         values = run.source.values(results)
-        own = format_count(values[0]) if len(values) else MISSING
         name, _, where = run.name.partition(", ")
-        unit = run.unit.name if len(values) else MISSING
-        rows.append([name, format_count(OUTPUT[name]), where, own, unit])
-    columns = ["", "original: cycles", "where", "first sample here", "unit"]
-    table = Table("Output of one run", columns, rows, frozenset({1, 3}), _where(results))
+        cells = own.setdefault(f"first sample, {where} [{run.unit.name}]", {})
+        cells[name] = format_count(values[0]) if len(values) else MISSING
+    names = dict.fromkeys(name for cells in own.values() for name in cells)
+    rows = [
+        [name, format_count(OUTPUT[name]), *(cells.get(name, MISSING) for cells in own.values())]
+        for name in names
+    ]
+    columns = ["", "original: cycles", *own]
+    numeric = frozenset(range(1, len(columns)))
+    table = Table("Output of one run", columns, rows, numeric, _where(results))
     return Section("", "", tables=[table], missing=_missing(results, runs))
 
 
