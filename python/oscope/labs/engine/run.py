@@ -52,7 +52,8 @@ def narrowing(experiment: ExperimentResults, named: Iterable[str]) -> list[str]:
     others = [name for name in experiment.varied() if name not in {*named, "tracer"}]
     written = levels(experiment, experiment.points[0].factors) if experiment.points else {}
     return [
-        f"Shown here is {name} = {written[name]}; the tables below have the other levels." for name in others
+        f"Shown here is {name} = {written[name]}; the run has the other levels (`oscope show`)."
+        for name in others
     ]
 
 
