@@ -41,7 +41,7 @@ pub const OPERATIONS: &[Operation] = &[
     ),
     done(
         "lookup",
-        "finds a name: from the cache for the attribute time, else by an lstat on the server, or by a listing after some names",
+        "finds a name: cached for the attribute time, else by an lstat on the server, after some names by a listing",
     ),
     done(
         "forget",
