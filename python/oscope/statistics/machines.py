@@ -50,9 +50,10 @@ def refuse_other_machine(a: ExperimentResults, b: ExperimentResults, allow: froz
 
 
 def label(results: ExperimentResults) -> str:
-    """Return what distinguishes one side of a comparison from the other: the run, and a guest's kernel."""
-    name = kernel_name(results)
-    return results.run_id if name is None else f"{results.run_id}, kernel {name}"
+    """Return what distinguishes a side of a comparison: the run, a guest's kernel, the user's own program."""
+    kernel, program = kernel_name(results), results.environment.get("program") or {}
+    parts = [results.run_id, kernel and f"kernel {kernel}", program.get("name")]
+    return ", ".join(filter(None, parts))
 
 
 def kernel_name(results: ExperimentResults) -> str | None:
