@@ -1,4 +1,4 @@
-"""Transfers beside iperf3, socat, scp and tar, the cost of verification, and what is left after faults.
+"""Transfers beside iperf3, socat, nc, scp and tar, the cost of verification, and what is left after faults.
 
 The bars are for `oscope transfer` as people run it, into an ordinary memory file system with pages of 4 KiB.
 Every command is timed from its start until both its sides have ended. Also reported: when a sender's first
@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import contextlib
 import filecmp
-import json
 import os
 import random
 import shutil
@@ -27,7 +26,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -35,7 +34,8 @@ from bars import Bar, Bench, Figure, Part, faster, lacking, median, ratio
 from measuring import BIN, ROOT, interleaved
 from module_run import cpu_seconds
 from oscope.probe.locate import find_probe
-from transfer_peers import iperf3, pair, socat, ssh_server, tar_and_netcat, told_address, write
+from transfer_ours import Ours
+from transfer_peers import iperf3, netcat, socat, ssh_server, tar_and_netcat, write
 
 sys.path.insert(0, str(ROOT / "tests"))
 
@@ -47,12 +47,15 @@ FILES = 10_000
 SMALL = 1 << 10
 FAULTS = 200
 Kind = Literal["4K", "huge"]
-PEERS = {"iperf3": 1.0, "socat": 5.0, "scp": 5.0}
-"""How many times as fast as each `oscope transfer` is to be."""
+PEERS = {"iperf3": 1.0, "socat": 5.0, "nc": 1.0, "scp": 5.0}
+"""How many times as fast as each `oscope transfer --trusted-network` is to be."""
+ENCRYPTED = {"nc": 1.0, "scp": 3.0}
+"""The same of `oscope transfer` with a key: authenticated, encrypted and verified."""
 PEER_PROGRAMS = {
     "iperf3": ("iperf3",),
     "iperf3 -Z": ("iperf3",),
     "socat": ("socat",),
+    "nc": ("nc.openbsd",),
     "scp": ("scp",),
     "scp -r": ("scp",),
     "tar | nc | tar": ("tar", "nc.openbsd"),
@@ -67,6 +70,7 @@ def bars_of(kind: Kind) -> dict[tuple[str, str], Bar]:
         needs = PEER_PROGRAMS[peer]
         for side, what, wanted in (
             ("command", "oscope transfer", least if judged else None),
+            ("encrypted", "oscope transfer, encrypted", ENCRYPTED.get(peer) if judged else None),
             ("command, XXH3", "oscope transfer with XXH3", None),
             ("engine", "engine alone", None),
         ):
@@ -97,7 +101,6 @@ SMALL_FILES = {
 START = Bar("oscope transfer send: from the command to its first byte", "ms", most=30)
 WRONG = Bar("transfers with a fault: wrong, hung or not completed", least=0, most=0)
 AGAIN = Bar("transfers with a fault: what was right is moved again", least=0, most=0)
-RECEIVE = ("receive", "--trusted-network", "--once", "--listen", "127.0.0.1:0")
 
 
 class Places:
@@ -135,49 +138,6 @@ class Places:
             if subprocess.run(["umount", into], check=False, timeout=30).returncode != 0:
                 subprocess.run(["umount", "-l", into], check=True, timeout=30)
             into.rmdir()
-
-
-class Ours:
-    """Our transfers into one folder; keeps what each reported itself, bytes a second."""
-
-    def __init__(self, source: Path, into: Path) -> None:
-        self._source = source
-        self._into = into
-        self.reported: dict[str, list[float]] = {}
-
-    def engine(self) -> float:
-        """Return the seconds of the probe's two verbs."""
-        took, told = pair(
-            [find_probe(), *RECEIVE, "--into", self._into],
-            [find_probe(), "send", "--trusted-network", "{}", self._source],
-            _address,
-        )
-        events = [json.loads(line) for line in told.splitlines()]
-        (done,) = (event for event in events if event["event"] == "done")
-        self._keep("engine", done["here"])
-        return took
-
-    def command(self, digest: str = "blake3") -> float:
-        """Return the seconds of the two commands."""
-        oscope = (BIN / "oscope", "transfer")
-        less = ["--no-verify"] if digest == "none" else []
-        verify = less or ["--digest", digest]
-        took, told = pair(
-            [*oscope, *RECEIVE, *less, "--into", self._into],
-            [*oscope, "send", "--trusted-network", "--json", "-", *verify, self._source, "{}"],
-            told_address,
-        )
-        self._keep(digest, json.loads(told)["sender"])
-        return took
-
-    def _keep(self, name: str, tally: dict[str, Any]) -> None:
-        self.reported.setdefault(name, []).append(tally["bytes"] / (tally["time_ns"] / 1e9))
-
-
-def _address(line: str) -> str | None:
-    event = json.loads(line)
-    address: str | None = event["address"] if event["event"] == "listening" else None
-    return address
 
 
 def cleared(into: Path, move: Callable[[], float], spent: list[float]) -> Callable[[], float]:
@@ -249,12 +209,14 @@ def large(kind: Kind, bench: Bench) -> Iterator[Figure]:
         ours = Ours(source, into)
         sides: dict[str, Callable[[], float]] = {
             "command": ours.command,
+            "encrypted": lambda: ours.command(key=Path(keys) / "transfer.key"),
             "command, XXH3": lambda: ours.command("xxh3"),
             "command, unverified": lambda: ours.command("none"),
             "engine": ours.engine,
             "iperf3": without_files,
             "iperf3 -Z": lambda: iperf3(places.size, "-Z")[0],
             "socat": lambda: socat(source, into),
+            "nc": lambda: netcat(source, into),
             "scp": lambda: scp(source, into),
             "written": lambda: write(places.size, into),
         }
@@ -265,6 +227,7 @@ def large(kind: Kind, bench: Bench) -> Iterator[Figure]:
     reported = {name: values[1:] for name, values in ours.reported.items()}
     for peer in (peer for peer in PEERS if peer in took):
         yield faster(bars["command", peer], took[peer], took["command"])
+        yield faster(bars["encrypted", peer], took[peer], took["encrypted"])
         yield faster(bars["command, XXH3", peer], took[peer], took["command, XXH3"])
         yield faster(bars["engine", peer], took[peer], took["engine"])
         if "iperf3 -Z" in took:
