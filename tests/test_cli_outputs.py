@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shutil
 import stat
 import subprocess
 import sys
@@ -191,7 +192,7 @@ def test_a_folder_and_the_users_streams_are_no_file(
 @pytest.mark.parametrize(
     "parameter", [each for each in FILES if each.id not in STORES], ids=lambda each: each.id
 )
-def test_a_store_is_not_replaced(
+def test_neither_a_store_nor_a_program_is_replaced(
     parameter: Parameter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -202,6 +203,11 @@ def test_a_store_is_not_replaced(
         refuse(parameter, "kept.db-wal")
     told = refuse(parameter, "kept.db")
     assert "store of runs" in told or "is there already" in told
+    shutil.copy("/bin/true", "program")
+    Path("script").write_text("#!/bin/sh\nexit 0\n")
+    for name in ("program", "script"):
+        told = refuse(parameter, name)
+        assert "is a program" in told or "is there already" in told
 
 
 @pytest.mark.parametrize("parameter", OUTPUTS, ids=lambda each: each.id)

@@ -459,6 +459,21 @@ def test_two_builds_of_a_program_are_measured_interleaved(project: CommandLine) 
     assert [set(values(each["points"][0], "items")) for each in (one, two)] == [{100}, {200}]
     blocks = [set(each["points"][0]["samples"]["block"]) for each in (one, two)]
     assert blocks[0] == blocks[1]
+    before = (here.folder / "mybench").read_bytes()
+    for wrong, words in (
+        (("--json", "mybench"), ["mybench is a program"]),
+        (("--threshold", "0"), ["--threshold 0"]),
+    ):
+        (reported,) = here("ab", "./mybench", "./better", "sort.list", *wrong).errors
+        assert all(word in reported for word in words), reported
+    assert (here.folder / "mybench").read_bytes() == before
+    (reported,) = here("ab", "./mybench", "./better", "syscall.cost").errors
+    assert "./mybench is no build of oscope-probe" in reported
+    probe = os.environ["OSCOPE_PROBE"]
+    (reported,) = here("ab", probe, "./better", "sort.list").errors
+    assert f"{probe} is a build of oscope-probe" in reported
+    (reported,) = here("ab", "./mybench", "./better", "sort.lost").errors
+    assert reported.startswith("oscope: ./mybench: there is no experiment 'sort.lost'")
     mixed = here("ab", "./mybench", "./better", "sort.list", "syscall.cost")
     assert (mixed.code, mixed.errors) == (
         2,

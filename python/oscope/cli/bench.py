@@ -248,6 +248,7 @@ def bench(
             )
         return bench_revisions.resume(resume, settings.store, files)
     commands = read_commands(lines or (), words, name or ())
+    check_not_read(files.named(), *(word for command in commands for word in command.words))
     surroundings = Surroundings(
         setup=setup,
         prepare=prepare,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -18,7 +19,7 @@ from oscope.cli.progress import display
 from oscope.cli.request import check_amounts, parse_amount, parse_settings, parse_share, select
 from oscope.cli.targets import Output, Targets, output_file
 from oscope.labs import LABS, built_in, with_own
-from oscope.model.errors import OscopeError, UsageError
+from oscope.model.errors import OscopeError, ProbeError, UsageError
 from oscope.model.samples import Results
 from oscope.planning.plan import MOST_SEED, check_seed
 from oscope.probe import catalogue
@@ -34,7 +35,6 @@ from oscope.storage.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
     from oscope.analysis.probe_ab import Chosen
     from oscope.cli.request import Selection
@@ -107,6 +107,8 @@ def ab(
     targets = Targets(json, report)
     targets.check()
     limit = parse_share("--threshold", DEFAULT_THRESHOLD if threshold is None else threshold)
+    if not limit > 0:
+        raise UsageError(f"--threshold {threshold}: no difference is as small", remedy="give one such as 1%")
     budget_s = parse_amount(None, None, budget).budget_s or DEFAULT_BUDGET_S
     wanted = None if detect is None else parse_share("--detect", detect)
     if wanted is not None:
@@ -141,10 +143,24 @@ def _builds(
     if all(name in built_in().names for name in names):
         paths = [probe_ab.find_build(text) for text in written]
         experiments = _experiments(select(names, "quick"))
+        for path, text in zip(paths, written, strict=True):
+            if not _is_probe(path):
+                raise UsageError(
+                    f"{text} is no build of oscope-probe, which measures {names[0]}",
+                    remedy="name two builds of it, or what your programs describe",
+                )
         return paths, [(catalogue.load(path), experiments) for path in paths]
     sides = []
     for text in written:
-        experiments = _experiments(select(names, "quick", with_own(names, text)[0]))
+        if _is_probe(Path(text)):
+            raise UsageError(
+                f"{text} is a build of oscope-probe, which does not measure all of {', '.join(names)}",
+                remedy="name two workload programs",
+            )
+        try:
+            experiments = _experiments(select(names, "quick", with_own(names, text)[0]))
+        except UsageError as error:
+            raise UsageError(f"{text}: {error.message}", remedy=error.remedy) from None
         for each in experiments:
             if each.program is None:
                 raise UsageError(
@@ -153,6 +169,14 @@ def _builds(
         programs = [each.program for each in experiments]
         sides.append((with_programs(catalogue.load(), programs), experiments))
     return None, sides
+
+
+def _is_probe(path: Path) -> bool:
+    """Say whether a program describes itself as the probe does; workload programs describe less."""
+    try:
+        return bool(catalogue.load(path).workloads) if path.is_file() else False
+    except ProbeError:
+        return False
 
 
 def _experiments(selection: Selection) -> tuple[Experiment, ...]:

@@ -78,7 +78,7 @@ def explain(
         raise UsageError("--beside runs a command, and --strace has none", remedy="leave one of them out")
     written = {"-o": output, "--json": json_file}
     check_distinct(written)
-    check_not_read(written, strace)
+    check_not_read(written, strace, *command or ())
     # All that is made lives until the end: to look for garbage among 500 000 calls is in vain.
     gc.disable()
     found = tracing.run(command, beside=beside) if command else _read(str(strace))

@@ -8,7 +8,7 @@ import orjson
 import typer
 
 from oscope.cli import trace_report, trace_session
-from oscope.cli.targets import Output, is_standard_output, output_file
+from oscope.cli.targets import Output, check_not_read, is_standard_output, output_file
 from oscope.model.errors import UsageError
 from oscope.report.terminal import console
 
@@ -38,6 +38,7 @@ def trace(
     """
     if not command:
         raise UsageError("no command is named", remedy="write it at the end: oscope trace -- COMMAND ARG…")
+    check_not_read({"--json": json_file}, *command)
     asked = {"counts": counts, "syscalls": syscalls, "sched": sched, "faults": faults}
     kinds = tuple(kind for kind, wanted in asked.items() if wanted)
     if not kinds and not events:

@@ -22,6 +22,8 @@ _KINDS = {
 DATABASE_START = b"SQLite format 3\0"
 DATABASE_ENDS = ("-wal", "-shm", "-journal")
 """Of the names of files that belong to a database of SQLite (https://www.sqlite.org/tempfiles.html)."""
+PROGRAM_STARTS = (b"\x7fELF", b"#!")
+"""How an executable (elf(5)) or a script begins."""
 
 
 def resolve_file(path: Path, *, alternative: str = "") -> Path:
@@ -38,26 +40,29 @@ def resolve_output(path: Path, *, alternative: str = "") -> Path:
     """Return the file that `path` names, as `resolve_file` does, where all of it may be replaced.
 
     Raises OscopeError for a database of SQLite too, and for what belongs to one: stores are such, and what
-    was measured would be gone.
+    was measured would be gone. So for a program, such as the one that is measured.
     """
     real = resolve_file(path, alternative=alternative)
     databases = [
         real,
         *(Path(str(real).removesuffix(end)) for end in DATABASE_ENDS if real.name.endswith(end)),
     ]
-    if any(map(_is_database, databases)):
+    # As https://www.sqlite.org/fileformat.html, 1.3.
+    if any(_begins(database, DATABASE_START) for database in databases):
         raise OscopeError(f"{path} is a database, such as a store of runs", remedy="name another file")
+    if any(_begins(real, start) for start in PROGRAM_STARTS):
+        raise OscopeError(f"{path} is a program", remedy="name another file")
     return real
 
 
-def _is_database(path: Path) -> bool:
-    """Say whether a file is of SQLite (https://www.sqlite.org/fileformat.html, 1.3)."""
+def _begins(path: Path, start: bytes) -> bool:
+    """Say whether a file begins with some bytes."""
     try:
         # A FIFO would wait for its other end.
         if not path.is_file():
             return False
         with path.open("rb") as file:
-            return file.read(len(DATABASE_START)) == DATABASE_START
+            return file.read(len(start)) == start
     except OSError:
         return False
 

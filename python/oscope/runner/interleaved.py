@@ -190,7 +190,7 @@ class _Together:
         self._listener = listener
         self._plan = plans[0]
         self._finished = [0] * len(plans)
-        self._totals = [plan.total or 0 for plan in plans]
+        self._totals = [plan.total for plan in plans]
 
     def of(self, number: int) -> Listener:
         """Return the listener of one side."""
@@ -209,7 +209,8 @@ class _Together:
         self._listener.progress(
             Progress(
                 finished=sum(self._finished),
-                total=sum(self._totals),
+                # None where a budget ends it.
+                total=None if None in self._totals else sum(filter(None, self._totals)),
                 experiment=progress.experiment,
                 point=progress.point,
                 block=progress.block,

@@ -24,6 +24,8 @@ const PREFIX: &str = ".oscope-";
 const DATABASE: &[u8; 16] = b"SQLite format 3\0";
 /// Ends of the names of files that belong to one (https://www.sqlite.org/tempfiles.html).
 const DATABASE_ENDS: [&str; 3] = ["-wal", "-shm", "-journal"];
+/// How a program begins: an executable (elf(5)), or a script.
+const PROGRAMS: [&[u8]; 2] = [b"\x7fELF", b"#!"];
 
 /// Symbolic links that are followed at most.
 const MOST_LINKS: usize = 40;
@@ -140,14 +142,19 @@ fn is_of_database(path: &Path) -> bool {
     is_database(path) || DATABASE_ENDS.iter().filter_map(without).any(is_database)
 }
 
-/// See https://www.sqlite.org/fileformat.html, 1.3. A FIFO would wait for its other end.
+/// See https://www.sqlite.org/fileformat.html, 1.3.
 fn is_database(path: &Path) -> bool {
-    let mut start = [0; DATABASE.len()];
+    begins(path, DATABASE)
+}
+
+/// Whether a file begins with some bytes. A FIFO would wait for its other end.
+fn begins(path: &Path, start: &[u8]) -> bool {
+    let mut found = vec![0; start.len()];
     path.is_file()
         && File::open(path)
-            .and_then(|mut file| file.read_exact(&mut start))
+            .and_then(|mut file| file.read_exact(&mut found))
             .is_ok()
-        && start == *DATABASE
+        && found == start
 }
 
 /// The file that `path` names, symbolic links followed, if a regular file can be written there.
@@ -162,6 +169,9 @@ fn resolve_file(path: &Path, alternative: &str) -> Result<PathBuf, Failure> {
     if is_of_database(&real) {
         let message = format!("{shown} is a database, such as a store of runs");
         return Err(failed(message, "name another file"));
+    }
+    if PROGRAMS.iter().any(|start| begins(&real, start)) {
+        return Err(failed(format!("{shown} is a program"), "name another file"));
     }
     let Some(found) = found else {
         check_parent(path, &real)?;
