@@ -471,7 +471,7 @@ def test_two_builds_of_a_program_are_measured_interleaved(project: CommandLine) 
     assert "./mybench is no build of oscope-probe" in reported
     probe = os.environ["OSCOPE_PROBE"]
     (reported,) = here("ab", probe, "./better", "sort.list").errors
-    assert f"{probe} is a build of oscope-probe" in reported
+    assert f"{probe}, a build of oscope-probe: there is no experiment 'sort.list'" in reported
     (reported,) = here("ab", "./mybench", "./better", "sort.lost").errors
     assert reported.startswith("oscope: ./mybench: there is no experiment 'sort.lost'")
     mixed = here("ab", "./mybench", "./better", "sort.list", "syscall.cost")

@@ -152,15 +152,13 @@ def _builds(
         return paths, [(catalogue.load(path), experiments) for path in paths]
     sides = []
     for text in written:
-        if _is_probe(Path(text)):
-            raise UsageError(
-                f"{text} is a build of oscope-probe, which does not measure all of {', '.join(names)}",
-                remedy="name two workload programs",
-            )
+        is_probe = _is_probe(Path(text))
         try:
-            experiments = _experiments(select(names, "quick", with_own(names, text)[0]))
+            known = built_in() if is_probe else with_own(names, text)[0]
+            experiments = _experiments(select(names, "quick", known))
         except UsageError as error:
-            raise UsageError(f"{text}: {error.message}", remedy=error.remedy) from None
+            what = f"{text}, a build of oscope-probe" if is_probe else text
+            raise UsageError(f"{what}: {error.message}", remedy=error.remedy) from None
         for each in experiments:
             if each.program is None:
                 raise UsageError(
