@@ -134,8 +134,11 @@ def _several(method: str, files: int) -> Callable[[Analysed], Section]:
 
 def _theirs(side: str, method: str, content: str) -> float:
     """Return the document's average of the large inputs in ms: as printed, to all its digits."""
-    inputs = reference.SENDER if side == "master" else reference.RECEIVER
-    return mean(reference.averaged(inputs, (method, content)) or ())
+    return mean(reference.averaged(_inputs(side), (method, content)) or ())
+
+
+def _inputs(side: str) -> reference.Inputs:
+    return reference.SENDER if side == "master" else reference.RECEIVER
 
 
 def _large(method: str, side: str, content: str) -> Callable[[Analysed], Section]:
@@ -145,7 +148,7 @@ def _large(method: str, side: str, content: str) -> Callable[[Analysed], Section
         levels: dict[str, Level] = {"sizes": "large", "content": content}
         average = _theirs(side, method, content)
         sources = {way: _source(way, "inputs", side, method, levels) for way in WAYS}
-        cited = (reference.SENDER if side == "master" else reference.RECEIVER)[method, content]
+        cited = _inputs(side)[method, content]
         shown = _runs(
             results,
             f"{RESULTS[method]}, {side}, {content}",

@@ -10,13 +10,20 @@ import typer
 
 from oscope.analysis import probe_ab
 from oscope.analysis.calibration.detection import size_interleaved
-from oscope.cli.comparison import DEFAULT_THRESHOLD, worse
+from oscope.cli.comparison import worse
 from oscope.cli.completing import part_names
 from oscope.cli.detect import newest_calibration
 from oscope.cli.errors import DONE
 from oscope.cli.options import MattersOption, Settings, whole_number
 from oscope.cli.progress import display
-from oscope.cli.request import check_amounts, parse_amount, parse_settings, parse_share, select
+from oscope.cli.request import (
+    check_amounts,
+    parse_amount,
+    parse_settings,
+    parse_share,
+    parse_threshold,
+    select,
+)
 from oscope.cli.targets import Output, Targets, output_file
 from oscope.labs import LABS, built_in, with_own
 from oscope.model.errors import OscopeError, ProbeError, UsageError
@@ -106,9 +113,7 @@ def ab(
     """
     targets = Targets(json, report)
     targets.check()
-    limit = parse_share("--threshold", DEFAULT_THRESHOLD if threshold is None else threshold)
-    if not limit > 0:
-        raise UsageError(f"--threshold {threshold}: no difference is as small", remedy="give one such as 1%")
+    limit = parse_threshold(threshold)
     budget_s = parse_amount(None, None, budget).budget_s or DEFAULT_BUDGET_S
     wanted = None if detect is None else parse_share("--detect", detect)
     if wanted is not None:
@@ -172,7 +177,7 @@ def _builds(
 def _is_probe(path: Path) -> bool:
     """Say whether a program describes itself as the probe does; workload programs describe less."""
     try:
-        return bool(catalogue.load(path).workloads) if path.is_file() else False
+        return path.is_file() and bool(catalogue.load(path).workloads)
     except ProbeError:
         return False
 

@@ -13,7 +13,7 @@ from oscope.cli.completing import run_ids
 from oscope.cli.errors import DONE
 from oscope.cli.options import AllowOption, FormOption, MattersOption, Settings
 from oscope.cli.pager import paged
-from oscope.cli.request import parse_share
+from oscope.cli.request import parse_threshold
 from oscope.cli.stored import load
 from oscope.figures.analysed import level_text
 from oscope.model.errors import OscopeError, UsageError
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from oscope.model.factors import Level
     from oscope.model.samples import ExperimentResults, Results
     from oscope.statistics import Comparison
-
-DEFAULT_THRESHOLD = "1%"
 
 
 # More parameters than other functions: it is the table of the command's options.
@@ -67,7 +65,7 @@ def compare(
     workload versions, of different clocks and, unless allowed, of different machines or kernels are refused.
     """
     settings: Settings = context.obj
-    limit = parse_share("--threshold", DEFAULT_THRESHOLD if threshold is None else threshold)
+    limit = parse_threshold(threshold)
     if a is None and by is None:
         a, b = last_two(settings.store, allowed(allow or ()))
     if (b is None) == (by is None):

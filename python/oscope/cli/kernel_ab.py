@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from oscope.analysis.kernel_ab import Amount, judge, make_plans, make_sides, to_object
-from oscope.cli.comparison import DEFAULT_THRESHOLD, worse
+from oscope.cli.comparison import worse
 from oscope.cli.completing import part_names
 from oscope.cli.errors import DONE
 from oscope.cli.kernel_progress import watching
 from oscope.cli.options import Settings, whole_number
 from oscope.cli.progress import display
-from oscope.cli.request import parse_settings, parse_share, parse_where, select
+from oscope.cli.request import parse_settings, parse_threshold, parse_where, select
 from oscope.cli.targets import Output, Targets, output_file
 from oscope.figures.analysed import label
 from oscope.labs import LABS
@@ -104,7 +104,7 @@ def ab(
     """
     targets = Targets(json, report)
     targets.check()
-    limit = parse_share("--threshold", DEFAULT_THRESHOLD if threshold is None else threshold)
+    limit = parse_threshold(threshold)
     where, amount = parse_where("guest", clock, cpus, memory), Amount(profile, boots, reps, seed)
     amount.check()
     selection, levels = select(names, profile), parse_settings(settings or ())

@@ -159,6 +159,17 @@ def injected(plan: Plan, texts: Sequence[str]) -> Plan:
     return replace(plan, injection=injection.to_object())
 
 
+DEFAULT_THRESHOLD = "1%"
+
+
+def parse_threshold(text: str | None) -> float:
+    """Read `--threshold`, 1 % by default; UsageError, before the work begins, where it is not above 0."""
+    limit = parse_share("--threshold", DEFAULT_THRESHOLD if text is None else text)
+    if not limit > 0:
+        raise UsageError(f"--threshold {text}: no difference is as small", remedy="give one such as 1%")
+    return limit
+
+
 def parse_share(option: str, text: str) -> float:
     """Read a share such as `2%`; UsageError naming the option."""
     return parse_option(option, units.parse_share, text)

@@ -48,23 +48,23 @@ def resolve_output(path: Path, *, alternative: str = "") -> Path:
         *(Path(str(real).removesuffix(end)) for end in DATABASE_ENDS if real.name.endswith(end)),
     ]
     # As https://www.sqlite.org/fileformat.html, 1.3.
-    if any(_begins(database, DATABASE_START) for database in databases):
+    if any(_start(database) == DATABASE_START for database in databases):
         raise OscopeError(f"{path} is a database, such as a store of runs", remedy="name another file")
-    if any(_begins(real, start) for start in PROGRAM_STARTS):
+    if _start(real).startswith(PROGRAM_STARTS):
         raise OscopeError(f"{path} is a program", remedy="name another file")
     return real
 
 
-def _begins(path: Path, start: bytes) -> bool:
-    """Say whether a file begins with some bytes."""
+def _start(path: Path) -> bytes:
+    """Return the first bytes of a file, as many as tell a database; none where it cannot be read."""
     try:
         # A FIFO would wait for its other end.
         if not path.is_file():
-            return False
+            return b""
         with path.open("rb") as file:
-            return file.read(len(start)) == start
+            return file.read(len(DATABASE_START))
     except OSError:
-        return False
+        return b""
 
 
 def _resolve_file(path: Path, alternative: str) -> Path:
