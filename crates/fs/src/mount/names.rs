@@ -64,7 +64,7 @@ impl Shared {
                     return Ok(ino);
                 }
             }
-            if self.list_ahead(parent, name) {
+            if self.list_ahead(parent, name)? {
                 continue;
             }
             let answer = self.remote.lstat(&path);
@@ -94,15 +94,21 @@ impl Shared {
     }
 
     /// Lists a folder in place of asking for one more name of it; false where the name is to be asked for.
-    fn list_ahead(&self, parent: u64, name: &OsStr) -> bool {
+    fn list_ahead(&self, parent: u64, name: &OsStr) -> Result<bool, Errno> {
         // What an earlier life left is shown as its copy is, which is found when its name is asked for.
         let left = !super::locked(&self.left).is_empty();
         if left || !self.tree().list_ahead(parent, name) {
-            return false;
+            return Ok(false);
         }
-        let answer = self.list(parent);
-        self.tree().listed_ahead(parent, answer.is_err());
-        answer.is_ok()
+        // Once: where names are being made in the folder, a listing would be overtaken again and again.
+        let answer = self.ask_listing(parent);
+        self.tree()
+            .listed_ahead(parent, answer.as_ref().err().copied());
+        match answer {
+            // The server is away, and was waited for.
+            Err(Errno::EIO) => Err(Errno::EIO),
+            answer => Ok(matches!(answer, Ok(Some(_)))),
+        }
     }
 
     /// The node of a name that the server has for sure, whatever was cached.
@@ -424,31 +430,39 @@ impl Shared {
             return Ok(listing);
         }
         for _ in 0..TRIES {
-            let (path, changes) = {
-                let tree = self.tree();
-                (tree.path(ino).ok_or(Errno::ENOENT)?, tree.changes(ino))
-            };
-            let answer = self.remote.list(&path);
-            if answer == Err(Errno::EFBIG) {
-                log::note(&format!(
-                    "{}: the server lists more than {} names, or {} MiB of them: the folder cannot be listed here",
-                    super::report::shown(&path),
-                    BOUNDS.names,
-                    BOUNDS.bytes >> 20
-                ));
-            }
-            let mut tree = self.tree();
-            if tree.path(ino).as_ref() != Some(&path) {
-                continue;
-            }
-            let mut names = answer?;
-            names.retain(|(name, _)| !is_temporary(name));
-            names.sort_unstable_by(|a, b| a.0.cmp(&b.0));
-            if tree.listed(ino, &names, changes) {
+            if let Some(names) = self.ask_listing(ino)? {
                 return Ok(names);
             }
         }
         Err(Errno::EIO)
+    }
+
+    /// Asks the server what is in a folder; `None` where this mount's own changes overtook the answer.
+    fn ask_listing(
+        &self,
+        ino: u64,
+    ) -> Result<Option<Vec<(std::ffi::OsString, Attributes)>>, Errno> {
+        let (path, changes) = {
+            let tree = self.tree();
+            (tree.path(ino).ok_or(Errno::ENOENT)?, tree.changes(ino))
+        };
+        let answer = self.remote.list(&path);
+        if answer == Err(Errno::EFBIG) {
+            log::note(&format!(
+                "{}: the server lists more than {} names, or {} MiB of them: the folder cannot be listed here",
+                super::report::shown(&path),
+                BOUNDS.names,
+                BOUNDS.bytes >> 20
+            ));
+        }
+        let mut tree = self.tree();
+        if tree.path(ino).as_ref() != Some(&path) {
+            return Ok(None);
+        }
+        let mut names = answer?;
+        names.retain(|(name, _)| !is_temporary(name));
+        names.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+        Ok(tree.listed(ino, &names, changes).then_some(names))
     }
 
     /// Whether access(2) may say yes: the server is the judge when it is asked, but what nobody may execute is no

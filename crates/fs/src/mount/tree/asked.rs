@@ -7,6 +7,8 @@ use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::time::{Duration, Instant};
 
+use nix::errno::Errno;
+
 use super::Tree;
 
 /// So many names are asked for before the folder is listed: for fewer, a listing takes longer.
@@ -22,7 +24,7 @@ const TOGETHER: Duration = Duration::from_secs(5);
 /// What the server was asked for in a folder since its last listing.
 #[derive(Default)]
 pub(super) struct Asked {
-    names: HashSet<OsString>,
+    pub(super) names: HashSet<OsString>,
     last: Option<Instant>,
     /// It is being listed for the names that were asked for.
     under_way: bool,
@@ -58,13 +60,12 @@ impl Tree {
         asked.under_way
     }
 
-    /// The listing that was called for has come, or the server has refused it.
-    pub fn listed_ahead(&mut self, parent: u64, refused: bool) {
+    /// The listing that was called for has come, or failed: the server refuses it, or is away.
+    pub fn listed_ahead(&mut self, parent: u64, failure: Option<Errno>) {
+        let refused = failure.is_some_and(|why| why != Errno::EIO);
         self.node(parent, |node| {
-            node.asked = Asked {
-                refused,
-                ..Asked::default()
-            }
+            node.asked.under_way = false;
+            node.asked.refused |= refused;
         });
     }
 }
@@ -90,10 +91,14 @@ mod tests {
         assert!(asked(&mut tree, "c"));
         // While it is listed others ask for themselves.
         assert!(!asked(&mut tree, "d"));
-        tree.listed_ahead(ROOT, false);
+        assert!(tree.listed(ROOT, &[], 0));
+        tree.listed_ahead(ROOT, None);
         assert!(["d", "e"].iter().all(|each| !asked(&mut tree, each)));
         assert!(asked(&mut tree, "f"));
-        tree.listed_ahead(ROOT, true);
+        // A server that is away may list it later.
+        tree.listed_ahead(ROOT, Some(Errno::EIO));
+        assert!(asked(&mut tree, "f"));
+        tree.listed_ahead(ROOT, Some(Errno::EACCES));
         assert!((0..10).all(|number| !asked(&mut tree, &format!("g{number}"))));
     }
 

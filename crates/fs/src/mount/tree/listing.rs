@@ -84,7 +84,10 @@ impl Tree {
 
     fn put_listing(&mut self, ino: u64, names: BTreeMap<OsString, Attributes>) {
         let known = Instant::now();
-        self.node(ino, |node| node.listing = Some(Listing { names, known }));
+        self.node(ino, |node| {
+            node.listing = Some(Listing { names, known });
+            node.asked.names.clear();
+        });
     }
 
     pub(super) fn fresh_listing(&self, ino: u64) -> Option<&Listing> {
