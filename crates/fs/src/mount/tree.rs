@@ -15,6 +15,7 @@ use super::file::FileNode;
 
 mod asked;
 mod displaced;
+mod lifetime;
 mod listing;
 
 use asked::Asked;
@@ -329,19 +330,6 @@ impl Tree {
         }
     }
 
-    /// The kernel was given the node once more.
-    pub fn looked_up(&mut self, ino: u64) {
-        self.node(ino, |node| node.lookups += 1);
-    }
-
-    /// The kernel forgets `count` of what it was given.
-    pub fn forget(&mut self, ino: u64, count: u64) {
-        self.node(ino, |node| {
-            node.lookups = node.lookups.saturating_sub(count)
-        });
-        self.drop_unused(ino);
-    }
-
     /// What the node has as a file; `None` for what is no file.
     pub fn file(&self, ino: u64) -> Option<Arc<FileNode>> {
         self.nodes.get(&ino)?.file.clone()
@@ -358,17 +346,6 @@ impl Tree {
         let numbers = BTreeSet::from_iter(self.below(ino));
         let file = |ino| Some((ino, self.file(ino)?));
         numbers.into_iter().filter_map(file).collect()
-    }
-
-    /// The handle by which a folder was listed is closed: nodes that were made for it alone go.
-    pub fn sweep(&mut self, ino: u64) {
-        let children: Vec<u64> = match self.nodes.get(&ino) {
-            Some(node) => node.children.values().copied().collect(),
-            None => return,
-        };
-        children
-            .into_iter()
-            .for_each(|child| self.drop_unused(child));
     }
 
     /// Every file node, for what has to look at all of them.
@@ -437,33 +414,6 @@ impl Tree {
                 .retain(|(of, called)| *of != parent || called != name);
         });
         Some(ino)
-    }
-
-    /// Drops a node that neither the kernel nor an open file, a link or a child needs.
-    fn drop_unused(&mut self, ino: u64) {
-        let Some(node) = self.nodes.get(&ino) else {
-            return;
-        };
-        let busy = node
-            .file
-            .as_ref()
-            .is_some_and(|file| Arc::strong_count(file) > 1 || file.in_use());
-        if ino == ROOT || node.lookups > 0 || busy || node.places.len() > 1 {
-            return;
-        }
-        let children: Vec<u64> = node.children.values().copied().collect();
-        children
-            .into_iter()
-            .for_each(|child| self.drop_unused(child));
-        let Some(node) = self.nodes.get(&ino).filter(|node| node.children.is_empty()) else {
-            return;
-        };
-        for (parent, name) in node.places.clone() {
-            self.node(parent, |folder| {
-                folder.children.remove(&name);
-            });
-        }
-        self.nodes.remove(&ino);
     }
 
     /// A number that depends on the path alone where that one is free: a file keeps it when the kernel has forgotten
