@@ -176,3 +176,31 @@ def test_the_command_shows_no_size_of_files_that_have_their_own(probe: Path, tmp
     assert done.code == 0, done
     assert "size=" not in done.out
     assert "MiB" not in done.out.split("wider terminals")[0].split("receiver_time")[0]
+
+
+def test_a_default_level_is_the_same_point_as_that_level_given_by_hand() -> None:
+    varied = synthetic_transfer.experiment("transfer.small")
+    name = next(each for each in varied.names if each not in varied.conditions)
+    level = varied.points[0].factors[name]
+    chosen = tuple(point for point in varied.points if point.factors[name] == level)
+    given = replace(varied, points=chosen)
+    bare = replace(
+        varied,
+        run_id="20200101-000000-abcd",
+        points=tuple(
+            replace(point, factors={each: own for each, own in point.factors.items() if each != name})
+            for point in chosen
+        ),
+        defaults={**varied.defaults, name: level},
+    )
+    for a, b in ((given, bare), (bare, given)):
+        compared = compare_results(a, b)
+        assert not any("left out" in caveat for caveat in compared.caveats)
+        assert list(_missing_points(a, b)) == []
+        (line,) = collect([a, b], "time_ns")
+        assert len(line.series) == len(chosen)
+        assert all(value.n for series in line.series for value in series.values)
+    # Where it is another level, it is another point.
+    other = replace(bare, defaults={**bare.defaults, name: "another"})
+    with pytest.raises(UsageError, match="no point in common"):
+        compare_results(given, other)

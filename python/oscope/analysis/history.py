@@ -15,7 +15,7 @@ import numpy as np
 
 from oscope.model.errors import UsageError
 from oscope.model.factors import Level, meaningful
-from oscope.model.samples import Column, ExperimentResults, PointSamples
+from oscope.model.samples import Column, ExperimentResults
 from oscope.statistics.changes import Change, enough, search
 from oscope.statistics.machines import KERNEL, kernel_name, kernel_parts, told_apart
 from oscope.statistics.pairing import is_alike
@@ -90,8 +90,8 @@ class Line:
 
     runs: list[ExperimentResults]
     """Without their samples."""
-    points: list[tuple[Mapping[str, Level], str, dict[int, Value]]] = field(default_factory=list)
-    """Factors, metric, and the values by the place of their run."""
+    values: list[tuple[int, Mapping[str, Level], str, Value]] = field(default_factory=list)
+    """What each point gave: the place of its run, its factors, the metric and the value."""
     series: tuple[Series, ...] = ()
 
     @property
@@ -198,12 +198,12 @@ def _add(lines: list[Line], run: ExperimentResults, metric: str) -> None:
     if line is None:
         line = Line([])
         lines.append(line)
-    place = len(line.runs)
-    line.runs.append(bare)
     for point in run.points:
         if len(point):
             found = summarise_point(run, point, metric)
-            _values(line, point, metric)[place] = Value(found.n, found.median, found.ci95)
+            value = Value(found.n, found.median, found.ci95)
+            line.values.append((len(line.runs), point.factors, metric, value))
+    line.runs.append(bare)
 
 
 def _belongs(run: ExperimentResults, first: ExperimentResults) -> bool:
@@ -215,27 +215,26 @@ def _belongs(run: ExperimentResults, first: ExperimentResults) -> bool:
     return is_alike(first, run, frozenset({KERNEL})) and orders[0] == orders[1]
 
 
-def _values(line: Line, point: PointSamples, metric: str) -> dict[int, Value]:
-    """Return the line's values of this point, of which it may have none yet."""
+def _rows(line: Line) -> list[tuple[Mapping[str, Level], str, tuple[Value, ...]]]:
+    """Return the factors and the metric of each point, and its values by the place of their run.
+
+    A factor of another run has its default in a run of which it is none; an earlier Oscope's points have
+    levels without a meaning, too.
+    """
+    names = {name for _, factors, _, _ in line.values for name in factors}
     conditions = {name: each for run in line.runs for name, each in run.conditions.items()}
-    defaults = {name: level for run in line.runs for name, level in run.defaults.items()}
-    own = meaningful(point.factors, conditions, defaults)
-    for place, (factors, name, values) in enumerate(line.points):
-        if name == metric and meaningful(factors, conditions, defaults) == own:
-            # An earlier Oscope's points have levels without a meaning, too.
-            line.points[place] = (own, name, values)
-            return values
-    line.points.append((own, metric, {}))
-    return line.points[-1][2]
+    known = {name: level for run in line.runs for name, level in run.defaults.items()}
+    nothing = Value(0, float("nan"), None)
+    rows: dict[tuple[frozenset[tuple[str, Level]], str], tuple[Mapping[str, Level], list[Value]]] = {}
+    for place, factors, metric, value in line.values:
+        own = meaningful(line.runs[place].levels_of(factors, names), conditions, known)
+        key = (frozenset(own.items()), metric)
+        rows.setdefault(key, (own, [nothing] * len(line.runs)))[1][place] = value
+    return [(factors, metric, tuple(values)) for (_, metric), (factors, values) in rows.items()]
 
 
 def _series(line: Line, looks: int) -> Iterator[Series]:
-    nothing = Value(0, float("nan"), None)
-    rows = [
-        (factors, metric, tuple(values.get(place, nothing) for place in range(len(line.runs))))
-        for factors, metric, values in line.points
-        if any(np.isfinite(value.median) for value in values.values())
-    ]
+    rows = [row for row in _rows(line) if any(np.isfinite(value.median) for value in row[2])]
     if not rows:
         return
     table = np.array([[value.median for value in values] for _, _, values in rows])

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -134,7 +135,8 @@ class ExperimentResults:
     """Where those factors have a meaning that do not always have one; the records of an earlier Oscope do not
     tell."""
     defaults: Factors = field(default_factory=dict)
-    """Levels of the parameters in those conditions that are no factors."""
+    """Level of each parameter that is no factor; the records of an earlier Oscope have only those that
+    conditions name."""
 
     @property
     def clock(self) -> clocks.Clock:
@@ -181,7 +183,7 @@ class ExperimentResults:
         """Names of the factors that have more than one level here."""
         return tuple(name for name in self.names if len(self.levels(name)) > 1)
 
-    @property
+    @cached_property
     def names(self) -> tuple[str, ...]:
         """Names of the factors that have a meaning at any point."""
         return tuple(dict.fromkeys(name for point in self.points for name in point.factors))
@@ -195,12 +197,19 @@ class ExperimentResults:
     ) -> frozenset[tuple[str, Level]]:
         """Return by what a point is found again, in the results of another run as well.
 
-        What one of both runs says to have no meaning at a point does not count there: the points of an
-        earlier Oscope have it all the same.
+        A factor of the other run that is none here has its default here. What one of both runs says to have
+        no meaning at a point does not count there: the points of an earlier Oscope have it all the same.
         """
-        conditions = {**({} if other is None else other.conditions), **self.conditions}
-        defaults = {**({} if other is None else other.defaults), **self.defaults}
-        return frozenset(meaningful(point.factors, conditions, defaults).items())
+        if other is None:
+            return frozenset(meaningful(point.factors, self.conditions, self.defaults).items())
+        conditions = {**other.conditions, **self.conditions}
+        levels = self.levels_of(point.factors, other.names)
+        return frozenset(meaningful(levels, conditions, {**other.defaults, **self.defaults}).items())
+
+    def levels_of(self, factors: Factors, names: Iterable[str]) -> dict[str, Level]:
+        """Return the factors of a point, and the defaults of those of `names` that are none there."""
+        more = {name: self.defaults[name] for name in names if name not in factors and name in self.defaults}
+        return {**factors, **more}
 
     def counterpart(self, point: PointSamples, factor: str, level: Level) -> PointSamples | None:
         """Return the point with this level of a factor and else the levels of `point`, where they apply."""

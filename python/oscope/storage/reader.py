@@ -13,9 +13,11 @@ import orjson
 import sqlalchemy as sa
 
 from oscope.model.clocks import counted
+from oscope.model.factors import Level
 from oscope.model.samples import Column, Columns, ExperimentResults, Floats, Inspected, PointSamples, Results
 from oscope.planning import interference
 from oscope.planning.plan import Plan, PlannedExperiment
+from oscope.probe.catalogue import Workload
 from oscope.statistics.core_clock import CORE_LOADS
 from oscope.storage import schema
 from oscope.storage.fleets import FLEET, GIVEN_UP
@@ -152,12 +154,14 @@ def _assemble(
         },
         factor_types={p.name: p.type for p in workload.parameters},
         conditions=workload.conditions,
-        defaults={
-            c.parameter: workload.defaults[c.parameter]
-            for every in workload.conditions.values()
-            for c in every
-        },
+        defaults=workload.defaults if not experiment.params else _asked_about(workload),
     )
+
+
+def _asked_about(workload: Workload) -> dict[str, Level]:
+    """Return the defaults of the parameters that others depend on, where a plan has levels of its own."""
+    every = (condition.parameter for each in workload.conditions.values() for condition in each)
+    return {name: workload.defaults[name] for name in every}
 
 
 def _duet(events: Mapping[str, list[Any]], experiment: str) -> dict[str, Any]:

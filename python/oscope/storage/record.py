@@ -18,6 +18,7 @@ import orjson
 
 from oscope.model import atomic_write
 from oscope.model.errors import UsageError
+from oscope.model.factors import Factors
 from oscope.model.samples import Column, ExperimentResults, Inspected, PointSamples, Results
 from oscope.probe.catalogue import read_conditions
 from oscope.statistics import carryover, summarise_point
@@ -52,6 +53,7 @@ def to_record(results: ExperimentResults) -> dict[str, Any]:
         "environment": dict(results.environment),
         "factor_types": dict(results.factor_types),
         **({"conditions": _conditions(results)} if results.conditions else {}),
+        **_defaults(results),
         "metrics": {
             name: {"unit": c.unit, "better": c.better, "doc": c.doc} for name, c in results.metrics.items()
         },
@@ -230,7 +232,8 @@ def _read_record(data: Mapping[str, Any]) -> ExperimentResults:
         factor_types=data.get("factor_types", {}),
         # Optional, as above: without it every factor has a meaning at every point.
         conditions={name: read_conditions(each) for name, each in data.get("conditions", {}).items()},
-        defaults={c["parameter"]: c["default"] for each in data.get("conditions", {}).values() for c in each},
+        defaults={c["parameter"]: c["default"] for each in data.get("conditions", {}).values() for c in each}
+        | data.get("defaults", {}),
     )
 
 
@@ -247,6 +250,13 @@ def _conditions(results: ExperimentResults) -> dict[str, list[dict[str, Any]]]:
         ]
         for name, every in results.conditions.items()
     }
+
+
+def _defaults(results: ExperimentResults) -> dict[str, Factors]:
+    """Return the defaults that are not beside a condition already."""
+    beside = {condition.parameter for every in results.conditions.values() for condition in every}
+    rest = {name: level for name, level in results.defaults.items() if name not in beside}
+    return {"defaults": rest} if rest else {}
 
 
 def _key(factors: Mapping[str, Any]) -> str:
