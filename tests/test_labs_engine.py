@@ -38,7 +38,7 @@ def test_groups_come_in_the_order_of_their_first_rows() -> None:
 
 def test_a_table_may_show_the_first_items_of_its_rows() -> None:
     table = q.TableOf[tuple[str, str, float]](
-        "", (*q.items("tracer", "says"), q.number("n", lambda row: row[2]))
+        "", *q.items("tracer", "says"), q.number("n", lambda row: row[2])
     )
     assert table.of([("strace", "slower", 2.0)]).rows == [["strace", "slower", "2.00"]]
 

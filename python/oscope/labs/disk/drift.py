@@ -102,14 +102,12 @@ def _groups(cold: Cold) -> list[tuple[str, np.ndarray]]:
 
 TABLE: q.TableOf[tuple[str, q.Summary]] = q.TableOf(
     "Cold reads by how often the file had been read",
-    (
-        q.text("reads of the file", lambda row: row[0]),
-        q.count("n", lambda row: row[1].n),
-        q.count("blocks", lambda row: row[1].blocks),
-        q.number("MiB/s over its point's median", lambda row: row[1].median, ".3f"),
-        q.text("95 %", lambda row: (ends := row[1].ci95) and "{:.3f} to {:.3f}".format(*ends), numeric=True),
-        q.text("std. dev.", lambda row: q.format_share(row[1].std, 0.01), numeric=True),
-    ),
+    q.text("reads of the file", lambda row: row[0]),
+    q.count("n", lambda row: row[1].n),
+    q.count("blocks", lambda row: row[1].blocks),
+    q.number("MiB/s over its point's median", lambda row: row[1].median, ".3f"),
+    q.text("95 %", lambda row: (ends := row[1].ci95) and "{:.3f} to {:.3f}".format(*ends), numeric=True),
+    q.text("std. dev.", lambda row: q.format_share(row[1].std, 0.01), numeric=True),
     "1 is what a sample's point usually reaches. {trend}",
 )
 

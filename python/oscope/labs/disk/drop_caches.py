@@ -95,15 +95,13 @@ def _table(_: q.Run, found: Sequence[Freed]) -> q.Table:
 
     return q.TableOf[Freed](
         "Caches before and after writing to drop_caches",
-        (
-            q.text("value", lambda each: each.value),
-            q.text("cache", lambda each: each.kind.name),
-            q.count("n", lambda each: each.share.n),
-            *map(amount, ("before", "after", "freed")),
-            q.text("share freed (95 %)", lambda each: q.share_text(each.share)),
-            q.share(f"of what {ALL} freed", lambda each: _over_all(each, found), 0.1),
-            q.text("as documented", lambda each: _documented(each, found)),
-        ),
+        q.text("value", lambda each: each.value),
+        q.text("cache", lambda each: each.kind.name),
+        q.count("n", lambda each: each.share.n),
+        *map(amount, ("before", "after", "freed")),
+        q.text("share freed (95 %)", lambda each: q.share_text(each.share)),
+        q.share(f"of what {ALL} freed", lambda each: _over_all(each, found), 0.1),
+        q.text("as documented", lambda each: _documented(each, found)),
         "Medians. Freed: before less after; below zero, more was there afterwards. The kernel's "
         f"documentation promises {PROMISE}.",
     ).of(found)

@@ -22,7 +22,7 @@ def _originals(cited: Mapping[str, Mapping[int, float]]) -> list[q.Column[int]]:
 def _by_size(what: str, run: q.Run, curves: q.Curves, note: str, *more: q.Column[int]) -> q.Table:
     """Return a table of speeds over the block size, with further columns."""
     title = f"{what} by block size, file of {curve.source(run.experiment, curves)}"
-    return q.TableOf(title, (*q.size_columns(curves, q.RATE_UNIT), *more), note).of(q.sizes_of(curves))
+    return q.TableOf(title, *q.size_columns(curves, q.RATE_UNIT), *more, note).of(q.sizes_of(curves))
 
 
 # ---- cold, beside dd and fio: evenly spaced, and to scale
@@ -190,13 +190,11 @@ def _fastest(_: q.Run, rows: Sequence[q.Point]) -> str:
 
 WAYS: q.TableOf[q.Point] = q.TableOf(
     "Ways of reading, {cache}",
-    (
-        q.level("block_size", "block size"),
-        q.level("engine"),
-        q.count("n", lambda row: row.summary.n),
-        q.stat("median", lambda row: row.summary, q.RATE_UNIT),
-        q.ratio(f"times {PLAIN}", _over_plain),
-    ),
+    q.level("block_size", "block size"),
+    q.level("engine"),
+    q.count("n", lambda row: row.summary.n),
+    q.stat("median", lambda row: row.summary, q.RATE_UNIT),
+    q.ratio(f"times {PLAIN}", _over_plain),
     "The factor is paired by block.",
 )
 
@@ -277,13 +275,11 @@ def _how(run: q.Run, _: object) -> Iterable[str]:
 
 READ_IN: q.TableOf[q.At] = q.TableOf(
     "The file that is read in a reasonable time, predicted from cold reads of {what}",
-    (
-        q.text("block size", lambda at: at.name),
-        q.stat("cold", lambda at: at.summary, q.RATE_UNIT),
-        q.text(f"read in {LEAST_S:g} s", lambda at: _size(at, LEAST_S)),
-        q.text(f"read in {MOST_S:g} s", lambda at: _size(at, MOST_S)),
-        q.text("a power of two between", _power),
-    ),
+    q.text("block size", lambda at: at.name),
+    q.stat("cold", lambda at: at.summary, q.RATE_UNIT),
+    q.text(f"read in {LEAST_S:g} s", lambda at: _size(at, LEAST_S)),
+    q.text(f"read in {MOST_S:g} s", lambda at: _size(at, MOST_S)),
+    q.text("a power of two between", _power),
 )
 
 

@@ -60,7 +60,7 @@ def _primitives(run: q.Run) -> list[tuple[str, str | None]]:
 
 PRIMITIVES: q.TableOf[tuple[str, str | None]] = q.TableOf(
     "What the model takes from other experiments",
-    q.items("primitive", "figure (95 %)"),
+    *q.items("primitive", "figure (95 %)"),
     "Time of a MiB = calls × c + calls × (f - c) + 1 MiB / m (the nearest window) + other work on the CPU + "
     "waiting, which is time less CPU time. Other work (block layer, read-ahead, page cache) is what is left "
     "of the CPU time, below zero where the primitives take too much.",
@@ -79,19 +79,17 @@ def _over(each: Parts, part: Bounded | None) -> str | None:
 
 TABLE: q.TableOf[Parts] = q.TableOf(
     "Where the time of a MiB goes, {cache}",
-    (
-        q.text("block size", lambda each: each.at.name),
-        q.written(
-            "calls",
-            lambda each: each.calls,
-            lambda calls: q.format_count(calls) if calls >= 10 else f"{calls:.2g}",
-            numeric=True,
-        ),
-        q.stat("measured", lambda each: each.measured, "s"),
-        *(q.in_unit(name, _part(name), "s") for name in NAMES),
-        q.text("(calls × c + copying) / measured", lambda each: _over(each, each.plain)),
-        q.text("(calls × f + copying) / measured", lambda each: _over(each, each.predicted)),
+    q.text("block size", lambda each: each.at.name),
+    q.written(
+        "calls",
+        lambda each: each.calls,
+        lambda calls: q.format_count(calls) if calls >= 10 else f"{calls:.2g}",
+        numeric=True,
     ),
+    q.stat("measured", lambda each: each.measured, "s"),
+    *(q.in_unit(name, _part(name), "s") for name in NAMES),
+    q.text("(calls × c + copying) / measured", lambda each: _over(each, each.plain)),
+    q.text("(calls × f + copying) / measured", lambda each: _over(each, each.predicted)),
     "Of one MiB, {cache}; medians, so that the parts need not add up to the last digit.",
 )
 

@@ -174,13 +174,13 @@ def ratio(
     return Column((f"{heading} (95 %)", *verdicts), cells)
 
 
-@dataclass(frozen=True)
 class TableOf(Generic[_Row]):
-    """A table's title, columns and note."""
+    """A table's title, its columns, and its note."""
 
-    title: str
-    columns: Sequence[Column[_Row]]
-    note: str = ""
+    def __init__(self, title: str, *parts: Column[_Row] | str) -> None:
+        self.title = title
+        self.columns = [each for each in parts if isinstance(each, Column)]
+        self.note = "".join(each for each in parts if isinstance(each, str))
 
     def of(self, rows: Iterable[_Row], **names: Any) -> Table:
         """Return the table of these rows; `names` are what title, headings and note leave open."""

@@ -47,11 +47,9 @@ def _wins_tables(_: q.Run, found: Sequence[q.Contrast]) -> Iterator[q.Table]:
     for name, rows in q.grouped(found, _other).items():
         yield q.TableOf[q.Contrast](
             f"oscope-fs against {name}",
-            (
-                *(OPERATION, DELAY),
-                q.ratio(f"time of oscope-fs / {name}'s", lambda each: each.row, "different", "matters"),
-                q.text("faster", _faster),
-            ),
+            *(OPERATION, DELAY),
+            q.ratio(f"time of oscope-fs / {name}'s", lambda each: each.row, "different", "matters"),
+            q.text("faster", _faster),
             "Paired by block, p corrected (Holm) for all rows. Below 1 oscope-fs is faster.",
         ).of(rows)
 
@@ -118,10 +116,8 @@ def _choice_table(run: q.Run, operations: Sequence[str]) -> q.Table:
 
     return q.TableOf[str](
         "The fastest by operation and delay",
-        (
-            q.text("operation", str),
-            *(q.text(f"delay {q.format_duration(delay)}", names(delay)) for delay in Shown.of(run).delays),
-        ),
+        q.text("operation", str),
+        *(q.text(f"delay {q.format_duration(delay)}", names(delay)) for delay in Shown.of(run).delays),
         "By the median time. Several names: the first is the fastest, the others are not distinguished from "
         "it (paired by block, Holm within a cell).",
     ).of(operations)
@@ -189,11 +185,9 @@ def _delayed(run: q.Run, _: object) -> q.Table:
     delays = Shown.of(run).delays
     return q.TableOf[q.Contrast](
         f"Time with {delay_text(delays[-1])} over that with {delay_text(delays[0])}",
-        (
-            q.text("file system", lambda each: NAMES[each.level("system")]),
-            OPERATION,
-            q.ratio("time / time without", lambda each: each.row, "different"),
-        ),
+        q.text("file system", lambda each: NAMES[each.level("system")]),
+        OPERATION,
+        q.ratio("time / time without", lambda each: each.row, "different"),
         "Paired by block, p corrected (Holm) for the operations of a file system.",
     ).of(_slower(run))
 
@@ -202,17 +196,17 @@ def _times_table(run: q.Run, _: object) -> q.Table:
     shown = Shown.of(run)
     return q.TableOf[tuple[str, float]](
         "Time of each operation",
-        (
-            q.text("operation", lambda row: row[0]),
-            q.text("delay, one way", lambda row: q.format_duration(row[1])),
-            *shown.times(),
-        ),
+        q.text("operation", lambda row: row[0]),
+        q.text("delay, one way", lambda row: q.format_duration(row[1])),
+        *shown.times(),
         q.INTERVALS,
     ).of(row for row in shown.places if any(shown.summary(system, *row) for system in shown.systems))
 
 
 OPERATIONS: q.TableOf[str] = q.TableOf(
-    "The operations", (q.text("operation", str), q.text("what the clock has", WORDS.__getitem__))
+    "The operations",
+    q.text("operation", str),
+    q.text("what the clock has", WORDS.__getitem__),
 )
 
 
@@ -290,7 +284,9 @@ def _local_table(run: q.Run, _: object) -> q.Table:
     shown = Shown.of(run)
     return q.TableOf[tuple[str, float]](
         f"Time without delay ({run.experiment.experiment})",
-        (q.text("operation", lambda row: row[0]), *shown.times(), *map(over, BASES)),
+        q.text("operation", lambda row: row[0]),
+        *shown.times(),
+        *map(over, BASES),
         "Medians with their 95 % intervals. Ratios paired by block, p corrected (Holm).",
     ).of((operation, 0.0) for operation in shown.operations)
 

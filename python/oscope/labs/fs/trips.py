@@ -176,12 +176,10 @@ PLACE: tuple[q.Column[Case], ...] = (
 
 TRAFFIC = q.TableOf(
     "What was moved",
-    (
-        *PLACE,
-        q.text("received", _rounded(RECEIVED)),
-        q.text("sent", _rounded(SENT)),
-        q.text("packets, both ways", _rounded(PACKETS), numeric=True),
-    ),
+    *PLACE,
+    q.text("received", _rounded(RECEIVED)),
+    q.text("sent", _rounded(SENT)),
+    q.text("packets, both ways", _rounded(PACKETS), numeric=True),
     "Medians with {delay}, of the client's device while the clock ran.",
 )
 
@@ -190,16 +188,14 @@ def _fits(run: q.Run, cases: Sequence[Case]) -> q.Table:
     shown, delay = cases[0].shown, delay_text(cases[0].delay)
     return q.TableOf[Case](
         "Time = start + round trips",
-        (
-            *PLACE,
-            q.value("start (95 %)", lambda case: case.found and case.found.start, shown.unit),
-            q.value("round trips (95 %)", lambda case: case.found and case.found.trips, ""),
-            q.share("furthest off", lambda case: case.found and case.found.furthest),
-            q.text("fits", lambda case: case.verdict),
-            q.share(f"of the time with {delay}", Case.waiting),
-            q.text("packets a round trip", Case.packets, numeric=True),
-            q.text("bytes / start [MiB/s]", Case.rate, numeric=True),
-        ),
+        *PLACE,
+        q.value("start (95 %)", lambda case: case.found and case.found.start, shown.unit),
+        q.value("round trips (95 %)", lambda case: case.found and case.found.trips, ""),
+        q.share("furthest off", lambda case: case.found and case.found.furthest),
+        q.text("fits", lambda case: case.verdict),
+        q.share(f"of the time with {delay}", Case.waiting),
+        q.text("packets a round trip", Case.packets, numeric=True),
+        q.text("bytes / start [MiB/s]", Case.rate, numeric=True),
         f"Fitted in each block; medians over blocks. Fits: at every delay within {q.format_share(FITS)}, by "
         f"{FEWEST_DELAYS} delays or more. Packets are those with {delay}; bytes are given from "
         f"{ENOUGH_FOR_A_RATE >> 10} KiB on.",

@@ -166,7 +166,7 @@ def _best_size(sides: tuple[q.Run, q.Run], channel: str) -> tuple[str, str] | No
 
 CHANGES: q.TableOf[Finding] = q.TableOf(
     "Findings that change under a tracer",
-    q.items("tracer", "untraced", "under the tracer"),
+    *q.items("tracer", "untraced", "under the tracer"),
     "What the tracer's own times would have said (paired by block, p corrected by Holm).",
 )
 
@@ -195,15 +195,13 @@ section = q.Question(
     tables=(
         q.TableOf(
             "Slow-down by tracer",
-            (
-                q.text("tracer", lambda each: each.tracer),
-                q.text("point", lambda each: each.name or "getppid"),
-                q.ratio("slow-down", lambda each: each.row, "different"),
-                q.text("added to a call [ns] (95 %)", Slowdown.added_ns),
-                q.text("added to a second", Slowdown.added_to_a_second),
-                q.count("calls", lambda each: each.calls),
-                q.text("calls by", lambda each: each.counted or None),
-            ),
+            q.text("tracer", lambda each: each.tracer),
+            q.text("point", lambda each: each.name or "getppid"),
+            q.ratio("slow-down", lambda each: each.row, "different"),
+            q.text("added to a call [ns] (95 %)", Slowdown.added_ns),
+            q.text("added to a second", Slowdown.added_to_a_second),
+            q.count("calls", lambda each: each.calls),
+            q.text("calls by", lambda each: each.counted or None),
             "Slow-down: time traced over untraced, paired by block. Added: their difference over the calls.",
         ),
         lambda run, _: CHANGES.of(_changes(run)),

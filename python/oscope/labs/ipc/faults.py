@@ -90,36 +90,32 @@ def _headline(run: q.Run, found: Sequence[q.Traced]) -> str:
 
 KINDS: q.TableOf[Kind] = q.TableOf(
     "Faults traced, beside touches timed",
-    (
-        q.text("touched", lambda each: each.where.name),
-        q.text("the commonest fault", Kind.what),
-        q.count("faults", lambda each: _commonest(each.where)["count"]),
-        q.text("time of a fault, traced", lambda each: q.nanoseconds(each.mean_ns)),
-        q.value("time of a touch, untraced (95 %)", lambda each: each.touch, "ns"),
-        q.number("fault / touch", Kind.ratio),
-        q.effect_column(lambda each: each.where),
-    ),
+    q.text("touched", lambda each: each.where.name),
+    q.text("the commonest fault", Kind.what),
+    q.count("faults", lambda each: _commonest(each.where)["count"]),
+    q.text("time of a fault, traced", lambda each: q.nanoseconds(each.mean_ns)),
+    q.value("time of a touch, untraced (95 %)", lambda each: each.touch, "ns"),
+    q.number("fault / touch", Kind.ratio),
+    q.effect_column(lambda each: each.where),
     "A touch holds the exception and the return from it as well, a traced fault the tracer's own work. Where "
     "one fault maps several pages, a touch is shorter than a fault.",
 )
 FAULTS: q.TableOf[tuple[q.Traced, Fault]] = q.TableOf(
     "Page faults by class, access and kind",
-    (
-        q.text("point", lambda row: row[0].name),
-        q.text("kind", lambda row: row[1]["kind"]),
-        q.text("class", lambda row: row[1]["class"]),
-        q.text("access", lambda row: row[1]["access"]),
-        q.text("present", lambda row: "yes" if row[1]["present"] else "no"),
-        q.text("by", lambda row: row[1]["by"]),
-        q.count("faults", lambda row: row[1]["count"]),
-        q.text(
-            "mean",
-            lambda row: q.nanoseconds(row[1]["time_ns"] / row[1]["count"]) if row[1]["count"] else None,
-        ),
-        *q.histograms.columns(lambda row: row[1].get("times", [])),
-        q.share("of the time", lambda row: row[1]["time_ns"] / row[0].reading["region_ns"]),
-        q.effect_column(lambda row: row[0]),
+    q.text("point", lambda row: row[0].name),
+    q.text("kind", lambda row: row[1]["kind"]),
+    q.text("class", lambda row: row[1]["class"]),
+    q.text("access", lambda row: row[1]["access"]),
+    q.text("present", lambda row: "yes" if row[1]["present"] else "no"),
+    q.text("by", lambda row: row[1]["by"]),
+    q.count("faults", lambda row: row[1]["count"]),
+    q.text(
+        "mean",
+        lambda row: q.nanoseconds(row[1]["time_ns"] / row[1]["count"]) if row[1]["count"] else None,
     ),
+    *q.histograms.columns(lambda row: row[1].get("times", [])),
+    q.share("of the time", lambda row: row[1]["time_ns"] / row[0].reading["region_ns"]),
+    q.effect_column(lambda row: row[0]),
     f"All traced repetitions together; what makes less than {LEAST_SHARE:.0%} of a point's faults and of "
     "their time is left out. Percentiles are known to a power of two.",
 )
@@ -190,11 +186,9 @@ UNTRACED = q.Question(
     ),
     tables=q.TableOf(
         "Touches timed",
-        (
-            q.level("kind"),
-            q.count("n", lambda point: point.summary.n),
-            q.value("time of a touch (95 %)", "time_ns", "ns"),
-        ),
+        q.level("kind"),
+        q.count("n", lambda point: point.summary.n),
+        q.value("time of a touch (95 %)", "time_ns", "ns"),
     ),
     missing=_missing,
     asked=lambda run: not _found(run),

@@ -108,18 +108,16 @@ def _headline(_: q.Run, found: Sequence[Knee]) -> str:
 
 TABLE: q.TableOf[Knee] = q.TableOf(
     "Knees",
-    (
-        q.text("mode", lambda each: each.mode),
-        q.text("channel", lambda each: each.channel),
-        q.text("socket buffers", lambda each: "set" if each.sockbuf == "buffer" else "default"),
-        q.text("knee", lambda each: each.place),
-        q.written("capacity", lambda each: each.capacity, q.bytes_text),
-        q.number("knee / capacity", lambda each: each.over_capacity, ".2g"),
-        q.ratio("knee / smallest", lambda each: each.over(each.first, each.at)),
-        q.ratio("largest / knee", lambda each: each.over(each.at, each.last)),
-        q.text("calls a MiB", lambda each: each.falling(CALLS)),
-        q.text("switches a MiB", lambda each: each.falling(SWITCHES)),
-    ),
+    q.text("mode", lambda each: each.mode),
+    q.text("channel", lambda each: each.channel),
+    q.text("socket buffers", lambda each: "set" if each.sockbuf == "buffer" else "default"),
+    q.text("knee", lambda each: each.place),
+    q.written("capacity", lambda each: each.capacity, q.bytes_text),
+    q.number("knee / capacity", lambda each: each.over_capacity, ".2g"),
+    q.ratio("knee / smallest", lambda each: each.over(each.first, each.at)),
+    q.ratio("largest / knee", lambda each: each.over(each.at, each.last)),
+    q.text("calls a MiB", lambda each: each.falling(CALLS)),
+    q.text("switches a MiB", lambda each: each.falling(SWITCHES)),
     "Calls and switches at the smallest size, the knee and the largest. Sizes from {low} to {high}; a knee "
     "at the largest means that none was found.",
 )

@@ -71,17 +71,15 @@ PERFORMANCE = q.Question(
     text="Throughput is what arrives at the receiver and is checked there; CPU time is that of both sides.",
     tables=q.TableOf(
         "The best buffer size of each configuration",
-        (
-            q.text("mode", lambda row: row.mode),
-            q.text("channel", lambda row: row.channel),
-            q.text("best buffer", lambda row: row.at.name),
-            q.count("n", lambda row: row.at.summary.n),
-            q.stat("throughput", lambda row: row.at.summary, RATE_UNIT),
-            q.text("not distinguished", lambda row: q.listed([each.name for each in row.alike]) or "none"),
-            q.stat("CPU time of a MiB", ipc.CPU, "s", "median"),
-            q.number("CPUs busy", ipc.BUSY),
-            q.ratio("over a 2proc pipe by 128 KiB", _over_default, "different"),
-        ),
+        q.text("mode", lambda row: row.mode),
+        q.text("channel", lambda row: row.channel),
+        q.text("best buffer", lambda row: row.at.name),
+        q.count("n", lambda row: row.at.summary.n),
+        q.stat("throughput", lambda row: row.at.summary, RATE_UNIT),
+        q.text("not distinguished", lambda row: q.listed([each.name for each in row.alike]) or "none"),
+        q.stat("CPU time of a MiB", ipc.CPU, "s", "median"),
+        q.number("CPUs busy", ipc.BUSY),
+        q.ratio("over a 2proc pipe by 128 KiB", _over_default, "different"),
         "Medians. Sizes not distinguished from the best: paired by block, p corrected by Holm.",
     ),
     figures=lambda run, _: ipc.over_buffers("Throughput over the buffer size", plain(run), RATE, RATE_UNIT),
@@ -110,17 +108,15 @@ LATENCY = q.Question(
     text="The round trip holds two messages and the switches that wait for them; CPU time is both sides'.",
     tables=q.TableOf(
         "Round-trip times",
-        (
-            q.text("point", _trip),
-            q.count("n", lambda each: each.summary.n),
-            q.stat("median", "round_trip_ns", "ns"),
-            q.stat("p90", "p90_ns", "ns", "median"),
-            q.stat("p99", "p99_ns", "ns", "median"),
-            q.stat("p99.9", "p999_ns", "ns", "median"),
-            q.stat("max", "max_ns", "ns", "median"),
-            q.stat("CPU time", "cpu_ns", "ns", "median"),
-            q.number("voluntary switches", "voluntary"),
-        ),
+        q.text("point", _trip),
+        q.count("n", lambda each: each.summary.n),
+        q.stat("median", "round_trip_ns", "ns"),
+        q.stat("p90", "p90_ns", "ns", "median"),
+        q.stat("p99", "p99_ns", "ns", "median"),
+        q.stat("p99.9", "p999_ns", "ns", "median"),
+        q.stat("max", "max_ns", "ns", "median"),
+        q.stat("CPU time", "cpu_ns", "ns", "median"),
+        q.number("voluntary switches", "voluntary"),
         f"Medians over the repetitions, of one round trip. {q.MISSING}: too few for the percentile.",
     ),
     figures=lambda _, found: q.strips(
@@ -164,12 +160,10 @@ SOCKET_BUFFER = q.Question(
     text="`sockbuf=buffer` is the original report's `-s`: SO_SNDBUF and SO_RCVBUF are set (socket(7)).",
     tables=q.TableOf(
         "Throughput with and without -s",
-        (
-            *q.levels("mode", "channel", "buffer"),
-            *_with("default", "default"),
-            *_with("buffer", "set"),
-            q.ratio("set / default", lambda each: each.row, "different"),
-        ),
+        *q.levels("mode", "channel", "buffer"),
+        *_with("default", "default"),
+        *_with("buffer", "set"),
+        q.ratio("set / default", lambda each: each.row, "different"),
         "Medians; the ratio is paired by block, p corrected (Holm) for the sizes of a mode and channel.",
     ),
     figures=lambda _, rows: q.ratio_lines(
@@ -220,14 +214,12 @@ THREADS = q.Question(
     text="A switch between processes changes the page tables; everything else is the same.",
     tables=q.TableOf(
         "Throughput between threads and between processes",
-        (
-            *q.levels("channel", "buffer"),
-            _speed("threads", "median_a"),
-            _speed("processes", "median_b"),
-            q.ratio("processes / threads", lambda each: each.row),
-            q.text("verdict", _verdict),
-            q.text("by more than 1 %", lambda each: each.row.matters),
-        ),
+        *q.levels("channel", "buffer"),
+        _speed("threads", "median_a"),
+        _speed("processes", "median_b"),
+        q.ratio("processes / threads", lambda each: each.row),
+        q.text("verdict", _verdict),
+        q.text("by more than 1 %", lambda each: each.row.matters),
         "Medians; the ratio is paired by block, p corrected (Holm) for the sizes of a channel.",
     ),
     figures=lambda _, rows: q.ratio_lines(
@@ -273,21 +265,17 @@ def _few(found: Sequence[q.Point]) -> list[q.Point]:
 
 SWITCHED: q.TableOf[q.Point] = q.TableOf(
     "Context switches of both sides",
-    (
-        *q.levels("mode", "channel", "buffer"),
-        q.stat("voluntary", ipc.VOLUNTARY, "switches/s", scale="voluntary"),
-        q.stat("involuntary", ipc.INVOLUNTARY, "switches/s", scale="involuntary"),
-        q.stat(f"both [{PER_MIB}]", ipc.SWITCHES, "", scale="both"),
-    ),
+    *q.levels("mode", "channel", "buffer"),
+    q.stat("voluntary", ipc.VOLUNTARY, "switches/s", scale="voluntary"),
+    q.stat("involuntary", ipc.INVOLUNTARY, "switches/s", scale="involuntary"),
+    q.stat(f"both [{PER_MIB}]", ipc.SWITCHES, "", scale="both"),
     "Medians, both sides together, untraced.",
 )
 WAKEUPS: q.TableOf[q.Traced] = q.TableOf(
     "Scheduling, traced",
-    (
-        q.text("point", lambda each: each.name),
-        *q.scheduling("voluntary", "involuntary", "migrations", latency="wake-up latency"),
-        q.effect_column(lambda each: each),
-    ),
+    q.text("point", lambda each: each.name),
+    *q.scheduling("voluntary", "involuntary", "migrations", latency="wake-up latency"),
+    q.effect_column(lambda each: each),
     f"All traced repetitions together; percentiles are known to a power of two. {q.EFFECT}",
 )
 SWITCHING = q.Question(

@@ -96,11 +96,9 @@ PRECIOUS = q.Question(
     text=(_what, _original, lambda _, known: clocked.conditions(side.experiment for side in known)),
     tables=lambda _, known: q.TableOf[str](
         "The new call beside others",
-        (
-            q.text("call", str),
-            *clocked.columns(known, lambda call: {"call": call}),
-            *(column for side in known if side.metric != "cycles" for column in _over_silent(side)),
-        ),
+        q.text("call", str),
+        *clocked.columns(known, lambda call: {"call": call}),
+        *(column for side in known if side.metric != "cycles" for column in _over_silent(side)),
         "Medians of one call; intervals over the boots. Ratios are paired by boot.",
     ).of(CALLS),
     figures=lambda _, known: [
@@ -176,7 +174,9 @@ def _fork_table(_: q.Run, measured: Sequence[Sides]) -> q.Table:
 
     return q.TableOf[str](
         "fork without resident memory",
-        (q.text("", ENDS.__getitem__), *map(both, measured), *cited(ORIGINAL.get)),
+        q.text("", ENDS.__getitem__),
+        *map(both, measured),
+        *cited(ORIGINAL.get),
         "Medians; intervals over the boots. The original report's figures are of 10 forks elsewhere.",
     ).of(ENDS)
 
@@ -302,13 +302,11 @@ def _statistics(rows: Rows) -> q.Table:
     where = f"{what} in a guest ({_guest(run).get('accelerator', 'unknown')})"
     return q.TableOf[Row](
         f"Mean, median and standard deviation, {where}",
-        (
-            q.text("", lambda row: row.name),
-            q.count("n", lambda row: row.point.summary.n),
-            # Without a prefix: a fork takes a thousand times what the silent call does.
-            q.stat("{}", lambda row: row.point.summary, unit, *parts, prefix=False),
-            *cited(lambda row: row.original),
-        ),
+        q.text("", lambda row: row.name),
+        q.count("n", lambda row: row.point.summary.n),
+        # Without a prefix: a fork takes a thousand times what the silent call does.
+        q.stat("{}", lambda row: row.point.summary, unit, *parts, prefix=False),
+        *cited(lambda row: row.original),
         NOTE,
     ).of(rows)
 

@@ -137,12 +137,14 @@ def _tables(view: View, pattern: str) -> list[q.Table]:
     name: q.Column[q.Quantity] = q.text("", lambda each: each.name)
     counts = q.TableOf(
         f"Counts under each policy: {where}",
-        (name, *map(value, policies)),
+        name,
+        *map(value, policies),
         f"Medians with their 95 % intervals; what is the same in every boot stands alone. {meaning}.",
     )
     ratios = q.TableOf(
         f"Against the kernel's own policy: {where}",
-        (name, *(against(policy) for policy in policies if policy != OWN)),
+        name,
+        *(against(policy) for policy in policies if policy != OWN),
         "Ratios paired by boot, p corrected (Holm) for all rows of a policy. Counts that are the same in "
         "every boot are compared as they are.",
     )

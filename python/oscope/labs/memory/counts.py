@@ -71,26 +71,22 @@ EXPERIMENT: q.Column[q.Point] = q.text("experiment", lambda point: point.run.exp
 
 ORIGINAL: q.TableOf[str] = q.TableOf(
     "The original report's counters beside the formula",
-    (
-        q.text("", lambda kind: kind),
-        q.count("more", _beyond),
-        q.text("share", lambda kind: q.format_share(_beyond(kind) / formula(reference.SETS)[kind])),
-        q.number("more, a set", lambda kind: _beyond(kind) / reference.SETS, ".4f"),
-    ),
+    q.text("", lambda kind: kind),
+    q.count("more", _beyond),
+    q.text("share", lambda kind: q.format_share(_beyond(kind) / formula(reference.SETS)[kind])),
+    q.number("more, a set", lambda kind: _beyond(kind) / reference.SETS, ".4f"),
     f"Sequential. The formula: sets x {WALKS} walks x {SET_LINES} lines, one in {WRITTEN} written.",
 )
 ACCESSES: q.TableOf[q.Point] = q.TableOf(
     "Accesses by the formula and counted",
-    (
-        *(EXPERIMENT, *q.levels("pattern", "footprint")),
-        q.count("sets", lambda point: sets(point.samples)),
-        q.count("accesses by the formula", lambda point: _own(point)["accesses"]),
-        q.count("reads", lambda point: _own(point)["reads"]),
-        q.count("writes", lambda point: _own(point)["writes"]),
-        q.written("reads fed to the model", FED["reads"], q.plain_number, numeric=True),
-        q.written("writes fed to it", FED["writes"], q.plain_number, numeric=True),
-        q.text("equal in all samples", _equal),
-    ),
+    *(EXPERIMENT, *q.levels("pattern", "footprint")),
+    q.count("sets", lambda point: sets(point.samples)),
+    q.count("accesses by the formula", lambda point: _own(point)["accesses"]),
+    q.count("reads", lambda point: _own(point)["reads"]),
+    q.count("writes", lambda point: _own(point)["writes"]),
+    q.written("reads fed to the model", FED["reads"], q.plain_number, numeric=True),
+    q.written("writes fed to it", FED["writes"], q.plain_number, numeric=True),
+    q.text("equal in all samples", _equal),
     f"{q.MISSING}: by the formula alone. The original report has {q.format_count(reference.SETS)} sets.",
 )
 
@@ -108,12 +104,10 @@ def _counted(point: q.Point, kind: str) -> Iterator[Counted]:
 
 COUNTED: q.TableOf[Counted] = q.TableOf(
     "The counters of the CPU beside the formula",
-    (
-        *q.items("experiment", "pattern", "footprint", ""),
-        q.written("counter", lambda row: row[4], q.plain_number, numeric=True),
-        q.written("formula", lambda row: row[5], q.plain_number, numeric=True),
-        q.number("more, a set", lambda row: row[6], ".3f"),
-    ),
+    *q.items("experiment", "pattern", "footprint", ""),
+    q.written("counter", lambda row: row[4], q.plain_number, numeric=True),
+    q.written("formula", lambda row: row[5], q.plain_number, numeric=True),
+    q.number("more, a set", lambda row: row[6], ".3f"),
 )
 COUNTS = q.Question(
     title="How many accesses there are",
@@ -249,15 +243,13 @@ def _cited(each: Where, event: Event) -> str | None:
 
 EVENTS_TABLE: q.TableOf[tuple[Where, Event]] = q.TableOf(
     "Events of a working set, simulated and counted",
-    (
-        q.text("footprint", lambda row: row[0].footprint),
-        q.text("pattern", lambda row: WORDS[row[0].pattern]),
-        q.text("event, for a set", lambda row: row[1].simulated.name),
-        q.text("simulated", lambda row: _cell(row[0].of(row[1], "simulated"), row[1])),
-        q.text("hardware", lambda row: _cell(row[0].of(row[1], "hardware"), row[1])),
-        q.text("simulated / hardware", lambda row: _off(*row)),
-        q.text("original report (hardware)", lambda row: _cited(*row)),
-    ),
+    q.text("footprint", lambda row: row[0].footprint),
+    q.text("pattern", lambda row: WORDS[row[0].pattern]),
+    q.text("event, for a set", lambda row: row[1].simulated.name),
+    q.text("simulated", lambda row: _cell(row[0].of(row[1], "simulated"), row[1])),
+    q.text("hardware", lambda row: _cell(row[0].of(row[1], "hardware"), row[1])),
+    q.text("simulated / hardware", lambda row: _off(*row)),
+    q.text("original report (hardware)", lambda row: _cited(*row)),
     f"{NOT_MEASURED}. {q.MISSING}: not counted, or not in the report. {{walked}} {reference.WHERE}",
 )
 

@@ -82,7 +82,7 @@ def _changes(run: q.Run, chases: Sequence[Chase]) -> list[tuple[str, str, str]]:
 
 CACHES: q.TableOf[tuple[str, str, str]] = q.TableOf(
     "The caches that the CPU names",
-    q.items("cache", "size", "change between levels"),
+    *q.items("cache", "size", "change between levels"),
     "A change is that between two levels of the curve of a line's stride, on huge pages where there are.",
 )
 
@@ -142,15 +142,13 @@ def _rows(run: q.Run, chases: Sequence[Chase]) -> list[Row]:
 
 LEVELS: q.TableOf[Row] = q.TableOf(
     "Levels found from the curve",
-    (
-        q.text("stride", lambda row: q.bytes_text(row.chase.stride)),
-        q.text("pages", lambda row: row.chase.pages),
-        q.text("from", lambda row: row.found[0].name),
-        q.text("to", lambda row: row.found[-1].name),
-        q.value("time of a load (95 %)", lambda row: row.middle.summary, "ns"),
-        q.text("medians of its sizes [ns]", Row.spread),
-        q.written("TSC cycles", Row.cycles, lambda found: f"{found:.3g}"),
-    ),
+    q.text("stride", lambda row: q.bytes_text(row.chase.stride)),
+    q.text("pages", lambda row: row.chase.pages),
+    q.text("from", lambda row: row.found[0].name),
+    q.text("to", lambda row: row.found[-1].name),
+    q.value("time of a load (95 %)", lambda row: row.middle.summary, "ns"),
+    q.text("medians of its sizes [ns]", Row.spread),
+    q.written("TSC cycles", Row.cycles, lambda found: f"{found:.3g}"),
     "The time is that of the size in the middle. TSC cycles are of constant rate.{unseparated}",
 )
 
@@ -164,12 +162,10 @@ def _page_tables(run: q.Run, chases: Sequence[Chase]) -> Iterator[q.Table]:
         if {"4K", "huge"} <= curves.keys():
             yield q.TableOf[int](
                 f"Time of a load, stride {q.bytes_text(stride)}",
-                (
-                    q.text("size", q.format_bytes),
-                    q.value("4 KiB pages", q.at(curves, "4K"), "ns"),
-                    q.value("huge pages", q.at(curves, "huge"), "ns"),
-                    q.ratio("4 KiB / huge", rows.get, "different"),
-                ),
+                q.text("size", q.format_bytes),
+                q.value("4 KiB pages", q.at(curves, "4K"), "ns"),
+                q.value("huge pages", q.at(curves, "huge"), "ns"),
+                q.ratio("4 KiB / huge", rows.get, "different"),
                 "Medians with 95 % intervals; ratio paired by block, p corrected (Holm)."
                 f"{_reach(rows, stride)}",
             ).of(q.sizes_of(curves))
@@ -232,13 +228,11 @@ BANDWIDTH = q.Question(
     text="Bytes are counted once, also of a copy. A window is the buffer that a copy fills again and again.",
     tables=q.TableOf(
         "Reading, writing and copying memory",
-        (
-            q.level("operation"),
-            q.text("cores", lambda each: "all" if each.level("threads") == "0" else each.level("threads")),
-            q.text("window", _window),
-            q.stat("median", lambda point: point.summary, q.RATE_UNIT),
-            q.ratio("all / one", _over_one),
-        ),
+        q.level("operation"),
+        q.text("cores", lambda each: "all" if each.level("threads") == "0" else each.level("threads")),
+        q.text("window", _window),
+        q.stat("median", lambda point: point.summary, q.RATE_UNIT),
+        q.ratio("all / one", _over_one),
         "Medians; the ratio is paired by block, p corrected (Holm) for the operations.",
     ),
     figures=lambda _, found: q.strips(
@@ -314,16 +308,14 @@ FAULTS = q.Question(
     text="Timed with exception, handling and return. Two threads fault in their own halves of one mapping.",
     tables=q.TableOf(
         "Faults by kind",
-        (
-            q.text("kind", lambda row: row.name),
-            q.text("what it is", lambda row: KIND_WORDS.get(row.name, "")),
-            q.count("faults", lambda row: row.of("faults")),
-            q.text("major", lambda row: None if (n := row.of("major")) is None else q.figure(n, "")),
-            _with(1, "time of a fault, 1 thread", FAULT),
-            _with(1, "faults a second, 1 thread", PER_SECOND),
-            _with(2, "2 threads", PER_SECOND),
-            q.ratio("2 / 1", lambda row: row.two_over_one, "different"),
-        ),
+        q.text("kind", lambda row: row.name),
+        q.text("what it is", lambda row: KIND_WORDS.get(row.name, "")),
+        q.count("faults", lambda row: row.of("faults")),
+        q.text("major", lambda row: None if (n := row.of("major")) is None else q.figure(n, "")),
+        _with(1, "time of a fault, 1 thread", FAULT),
+        _with(1, "faults a second, 1 thread", PER_SECOND),
+        _with(2, "2 threads", PER_SECOND),
+        q.ratio("2 / 1", lambda row: row.two_over_one, "different"),
         "Medians with their 95 % intervals; the ratio is paired by block, p corrected (Holm) for all kinds.",
     ),
     figures=lambda run, _: q.strips(

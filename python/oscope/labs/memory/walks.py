@@ -155,15 +155,13 @@ FOOTPRINT_PAGES = q.Question(
     tables=(
         q.TableOf(
             "Pages touched, counted and by arithmetic",
-            (
-                *q.levels("footprint", "pattern"),
-                q.count("sets", lambda point: sets(point.samples)),
-                q.text("pages touched", lambda point: q.figure(point.summary, "")),
-                q.count("by arithmetic", lambda point: _reach(point).touched),
-                q.count("within reach", lambda point: _reach(point).last),
-                q.count("pages of the mapping", lambda point: _reach(point).whole),
-                q.text("resident memory", lambda point: RESIDENT.text(point.run.experiment, point.samples)),
-            ),
+            *q.levels("footprint", "pattern"),
+            q.count("sets", lambda point: sets(point.samples)),
+            q.text("pages touched", lambda point: q.figure(point.summary, "")),
+            q.count("by arithmetic", lambda point: _reach(point).touched),
+            q.count("within reach", lambda point: _reach(point).last),
+            q.count("pages of the mapping", lambda point: _reach(point).whole),
+            q.text("resident memory", lambda point: RESIDENT.text(point.run.experiment, point.samples)),
             "By arithmetic: what so many sets touch; at random, the expected number. Within reach: up to the "
             "last address that the loop can form. Pages of 4 KiB.",
         ),

@@ -100,13 +100,11 @@ COST = q.Question(
     text=_crossing,
     tables=q.TableOf(
         "Cost of one call",
-        (
-            q.text("call", lambda call: call.name),
-            q.stat("loop", lambda call: call.of("loop"), "ns", why=lambda call: call.why("loop")),
-            q.stat("single", lambda call: call.of("single"), "ns", why=lambda call: call.why("single")),
-            q.stat("single - loop", Call.difference, "ns"),
-            q.text("differ", Call.differs),
-        ),
+        q.text("call", lambda call: call.name),
+        q.stat("loop", lambda call: call.of("loop"), "ns", why=lambda call: call.why("loop")),
+        q.stat("single", lambda call: call.of("single"), "ns", why=lambda call: call.why("single")),
+        q.stat("single - loop", Call.difference, "ns"),
+        q.text("differ", Call.differs),
         "Medians, less the cost of reading the clock. The difference is paired by block; not found: "
         "within half a step of the clock. gethostid(3) is a library function that reads a file.",
     ),
@@ -120,11 +118,9 @@ def _beside(title: str, what: str, ratio: str, factor: str, base: q.Level) -> q.
     """Return the table of what each level of a factor costs, with its ratio to the level `base`."""
     return q.TableOf(
         title,
-        (
-            q.text(what, lambda point: point.name),
-            q.stat("{}", lambda point: point.summary, "ns", "n", "median", "95 %"),
-            q.ratio(ratio, lambda each: q.beside(each, factor, base), "different", "matters"),
-        ),
+        q.text(what, lambda point: point.name),
+        q.stat("{}", lambda point: point.summary, "ns", "n", "median", "95 %"),
+        q.ratio(ratio, lambda each: q.beside(each, factor, base), "different", "matters"),
         "Medians; each ratio is paired by block.",
     )
 
@@ -199,16 +195,14 @@ THROUGHPUT = q.Question(
     text="The original report counts each call as one byte moved; so does bytes_per_s here.",
     tables=q.TableOf(
         "Calls a second",
-        (
-            q.level("call"),
-            q.level("duration", "for"),
-            q.count("n", lambda point: point.summary.n),
-            q.stat("{}", lambda point: point.summary, UNIT, "median", "95 %", "std. dev."),
-            q.stat("bytes", "bytes_per_s", "B/s", "median"),
-            q.in_unit("original", lambda point: None if (c := _cited(point)) is None else (c, None), UNIT),
-            q.number("here / original", lambda point: (c := _cited(point)) and point.summary.median / c),
-            q.in_unit("1 / cost in a loop", _predicted, UNIT),
-        ),
+        q.level("call"),
+        q.level("duration", "for"),
+        q.count("n", lambda point: point.summary.n),
+        q.stat("{}", lambda point: point.summary, UNIT, "median", "95 %", "std. dev."),
+        q.stat("bytes", "bytes_per_s", "B/s", "median"),
+        q.in_unit("original", lambda point: None if (c := _cited(point)) is None else (c, None), UNIT),
+        q.number("here / original", lambda point: (c := _cited(point)) and point.summary.median / c),
+        q.in_unit("1 / cost in a loop", _predicted, UNIT),
         "The last column is the reciprocal of the median of `syscall.cost`, whose read is from "
         "/dev/zero; this one is from a file in memory.",
     ),

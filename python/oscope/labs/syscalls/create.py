@@ -86,15 +86,13 @@ def _verdict(line: Line) -> str:
 
 TABLE: q.TableOf[Line] = q.TableOf(
     "Time until the parent goes on, against resident memory",
-    (
-        *q.items("how", "pages"),
-        q.text("resident memory", lambda line: " to ".join(line.points[end]["resident"] for end in (0, -1))),
-        q.value("parent returns, least memory", lambda line: line.points[0].summary, "ns"),
-        q.value("most memory", lambda line: line.points[-1].summary, "ns"),
-        q.count("blocks", lambda line: line.slope.n),
-        q.value("for each MiB (95 %)", lambda line: line.slope, "ns"),
-        q.text("verdict", _verdict),
-    ),
+    *q.items("how", "pages"),
+    q.text("resident memory", lambda line: " to ".join(line.points[end]["resident"] for end in (0, -1))),
+    q.value("parent returns, least memory", lambda line: line.points[0].summary, "ns"),
+    q.value("most memory", lambda line: line.points[-1].summary, "ns"),
+    q.count("blocks", lambda line: line.slope.n),
+    q.value("for each MiB (95 %)", lambda line: line.slope, "ns"),
+    q.text("verdict", _verdict),
     "The slope is fitted in each block by itself; its interval is over the blocks.",
 )
 
@@ -226,17 +224,15 @@ def _order(run: q.Run, rows: Sequence[Row]) -> str | None:
 def _statistics(unit: str) -> q.TableOf[Row]:
     return q.TableOf(
         "Mean, median and standard deviation",
-        (
-            q.text("", Row.label),
-            *cited(lambda row: row.original),
-            q.text("here: iterations", Row.n, numeric=True),
-            q.stat(
-                "here: {}",
-                lambda row: None if row.point is None else row.point.summary,
-                unit,
-                *("mean", "median", "95 %", "std. dev."),
-                prefix=False,
-            ),
+        q.text("", Row.label),
+        *cited(lambda row: row.original),
+        q.text("here: iterations", Row.n, numeric=True),
+        q.stat(
+            "here: {}",
+            lambda row: None if row.point is None else row.point.summary,
+            unit,
+            *("mean", "median", "95 %", "std. dev."),
+            prefix=False,
         ),
         "The original report's figures are of 10 iterations each. The child's figure is until its first "
         "instruction, the parent's until the call returns. The interval is that of the median.",

@@ -60,16 +60,14 @@ def _seconds(heading: str, key: str) -> q.Column[tuple[str, Mapping[str, Any]]]:
 
 FREED: q.TableOf[tuple[str, Mapping[str, Any]]] = q.TableOf(
     "When the address is free again",
-    (
-        q.text("scenario", lambda row: row[0]),
-        _seconds("leased", "leased_t_s"),
-        _seconds("released", "released_t_s"),
-        q.text("release arrived", lambda row: "yes" if row[1]["release_received"] else "no: lost"),
-        _seconds("next client asks", "asked_t_s"),
-        q.count("in vain", lambda row: row[1]["in_vain"]),
-        _seconds("address given", "given_t_s"),
-        _seconds("after it was leased", "after_lease_s"),
-    ),
+    q.text("scenario", lambda row: row[0]),
+    _seconds("leased", "leased_t_s"),
+    _seconds("released", "released_t_s"),
+    q.text("release arrived", lambda row: "yes" if row[1]["release_received"] else "no: lost"),
+    _seconds("next client asks", "asked_t_s"),
+    q.count("in vain", lambda row: row[1]["in_vain"]),
+    _seconds("address given", "given_t_s"),
+    _seconds("after it was leased", "after_lease_s"),
     "A client without an address asks once a second. In vain: until the server offers the address.",
 )
 

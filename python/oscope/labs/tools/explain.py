@@ -56,12 +56,10 @@ def _microseconds(heading: str, key: str) -> q.Column[Mapping[str, Any]]:
 
 PHASES: q.TableOf[Mapping[str, Any]] = q.TableOf(
     "By phase",
-    (
-        q.text("phase", lambda phase: phase["title"]),
-        q.number("calls", lambda phase: phase["calls"], "d"),
-        _microseconds("in calls", "time_ns"),
-        _microseconds("took", "span_ns"),
-    ),
+    q.text("phase", lambda phase: phase["title"]),
+    q.number("calls", lambda phase: phase["calls"], "d"),
+    _microseconds("in calls", "time_ns"),
+    _microseconds("took", "span_ns"),
     "Took: from its first call to the next phase. Under strace: to be compared with each other.",
 )
 
@@ -74,14 +72,12 @@ def _written(call: Mapping[str, Any]) -> str:
 
 CALLS: q.TableOf[Mapping[str, Any]] = q.TableOf(
     "Every call",
-    (
-        q.number("#", lambda call: call["number"], "d"),
-        q.text("call", lambda call: call["call"]),
-        _microseconds("took", "time_ns"),
-        q.number("at [ms]", lambda call: None if call["at_ns"] is None else call["at_ns"] / 1e6, ".3f"),
-        q.text("what it is for", lambda call: call["purpose"]),
-        q.text("as strace has it", _written),
-    ),
+    q.number("#", lambda call: call["number"], "d"),
+    q.text("call", lambda call: call["call"]),
+    _microseconds("took", "time_ns"),
+    q.number("at [ms]", lambda call: None if call["at_ns"] is None else call["at_ns"] / 1e6, ".3f"),
+    q.text("what it is for", lambda call: call["purpose"]),
+    q.text("as strace has it", _written),
 )
 
 

@@ -99,16 +99,14 @@ def _names(device: Mapping[str, Any]) -> str:
 
 DEVICES: q.TableOf[Mapping[str, Any]] = q.TableOf(
     "Device files held open",
-    (
-        q.text("path", lambda device: f"{device['path']}{' (deleted)' if device['deleted'] else ''}"),
-        q.text("what it is", lambda device: device["what"]),
-        q.text("mode", lambda device: ", ".join(dict.fromkeys(held["mode"] for held in device["held"]))),
-        q.count("processes", _processes),
-        q.text("number", lambda device: f"{device['major']}:{device['minor']}"),
-        q.text("device", lambda device: device["name"]),
-        q.count("descriptors", lambda device: len(device["held"])),
-        q.text("names", _names),
-    ),
+    q.text("path", lambda device: f"{device['path']}{' (deleted)' if device['deleted'] else ''}"),
+    q.text("what it is", lambda device: device["what"]),
+    q.text("mode", lambda device: ", ".join(dict.fromkeys(held["mode"] for held in device["held"]))),
+    q.count("processes", _processes),
+    q.text("number", lambda device: f"{device['major']}:{device['minor']}"),
+    q.text("device", lambda device: device["name"]),
+    q.count("descriptors", lambda device: len(device["held"])),
+    q.text("names", _names),
 )
 
 

@@ -63,14 +63,12 @@ def table_of_times(run: q.Run, sides: Sides, title: str, note: str = "") -> q.Ta
     found = [each for each in run.points(sides.receiver) if each.factors.get("sizes", "equal") == "equal"]
     return q.TableOf[q.Point](
         f"{title}, time on both sides",
-        (
-            q.level("size"),
-            CONTENT,
-            METHOD,
-            q.count("n", lambda each: each.summary.n),
-            *moved.times_of(sides, "{side}, {part}", *moved.SPREAD),
-            q.value("throughput", moved.RATE, "B/s"),
-        ),
+        q.level("size"),
+        CONTENT,
+        METHOD,
+        q.count("n", lambda each: each.summary.n),
+        *moved.times_of(sides, "{side}, {part}", *moved.SPREAD),
+        q.value("throughput", moved.RATE, "B/s"),
         f"The average and standard deviation of all executions, and the median with its interval.{note}",
     ).of(sorted(found, key=lambda each: each.size))
 
@@ -99,13 +97,11 @@ CITED: Sequence[Cited] = [
 CITED_COLUMNS = q.items("side", "method", "content")
 ORIGINAL: q.TableOf[Cited] = q.TableOf(
     "The original report's large inputs",
-    (
-        *CITED_COLUMNS,
-        q.count("n", lambda row: len(row[3])),
-        q.number("mean [ms]", lambda row: mean(row[3]), ".1f"),
-        q.number("median [ms]", lambda row: middle(row[3]), ".1f"),
-        q.text("groups: median [ms] (n)", lambda row: reference.groups_text(row[3])),
-    ),
+    *CITED_COLUMNS,
+    q.count("n", lambda row: len(row[3])),
+    q.number("mean [ms]", lambda row: mean(row[3]), ".1f"),
+    q.number("median [ms]", lambda row: middle(row[3]), ".1f"),
+    q.text("groups: median [ms] (n)", lambda row: reference.groups_text(row[3])),
     "1 KiB, 5 KiB, 1 MiB, 10 MiB and 100 MiB in one execution. A group ends where the next value is more "
     f"than {reference.GAP_MS:g} ms away. The report prints {q.format_count(reference.PRINTED_BYTES)} bytes; "
     f"its inputs have {sum(SIZES) / reference.PRINTED_BYTES:g} times as many, so no throughput is cited. "
@@ -175,16 +171,12 @@ def _within(method: str) -> str:
 
 ZEROS_ORIGINAL: q.TableOf[str] = q.TableOf(
     "The original report's difference between random bytes and zeros",
-    (
-        q.text("method", lambda method: method),
-        q.text("zeros: groups [ms] (n)", lambda method: reference.groups_text(_received(method)[0])),
-        q.text("random: groups [ms] (n)", lambda method: reference.groups_text(_received(method)[1])),
-        q.number(
-            "averages apart [ms]", lambda method: float(np.diff([*map(mean, _received(method))])[0]), ".0f"
-        ),
-        q.number("by more in the late group [ms]", by_group, ".0f"),
-        q.text("within a group [ms]", _within),
-    ),
+    q.text("method", lambda method: method),
+    q.text("zeros: groups [ms] (n)", lambda method: reference.groups_text(_received(method)[0])),
+    q.text("random: groups [ms] (n)", lambda method: reference.groups_text(_received(method)[1])),
+    q.number("averages apart [ms]", lambda method: float(np.diff([*map(mean, _received(method))])[0]), ".0f"),
+    q.number("by more in the late group [ms]", by_group, ".0f"),
+    q.text("within a group [ms]", _within),
     "Within a group: random less zeros, p of the exact rank sum test, uncorrected.",
 )
 ZEROS: q.Question[q.Contrast] = q.Question(
@@ -197,12 +189,10 @@ ZEROS: q.Question[q.Contrast] = q.Question(
     tables=(
         q.TableOf(
             "Zeros against random bytes",
-            (
-                q.level("size"),
-                q.text("method", lambda each: way(each.row.factors)),
-                q.text("metric", lambda each: each.row.metric),
-                q.ratio("random / zeros", lambda each: each.row, "different", "matters"),
-            ),
+            q.level("size"),
+            q.text("method", lambda each: way(each.row.factors)),
+            q.text("metric", lambda each: each.row.metric),
+            q.ratio("random / zeros", lambda each: each.row, "different", "matters"),
             "Paired by block, p corrected (Holm) for all rows.",
         ),
         lambda *_: ZEROS_ORIGINAL.of(reference.METHODS),
@@ -263,15 +253,13 @@ def _times(shown: Shown) -> q.Table:
     kind, _, points = shown
     return q.TableOf[q.Point](
         f"Five large inputs through {kind.name}",
-        (
-            CONTENT,
-            METHOD,
-            q.count("bytes", "bytes"),
-            q.count("n", lambda each: each.summary.n),
-            *moved.times_of(kind.sides, "{side}, {part}", *moved.SPREAD),
-            _cited("original report's sender, mean [ms]", reference.SENDER),
-            _cited("its receiver, mean [ms]", reference.RECEIVER),
-        ),
+        CONTENT,
+        METHOD,
+        q.count("bytes", "bytes"),
+        q.count("n", lambda each: each.summary.n),
+        *moved.times_of(kind.sides, "{side}, {part}", *moved.SPREAD),
+        _cited("original report's sender, mean [ms]", reference.SENDER),
+        _cited("its receiver, mean [ms]", reference.RECEIVER),
         "The average of all executions, and the median with its interval. "
         f"{reference.WAITED} {reference.WHERE}",
     ).of(points)

@@ -105,20 +105,18 @@ def _table(_: q.Run, found: Sequence[OnLine]) -> q.Table:
     lossy = {each: row for each, point in timed.items() if (row := q.beside(point, "loss", 0)) is not None}
     return q.TableOf[OnLine](
         "Throughput over the line",
-        (
-            q.text("rate", lambda each: _rate_name(each.rate)),
-            q.text("delay, one way", lambda each: q.format_duration(each.round_trip_s / 2)),
-            q.text("lost", lambda each: f"{each.loss / 10:g} %"),
-            q.text("sent", OnLine.content),
-            q.count("n", lambda each: each.point.summary.n),
-            q.stat("throughput", lambda each: each.point.summary, "B/s"),
-            q.share("of the rate", lambda each: each.point.summary.median / each.rate if each.rate else None),
-            q.text("bandwidth × delay", OnLine.product),
-            q.share("of the bound", lambda each: each.of_bound),
-            q.value("round trips (95 %)", lambda each: each.point.of(ROUNDS), ""),
-            q.text("shaped by", _shaped),
-            *([q.ratio("time / without loss", lossy.get, "different")] if lossy else ()),
-        ),
+        q.text("rate", lambda each: _rate_name(each.rate)),
+        q.text("delay, one way", lambda each: q.format_duration(each.round_trip_s / 2)),
+        q.text("lost", lambda each: f"{each.loss / 10:g} %"),
+        q.text("sent", OnLine.content),
+        q.count("n", lambda each: each.point.summary.n),
+        q.stat("throughput", lambda each: each.point.summary, "B/s"),
+        q.share("of the rate", lambda each: each.point.summary.median / each.rate if each.rate else None),
+        q.text("bandwidth × delay", OnLine.product),
+        q.share("of the bound", lambda each: each.of_bound),
+        q.value("round trips (95 %)", lambda each: each.point.of(ROUNDS), ""),
+        q.text("shaped by", _shaped),
+        *([q.ratio("time / without loss", lossy.get, "different")] if lossy else ()),
         "Round trips: (time - bytes / rate) / round trip, in which losses show as further ones. Bound: bytes "
         "over (bytes / rate + one round trip). Loss is compared paired by block (Holm).",
     ).of(found)

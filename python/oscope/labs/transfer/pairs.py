@@ -72,16 +72,14 @@ def _matrix(run: q.Run, size: int) -> q.Table:
 
     title = f"Throughput of every pair at {q.format_bytes(size)} [{scale.unit}]"
     note = f"×: over {PLAIN_WAY}, paired by block; ?: not found different. {q.MISSING}: not measured."
-    return q.TableOf[str](title, (q.text("sender", str), *map(column, receivers)), note).of(senders)
+    return q.TableOf[str](title, q.text("sender", str), *map(column, receivers), note).of(senders)
 
 
 DIGEST_COSTS: q.TableOf[q.Contrast] = q.TableOf(
     "What verification costs",
-    (
-        q.text("digest", lambda each: str(each.ends[1])),
-        q.level("size"),
-        q.ratio("throughput / that without", lambda each: each.row, "different", "matters"),
-    ),
+    q.text("digest", lambda each: str(each.ends[1])),
+    q.level("size"),
+    q.ratio("throughput / that without", lambda each: each.row, "different", "matters"),
     f"{PLAIN_WAY}, paired by block, p corrected (Holm) for the sizes of a digest.",
 )
 
@@ -147,14 +145,12 @@ INTEGRITY = q.Question(
     text="Received files are read again after the clock has stopped; one that differs is a failed sample.",
     tables=q.TableOf(
         "Files compared with their sources",
-        (
-            q.text("experiment", lambda row: row.experiment),
-            q.text("compared", lambda row: "sha512" if row.workload == "transfer.device" else "byte by byte"),
-            q.count("transfers", _transfers),
-            q.count("files equal", _files),
-            q.count("failed", lambda row: _failed(row).total()),
-            q.text("why", _why),
-        ),
+        q.text("experiment", lambda row: row.experiment),
+        q.text("compared", lambda row: "sha512" if row.workload == "transfer.device" else "byte by byte"),
+        q.count("transfers", _transfers),
+        q.count("files equal", _files),
+        q.count("failed", lambda row: _failed(row).total()),
+        q.text("why", _why),
     ),
     missing=lambda _: "",
 )

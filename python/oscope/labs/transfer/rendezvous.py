@@ -104,16 +104,14 @@ def _headline(_: q.Run, found: Sequence[Met]) -> str:
 
 TABLE: q.TableOf[Met] = q.TableOf(
     "Times by how both ends meet",
-    (
-        q.text("how both ends meet", Met.name),
-        q.count("n", lambda each: each.point.summary.n),
-        q.value("receiver's time (95 %)", lambda each: each.point.summary, "ns"),
-        q.value("sender's time (95 %)", lambda each: each.point.of(TIME), "ns"),
-        q.value("sender, until they met", lambda each: each.point.of("wait_ns"), "ns"),
-        q.value("receiver's step (95 %)", lambda each: each.step, "ns"),
-        q.text("step a file", Met.a_file),
-        q.text("step expected", Met.expected),
-    ),
+    q.text("how both ends meet", Met.name),
+    q.count("n", lambda each: each.point.summary.n),
+    q.value("receiver's time (95 %)", lambda each: each.point.summary, "ns"),
+    q.value("sender's time (95 %)", lambda each: each.point.of(TIME), "ns"),
+    q.value("sender, until they met", lambda each: each.point.of("wait_ns"), "ns"),
+    q.value("receiver's step (95 %)", lambda each: each.step, "ns"),
+    q.text("step a file", Met.a_file),
+    q.text("step expected", Met.expected),
     "The receiver's clock runs from its own coming, or its first try. Medians with their 95 % intervals; a "
     "step is the difference, a block each, from both ready, or of small writes from those without Nagle's "
     f"algorithm. Expected: the retry interval of {RETRY_S:g} s, less the lateness of a late receiver.",
@@ -154,11 +152,9 @@ def steps(side: reference.Inputs) -> list[float]:
 
 ORIGINAL: q.TableOf[Cited] = q.TableOf(
     "The steps in the original report's times",
-    (
-        *CITED_COLUMNS,
-        q.text("groups: median [ms] (n)", lambda row: reference.groups_text(row[3])),
-        q.text("steps [ms]", lambda row: ", ".join(f"{n:.1f}" for n in steps({("", ""): row[3]})) or None),
-    ),
+    *CITED_COLUMNS,
+    q.text("groups: median [ms] (n)", lambda row: reference.groups_text(row[3])),
+    q.text("steps [ms]", lambda row: ", ".join(f"{n:.1f}" for n in steps({("", ""): row[3]})) or None),
     f"A group ends where the next value is more than {reference.GAP_MS:g} ms away. Steps of several seconds "
     "are of two executions that waited for a hand and that the report leaves out. Its receiver connects, so "
     f"that it can be refused. {reference.WHERE}",

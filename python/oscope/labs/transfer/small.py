@@ -53,29 +53,23 @@ def _tables(run: q.Run, sides: Sides, base: str) -> list[q.Table]:
     times = moved.times_of(sides, "{side} {part}", "median", "95 %")
     single: q.TableOf[q.Point] = q.TableOf(
         f"One file an execution ({name})",
-        (
-            q.text("file", lambda each: f"{q.format_count(each.size)} B"),
-            METHOD,
-            q.count("n", lambda each: each.summary.n),
-            *times,
-            q.number("original report's receiver [ms]", _cited, ".4f"),
-        ),
+        q.text("file", lambda each: f"{q.format_count(each.size)} B"),
+        METHOD,
+        q.count("n", lambda each: each.summary.n),
+        *times,
+        q.number("original report's receiver [ms]", _cited, ".4f"),
         f"Medians. The original report has one execution of each file. {reference.WHERE}",
     )
     several: q.TableOf[q.Point] = q.TableOf(
         f"Five and ten files an execution ({name})",
-        (
-            q.number("files", _files, "d"),
-            q.count("bytes", "bytes"),
-            METHOD,
-            q.count("n", lambda each: each.summary.n),
-            *times,
-            q.text("receiver, a file more", lambda each: _file_more(run, sides.receiver, each)),
-            q.number(
-                "original report's receiver, median [ms]", lambda each: _cited_execution(each)[0], ".4f"
-            ),
-            q.number("its printed average [ms]", lambda each: _cited_execution(each)[1], ".4f"),
-        ),
+        q.number("files", _files, "d"),
+        q.count("bytes", "bytes"),
+        METHOD,
+        q.count("n", lambda each: each.summary.n),
+        *times,
+        q.text("receiver, a file more", lambda each: _file_more(run, sides.receiver, each)),
+        q.number("original report's receiver, median [ms]", lambda each: _cited_execution(each)[0], ".4f"),
+        q.number("its printed average [ms]", lambda each: _cited_execution(each)[1], ".4f"),
         "The original report prints 2275 bytes for five files, which are its last five, and 3018 for ten, "
         f"whose sizes sum to {q.format_count(sum(SMALL))}. {reference.WHERE}",
     )
@@ -153,24 +147,20 @@ def _median(heading: str, name: str) -> q.Column[q.Point]:
 
 WORK: q.TableOf[q.Point] = q.TableOf(
     "What the programs do",
-    (
-        q.level("size"),
-        CONTENT,
-        METHOD,
-        _median("sender's calls", "sender_calls"),
-        _median("receiver's calls", "calls"),
-        _median("page faults", "minflt"),
-    ),
+    q.level("size"),
+    CONTENT,
+    METHOD,
+    _median("sender's calls", "sender_calls"),
+    _median("receiver's calls", "calls"),
+    _median("page faults", "minflt"),
     "Medians, of a whole transfer. Page faults are minor ones of the measured process.",
 )
 Beside = tuple[str, str, str, str, q.At]
 """A size at which a way was measured: with its content, through devices or user space, and its method."""
 SIDE_BY_SIDE: q.TableOf[Beside] = q.TableOf(
     "Devices and user space side by side",
-    (
-        *q.items("size", "content", "through", "method"),
-        q.value("receiver's time (95 %)", lambda row: row[-1].summary, "ns"),
-    ),
+    *q.items("size", "content", "through", "method"),
+    q.value("receiver's time (95 %)", lambda row: row[-1].summary, "ns"),
     "{apart}: the figures are not compared. A digest is checked in the time of user space.",
 )
 

@@ -88,24 +88,20 @@ def _fewest(_: q.Run, rows: Sequence[Row]) -> str:
 
 TABLE: q.TableOf[Row] = q.TableOf(
     "What both sides do",
-    (
-        q.text("method", Row.way),
-        q.text("side", lambda row: row.side),
-        q.written("calls a MiB", lambda row: row.of("calls"), q.rough, numeric=True),
-        q.written("switches a MiB", lambda row: row.of("switches"), q.rough, numeric=True),
-        q.stat("CPU time a GiB", lambda row: row.of("cpu"), "s"),
-        q.number("CPUs busy", lambda row: row.of("busy")),
-        q.written("page faults a MiB", Row.faults, q.rough, numeric=True),
-    ),
+    q.text("method", Row.way),
+    q.text("side", lambda row: row.side),
+    q.written("calls a MiB", lambda row: row.of("calls"), q.rough, numeric=True),
+    q.written("switches a MiB", lambda row: row.of("switches"), q.rough, numeric=True),
+    q.stat("CPU time a GiB", lambda row: row.of("cpu"), "s"),
+    q.number("CPUs busy", lambda row: row.of("busy")),
+    q.written("page faults a MiB", Row.faults, q.rough, numeric=True),
     "Medians at {size}, random bytes. Page faults are counted of the sender alone.",
 )
 VERDICTS: q.TableOf[tuple[q.Contrast, q.Verdict | None]] = q.TableOf(
     "CPU time and calls against read and write",
-    (
-        q.text("method", lambda row: str(row[0].ends[1])),
-        q.text("metric", lambda row: row[0].row.metric),
-        q.ratio(f"over {CALLS}'s", lambda row: row[1], "different", "matters"),
-    ),
+    q.text("method", lambda row: str(row[0].ends[1])),
+    q.text("metric", lambda row: row[0].row.metric),
+    q.ratio(f"over {CALLS}'s", lambda row: row[1], "different", "matters"),
     "At {size}. Paired by block, p corrected (Holm) for all metrics and sizes of a method; counts that never "
     "change are compared as they are.",
 )
@@ -201,14 +197,12 @@ def _calls(points: Sequence[q.Traced]) -> list[Call]:
 
 TRACED_CALLS: q.TableOf[Call] = q.TableOf(
     "System calls of both sides, traced",
-    (
-        q.text("method", lambda call: _name(call.where)),
-        q.text("call", lambda call: call.name),
-        q.count("calls", lambda call: call.number),
-        q.text("calls a MiB", Call.a_mebibyte, numeric=True),
-        q.share("of the time", lambda call: call.share),
-        q.effect_column(lambda call: call.where),
-    ),
+    q.text("method", lambda call: _name(call.where)),
+    q.text("call", lambda call: call.name),
+    q.count("calls", lambda call: call.number),
+    q.text("calls a MiB", Call.a_mebibyte, numeric=True),
+    q.share("of the time", lambda call: call.share),
+    q.effect_column(lambda call: call.where),
     f"All traced repetitions together; calls below {q.format_share(LEAST_SHARE)} of the time are left out. "
     f"Every thread's calls count, so that all calls can have more than the time. {q.EFFECT}",
 )
@@ -221,11 +215,9 @@ def _faults(each: q.Traced) -> int | None:
 
 SWITCHES: q.TableOf[q.Traced] = q.TableOf(
     "Switches and faults of both sides, traced",
-    (
-        q.text("method", _name),
-        *q.scheduling("voluntary", "involuntary", latency="wake-up"),
-        q.count("faults", _faults),
-    ),
+    q.text("method", _name),
+    *q.scheduling("voluntary", "involuntary", latency="wake-up"),
+    q.count("faults", _faults),
     "All traced repetitions together; percentiles are known to a power of two.",
 )
 

@@ -101,13 +101,11 @@ def by_subject(found: Sequence[Trial]) -> q.Table:
     held: q.Column[Subject] = q.text("truth held", lambda row: _count(trials.coverage(row[2])))
     return q.TableOf[Subject](
         "Errors by subject",
-        (
-            *q.items("subject", "sides"),
-            q.text("false positives", lambda row: _count(trials.false_alarms(row[2]))),
-            q.text("would find", lambda row: _seen(trials.detectable(row[2]))),
-            *([held] if effects else []),
-            *map(slowed, effects),
-        ),
+        *q.items("subject", "sides"),
+        q.text("false positives", lambda row: _count(trials.false_alarms(row[2]))),
+        q.text("would find", lambda row: _seen(trials.detectable(row[2]))),
+        *([held] if effects else []),
+        *map(slowed, effects),
         "Would find: the smallest difference found with 80 % power, the median of the pairs. Truth held: the "
         "95 % interval holds the known difference. Sides in sequence allow for a common drift.",
     ).of([*sorted(own, key=lambda row: row[:2]), ("all", "", found)])
@@ -163,12 +161,10 @@ def _by_method(found: Sequence[Trial], title: str, note: str) -> q.Table:
     pairs += [f"{trials.found(found, effect).of} of {q.format_share(effect)}" for effect in effects]
     return q.TableOf[MethodRates](
         title,
-        (
-            q.text("method", lambda rates: rates.method),
-            q.text("false positives", lambda rates: rates.false_positives.percent),
-            *(column for effect in effects for column in power(effect)),
-            *([held] if effects else []),
-        ),
+        q.text("method", lambda rates: rates.method),
+        q.text("false positives", lambda rates: rates.false_positives.percent),
+        *(column for effect in effects for column in power(effect)),
+        *([held] if effects else []),
         f"{', '.join(pairs)}. {note}".rstrip(),
     ).of(method_rates(found))
 
