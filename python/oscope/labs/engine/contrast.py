@@ -9,7 +9,7 @@ import numpy as np
 
 from oscope.figures.analysed import levels
 from oscope.figures.words import counted
-from oscope.labs.engine.quantity import Quantity, figure, metric
+from oscope.labs.engine.quantity import Quantity, figure_text, metric
 from oscope.labs.engine.run import Point, Run, first, shown
 from oscope.labs.engine.words import Verdict, ratio_text
 from oscope.model.document import Table
@@ -135,7 +135,7 @@ class Sides:
             theirs = [cited(quantity, end) for end in self.ends] if cited else []
             if found == [None, None] and not any(each != MISSING for each in theirs):
                 continue
-            values = [MISSING if each is None else figure(each, quantity.unit) for each in found]
+            values = [figure_text(each, quantity.unit) for each in found]
             verdict = judge(found[0], found[1], row_of(rows, quantity, **levels))
             answers = (MISSING, MISSING) if verdict is None else (verdict.ratio, verdict.different)
             lines.append([quantity.name, *values, *answers, *theirs])

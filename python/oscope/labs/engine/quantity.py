@@ -64,8 +64,7 @@ class Quantity:
 
     def text(self, experiment: ExperimentResults, point: PointSamples | None) -> str:
         """Return the median with its interval, or that it is missing."""
-        summary = self.summary(experiment, point)
-        return MISSING if summary is None else figure(summary, self.unit)
+        return figure_text(self.summary(experiment, point), self.unit)
 
 
 def plain(name: str, key: str, unit: str = "") -> Quantity:
@@ -81,6 +80,11 @@ def a_mebibyte(name: str, unit: str, of: Values) -> Quantity:
 def figure(summary: Summary, unit: str) -> str:
     """Return a median with its interval; what is the same in every sample stands alone."""
     return median(summary, unit) if summary.minimum < summary.maximum else plain_number(summary.median, unit)
+
+
+def figure_text(summary: Summary | None, unit: str) -> str:
+    """Return the same, or that it is missing."""
+    return MISSING if summary is None else figure(summary, unit)
 
 
 def plain_number(value: float, unit: str = "") -> str:

@@ -88,6 +88,12 @@ def nanoseconds(value: float) -> str:
     return format_value(value * 1e-9, 0.01 * value * 1e-9, "s")
 
 
+def over(part: float | None, whole: float | Summary | None) -> float | None:
+    """Return a figure over another one, or its median; None where one is missing, or that is not above 0."""
+    number = whole.median if isinstance(whole, Summary) else whole
+    return part / number if part is not None and number is not None and number > 0 else None
+
+
 def rough(value: float, unit: str = "") -> str:
     """Return a figure to three digits or so."""
     return format_value(value, value / 50, unit)

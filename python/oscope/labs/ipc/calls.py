@@ -24,22 +24,12 @@ class Call(NamedTuple):
     data: dict[str, Any]
     of_time: float | None
 
-    def repeated(self) -> str | None:
-        """Return how often it is called in a repetition."""
-        reps, number = self.where.reading.get("reps"), self.data["count"]
-        return q.format_value(number / reps, 0.05 * number / reps, "") if reps else None
-
-    def mean(self) -> str | None:
-        """Return its mean time."""
-        time, number = self.data.get("time_ns"), self.data["count"]
-        return None if time is None else q.nanoseconds(time / number)
-
 
 def _calls(point: q.Traced) -> Iterable[Call]:
     calls = point.reading["calls"]
     total, time = sum(call["count"] for call in calls.values()), time_in_calls_ns(point.reading)
     for name, call in sorted(calls.items(), key=lambda pair: -pair[1]["count"]):
-        of_time = call["time_ns"] / time if time and "time_ns" in call else None
+        of_time = q.over(call.get("time_ns"), time)
         if total and max(call["count"] / total, of_time or 0.0) >= LEAST_SHARE:
             yield Call(point, name, call, of_time)
 
@@ -85,9 +75,14 @@ CALLS = q.Question(
         q.text("point", lambda call: call.where.name),
         q.text("call", lambda call: call.name),
         q.count("calls", lambda call: call.data["count"]),
-        q.text("a repetition", Call.repeated, numeric=True),
+        q.written(
+            "a repetition",
+            lambda call: q.over(call.data["count"], call.where.reading.get("reps")),
+            lambda calls: q.format_value(calls, calls / 20, ""),
+            numeric=True,
+        ),
         q.share("of the time in calls", lambda call: call.of_time),
-        q.text("mean", Call.mean),
+        q.written("mean", lambda call: q.over(call.data.get("time_ns"), call.data["count"]), q.nanoseconds),
         *q.histograms.columns(lambda call: call.data.get("times")),
         q.text("errors", lambda call: ipc.errors_text(call.data["errors"])),
         q.effect_column(lambda call: call.where),
@@ -99,14 +94,9 @@ CALLS = q.Question(
 
 # ---- the share of the time that is in calls
 
-ON_CPU = q.Quantity(
-    "on a CPU", "", lambda point: q.metric(point, "cpu_s") / (q.metric(point, ipc.TIME) * ipc.sides(point))
-)
-"""CPU time over the time of all sides."""
+ON_CPU = q.Quantity("on a CPU", "", lambda point: q.metric(point, "cpu_s") / ipc.time_of_all(point))
 IN_KERNEL = q.Quantity(
-    "in the kernel",
-    "",
-    lambda point: ipc.both_sides(point, "system_s") / (q.metric(point, ipc.TIME) * ipc.sides(point)),
+    "in the kernel", "", lambda point: ipc.both_sides(point, "system_s") / ipc.time_of_all(point)
 )
 """Its part in the kernel; no value where the kernel does not separate it from user time."""
 

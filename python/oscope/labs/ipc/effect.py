@@ -48,14 +48,13 @@ class Slowdown(NamedTuple):
         added = self.added.median * one
         return q.bounded_text(added, low * one, high * one) if isfinite(low) else f"{added:.3g}"
 
-    def added_to_a_second(self) -> str | None:
-        """Return what is added to a second of work."""
-        added = self.row.ratio - 1
-        return q.format_value(added, None, "s") if isfinite(added) else None
-
 
 Finding = tuple[str, str, str]
 """A finding that a tracer changes: the tracer, what is so untraced, and what it says."""
+
+
+def _seconds(added: float) -> str | None:
+    return q.format_value(added, None, "s") if isfinite(added) else None
 
 
 def tracers(run: q.Run) -> list[str]:
@@ -199,7 +198,7 @@ section = q.Question(
             q.text("point", lambda each: each.name or "getppid"),
             q.ratio("slow-down", lambda each: each.row, "different"),
             q.text("added to a call [ns] (95 %)", Slowdown.added_ns),
-            q.text("added to a second", Slowdown.added_to_a_second),
+            q.written("added to a second", lambda each: each.row.ratio - 1, _seconds),
             q.count("calls", lambda each: each.calls),
             q.text("calls by", lambda each: each.counted or None),
             "Slow-down: time traced over untraced, paired by block. Added: their difference over the calls.",

@@ -33,10 +33,6 @@ class Kind(NamedTuple):
         row = _commonest(self.where)
         return float(row["time_ns"] / row["count"])
 
-    def ratio(self) -> float | None:
-        """Return the traced time of a fault over the timed touch."""
-        return None if self.touch is None or self.touch.median <= 0 else self.mean_ns / self.touch.median
-
     def what(self) -> str:
         """Return the commonest fault in words."""
         row = _commonest(self.where)
@@ -95,7 +91,7 @@ KINDS: q.TableOf[Kind] = q.TableOf(
     q.count("faults", lambda each: _commonest(each.where)["count"]),
     q.text("time of a fault, traced", lambda each: q.nanoseconds(each.mean_ns)),
     q.value("time of a touch, untraced (95 %)", lambda each: each.touch, "ns"),
-    q.number("fault / touch", Kind.ratio),
+    q.number("fault / touch", lambda each: q.over(each.mean_ns, each.touch)),
     q.effect_column(lambda each: each.where),
     "A touch holds the exception and the return from it as well, a traced fault the tracer's own work. Where "
     "one fault maps several pages, a touch is shorter than a fault.",
@@ -109,10 +105,7 @@ FAULTS: q.TableOf[tuple[q.Traced, Fault]] = q.TableOf(
     q.text("present", lambda row: "yes" if row[1]["present"] else "no"),
     q.text("by", lambda row: row[1]["by"]),
     q.count("faults", lambda row: row[1]["count"]),
-    q.text(
-        "mean",
-        lambda row: q.nanoseconds(row[1]["time_ns"] / row[1]["count"]) if row[1]["count"] else None,
-    ),
+    q.written("mean", lambda row: q.over(row[1]["time_ns"], row[1]["count"]), q.nanoseconds),
     *q.histograms.columns(lambda row: row[1].get("times", [])),
     q.share("of the time", lambda row: row[1]["time_ns"] / row[0].reading["region_ns"]),
     q.effect_column(lambda row: row[0]),

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from oscope.labs import engine as q
-from oscope.labs.ipc.points import CALLS, KNOWN, MODE_WORDS, RATE, SWITCHES, curves, free, modes, over_buffers
+from oscope.labs.ipc import points as ipc
+from oscope.labs.ipc.points import CALLS, KNOWN, MODE_WORDS, RATE, SWITCHES, curves, free, modes
 from oscope.statistics.effect import LEVEL
 from oscope.statistics.multiplicity import holm
 
@@ -47,13 +48,7 @@ class Knee:
     @property
     def capacity(self) -> float | None:
         """What the channel holds at the knee, in bytes."""
-        found = q.measured(self.at.point, "capacity")[0]
-        return float(np.median(found)) if len(found) else None
-
-    @property
-    def over_capacity(self) -> float | None:
-        """The knee over that."""
-        return self.at.size / self.capacity if self.capacity else None
+        return ipc.capacity(self.at.point)
 
     def over(self, a: q.At, b: q.At) -> q.ComparedMetric | None:
         """Return the throughput at one size over that at another."""
@@ -113,7 +108,7 @@ TABLE: q.TableOf[Knee] = q.TableOf(
     q.text("socket buffers", lambda each: "set" if each.sockbuf == "buffer" else "default"),
     q.text("knee", lambda each: each.place),
     q.written("capacity", lambda each: each.capacity, q.bytes_text),
-    q.number("knee / capacity", lambda each: each.over_capacity, ".2g"),
+    q.number("knee / capacity", lambda each: q.over(each.at.size, each.capacity), ".2g"),
     q.ratio("knee / smallest", lambda each: each.over(each.first, each.at)),
     q.ratio("largest / knee", lambda each: each.over(each.at, each.last)),
     q.text("calls a MiB", lambda each: each.falling(CALLS)),
@@ -129,7 +124,8 @@ def _table(_: q.Run, found: Sequence[Knee]) -> q.Table:
 
 
 def _figure(_: q.Run, found: Sequence[Knee]) -> q.Figure:
-    dots = [q.plots.Dot(each.name, each.over_capacity) for each in found if each.over_capacity]
+    known = ((each.name, q.over(each.at.size, each.capacity)) for each in found)
+    dots = [q.plots.Dot(name, ratio) for name, ratio in known if ratio]
     note = "At 1, no buffer larger than what the channel holds helps. Knees stand at measured sizes."
     return q.plots.dots("The knee over what the channel holds", "knee / capacity", {"knee": dots}, note)
 
@@ -147,7 +143,7 @@ section = q.Question(
     tables=_table,
     figures=(
         _figure,
-        lambda run, _: over_buffers(
+        lambda run, _: ipc.over_buffers(
             "Writes and reads for a MiB", free(run).only(sockbuf="default"), CALLS, "calls/MiB"
         ),
     ),

@@ -81,9 +81,20 @@ def both_sides(point: q.PointSamples, *names: str) -> q.Floats:
     return np.asarray(np.sum(parts, axis=0), dtype=float)
 
 
+def capacity(point: q.PointSamples) -> float | None:
+    """Return the median of what the channel holds, in bytes."""
+    found = q.measured(point, "capacity")[0]
+    return float(np.median(found)) if len(found) else None
+
+
 def sides(point: q.PointSamples) -> int:
     """Return how many threads move the data."""
     return 1 if point.factors.get("mode") == "1thread" else 2
+
+
+def time_of_all(point: q.PointSamples) -> q.Floats:
+    """Return the time of all threads that move the data."""
+    return q.metric(point, TIME) * sides(point)
 
 
 def _a_second(kind: str, unit: str, of: q.Values) -> q.Quantity:

@@ -6,8 +6,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from oscope.figures.ecdf import Ecdf, ecdf
 from oscope.labs import engine as q
 from oscope.labs.ipc import COMPARED
@@ -42,11 +40,7 @@ class Transfers(NamedTuple):
     @property
     def short(self) -> float:
         """Share of the calls that returned less than was asked; errors are no short transfers."""
-        return self.data["short"] / self.done if self.done else 0.0
-
-    def returned(self) -> str | None:
-        """Return the mean of what those returned."""
-        return (self.done and q.format_value(self.data["returned"] / self.done, None, "B")) or None
+        return q.over(self.data["short"], self.done) or 0.0
 
     def commonest(self) -> str | None:
         """Return the commonest size that short transfers returned, with its share of the calls."""
@@ -54,11 +48,6 @@ class Transfers(NamedTuple):
             return None
         size, number = self.sizes[0]
         return f"{q.bytes_text(size)} ({q.format_share(number / self.data['count'])})"
-
-    def capacity(self) -> float | None:
-        """Return the median of what the channel holds, in bytes."""
-        found = q.measured(self.where.plain or self.where.point, "capacity")[0]
-        return float(np.median(found)) if len(found) else None
 
 
 def _transfers(run: q.Run) -> list[Transfers]:
@@ -83,6 +72,10 @@ def _most_short(_: q.Run, found: Sequence[Transfers]) -> str:
     return f"{text}: {q.format_share(most.short)}."
 
 
+def _bytes_written(mean: float) -> str:
+    return q.format_value(mean, None, "B")
+
+
 def _short_figure(_: q.Run, found: Sequence[Transfers]) -> q.Figure:
     rows = ((each.call, each.where.name, each.short) for each in found)
     note = q.effect_note({each.where.name: each.where for each in found}.values())
@@ -104,15 +97,13 @@ TRACED = q.Question(
         q.text("point", lambda each: each.where.name),
         q.text("call", lambda each: each.call),
         q.count("calls", lambda each: each.data["count"]),
-        q.text(
-            "asked, mean", lambda each: q.format_value(each.data["asked"] / each.data["count"], None, "B")
-        ),
-        q.text("returned, mean", Transfers.returned),
+        q.written("asked, mean", lambda each: q.over(each.data["asked"], each.data["count"]), _bytes_written),
+        q.written("returned, mean", lambda each: q.over(each.data["returned"], each.done), _bytes_written),
         q.text("short", lambda each: q.format_share(each.short) if each.data["short"] else "none"),
         q.text("errors", lambda each: ipc.errors_text(each.refused)),
         q.count("different returns", lambda each: len(each.sizes)),
         q.text("commonest, if short", Transfers.commonest),
-        q.written("capacity", Transfers.capacity, q.bytes_text),
+        q.written("capacity", lambda each: ipc.capacity(each.where.plain or each.where.point), q.bytes_text),
         q.effect_column(lambda each: each.where),
         f"Calls of all traced repetitions. Returned: mean of the calls without error. {q.EFFECT}",
     ),

@@ -125,9 +125,7 @@ def _tables(view: View, pattern: str) -> list[q.Table]:
     shown = [each for each in view.quantities if any(view.of(each, policy, pattern) for policy in policies)]
 
     def value(policy: str) -> q.Column[q.Quantity]:
-        return q.text(
-            policy, lambda each: q.figure(one, each.unit) if (one := view.of(each, policy, pattern)) else None
-        )
+        return q.text(policy, lambda each: q.figure_text(view.of(each, policy, pattern), each.unit))
 
     def against(policy: str) -> q.Column[q.Quantity]:
         return q.ratio(f"{policy} / {OWN}", lambda each: view.verdict(policy, each, pattern), "different")
