@@ -58,9 +58,14 @@ def firsts(run: q.Run, metric: str) -> str:
     return f" The first of a process takes {ratio} times those after it (of {q.format_count(found.n)}, 95 %)."
 
 
+def of_one_size(run: q.Run, metric: str) -> list[q.Point]:
+    """Return the points whose files all have one size, by rising size."""
+    found = (each for each in run.points(metric) if each.factors.get("sizes", "equal") == "equal")
+    return sorted(found, key=lambda each: each.size)
+
+
 def table_of_times(run: q.Run, sides: Sides, title: str, note: str = "") -> q.Table:
     """Return the averages and medians of both sides, a row for each size, content and way."""
-    found = [each for each in run.points(sides.receiver) if each.factors.get("sizes", "equal") == "equal"]
     return q.TableOf[q.Point](
         f"{title}, time on both sides",
         q.level("size"),
@@ -70,7 +75,7 @@ def table_of_times(run: q.Run, sides: Sides, title: str, note: str = "") -> q.Ta
         *moved.times_of(sides, "{side}, {part}", *moved.SPREAD),
         q.value("throughput", moved.RATE, "B/s"),
         f"The average and standard deviation of all executions, and the median with its interval.{note}",
-    ).of(sorted(found, key=lambda each: each.size))
+    ).of(of_one_size(run, sides.receiver))
 
 
 def verdicts(rows: Sequence[q.Contrast], base: str, title: str) -> q.Table:

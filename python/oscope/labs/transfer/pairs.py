@@ -46,10 +46,6 @@ def _digests(run: q.Run) -> list[q.Contrast]:
     return sorted(found, key=lambda each: (DIGESTS.index(str(each.ends[1])), each.size))
 
 
-def _matrices(run: q.Run, found: Sequence[q.Point]) -> list[q.Table]:
-    return [_matrix(_narrow(run), size) for size in sorted({each.size for each in found}, reverse=True)]
-
-
 def _matrix(run: q.Run, size: int) -> q.Table:
     """Return the throughput of each sender (rows) with each receiver, beside the plain pair."""
     levels: dict[str, q.Level] = {"size": size, "digest": _digest(run)}
@@ -97,7 +93,12 @@ PAIRS = q.Question(
     rows=lambda run: _narrow(run).points(RATE),
     headline=_fastest,
     text=("Over loopback, from the page cache to a tmpfs, one file; any sender meets any receiver."),
-    tables=(_matrices, lambda run, _: DIGEST_COSTS.of(_digests(run))),
+    tables=(
+        lambda run, found: (
+            _matrix(_narrow(run), size) for size in sorted({each.size for each in found})[::-1]
+        ),
+        lambda run, _: DIGEST_COSTS.of(_digests(run)),
+    ),
     figures=_figures,
     factors=OWN,
     timed=True,
@@ -133,10 +134,6 @@ def _arrived(_: q.Run, rows: Sequence[q.ExperimentResults]) -> str:
     return f"{what} sources; {q.counted(failed, 'transfer')} failed, and no time of theirs is used."
 
 
-def _why(experiment: q.ExperimentResults) -> str:
-    return "; ".join(f"{why} ({n})" for why, n in _failed(experiment).most_common()) or "none"
-
-
 INTEGRITY = q.Question(
     title="Every file is equal to its source",
     experiment=NAMES,
@@ -150,7 +147,7 @@ INTEGRITY = q.Question(
         q.count("transfers", _transfers),
         q.count("files equal", _files),
         q.count("failed", lambda row: _failed(row).total()),
-        q.text("why", _why),
+        q.text("why", lambda row: "; ".join(f"{w} ({n})" for w, n in _failed(row).most_common()) or "none"),
     ),
     missing=lambda _: "",
 )

@@ -62,16 +62,11 @@ class Met(NamedTuple):
             return f"{late} {q.format_duration(self.late_s)} late, the {again} tries again"
         return f"both ready{WRITES.get(str(self.point.factors.get('writes', 'whole')), '')}"
 
-    def a_file(self) -> str | None:
-        """Return the step of small writes for each file."""
+    def a_file(self) -> float | None:
+        """Return the step of small writes for each file, in ns."""
         if self.meeting in LATE or self.step is None:
             return None
-        more = self.step.median / int(self.point.factors.get("files", 1))
-        return q.format_value(more, more / 20, "ns")
-
-    def expected(self) -> str | None:
-        """Return the step that is expected where one side tries again."""
-        return q.format_value(self.expected_ns, None, "ns") if self.meeting in LATE else None
+        return self.step.median / int(self.point.factors.get("files", 1))
 
 
 def _met(run: q.Run) -> list[Met]:
@@ -110,8 +105,12 @@ TABLE: q.TableOf[Met] = q.TableOf(
     q.value("sender's time (95 %)", lambda each: each.point.of(TIME), "ns"),
     q.value("sender, until they met", lambda each: each.point.of("wait_ns"), "ns"),
     q.value("receiver's step (95 %)", lambda each: each.step, "ns"),
-    q.text("step a file", Met.a_file),
-    q.text("step expected", Met.expected),
+    q.written("step a file", Met.a_file, lambda more: q.format_value(more, more / 20, "ns")),
+    q.written(
+        "step expected",
+        lambda each: each.expected_ns if each.meeting in LATE else None,
+        lambda found: q.format_value(found, None, "ns"),
+    ),
     "The receiver's clock runs from its own coming, or its first try. Medians with their 95 % intervals; a "
     "step is the difference, a block each, from both ready, or of small writes from those without Nagle's "
     f"algorithm. Expected: the retry interval of {RETRY_S:g} s, less the lateness of a late receiver.",

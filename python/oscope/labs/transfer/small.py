@@ -155,6 +155,8 @@ WORK: q.TableOf[q.Point] = q.TableOf(
     _median("page faults", "minflt"),
     "Medians, of a whole transfer. Page faults are minor ones of the measured process.",
 )
+
+
 Beside = tuple[str, str, str, str, q.At]
 """A size at which a way was measured: with its content, through devices or user space, and its method."""
 SIDE_BY_SIDE: q.TableOf[Beside] = q.TableOf(
@@ -167,10 +169,6 @@ SIDE_BY_SIDE: q.TableOf[Beside] = q.TableOf(
 
 def _through_verdicts(run: q.Run) -> list[q.Contrast]:
     return moved.compared_ways(run, DEVICE.receiver, METHODS[0])
-
-
-def _sized(found: Sequence[q.Point]) -> list[q.Point]:
-    return sorted((each for each in found if each.level("sizes") == "equal"), key=lambda each: each.size)
 
 
 def _side_by_side(run: q.Run, _: Sequence[q.Point]) -> q.Table | None:
@@ -214,7 +212,7 @@ THROUGH_DEVICES = q.Question(
             large.verdicts(_through_verdicts(run), METHODS[0], "mmap against fcntl, the receiver's time"),
             *_tables(run, DEVICE, METHODS[0]),
         ],
-        lambda _, found: WORK.of(_sized(found)),
+        lambda run, _: WORK.of(large.of_one_size(run, DEVICE.receiver)),
         _side_by_side,
     ),
     figures=(lambda run, _: large.figures(run, DEVICE.receiver, "Time of the receiving device"), _few),

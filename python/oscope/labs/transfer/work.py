@@ -68,8 +68,7 @@ class Row(NamedTuple):
 def _rows(run: q.Run) -> list[Row]:
     """Return both sides of the points at the largest size with random content and the default digest."""
     points = run.narrowed(*OWN).only(content=CONTENT, digest="blake3").points("bytes")
-    most = max((each.size for each in points), default=0)
-    rows = [Row(side, each) for each in points if each.size == most for side in SIDES]
+    rows = [Row(side, each) for each in points if each.size == max(e.size for e in points) for side in SIDES]
     return rows if any(row.of("cpu") for row in rows) else []
 
 
@@ -167,10 +166,9 @@ class Call(NamedTuple):
     number: int | None
     share: float
 
-    def a_mebibyte(self) -> str | None:
+    def a_mebibyte(self) -> float | None:
         """Return how often it is called for a MiB, of all that the traced repetitions moved."""
-        moved = float(q.measured(self.where.point, "bytes")[0].sum()) / q.MEBIBYTE
-        return f"{self.number / moved:.3g}" if self.number is not None and moved else None
+        return q.over(self.number, float(q.measured(self.where.point, "bytes")[0].sum()) / q.MEBIBYTE)
 
 
 def _longest(_: q.Run, points: Sequence[q.Traced]) -> str:
@@ -195,22 +193,22 @@ def _calls(points: Sequence[q.Traced]) -> list[Call]:
     return rows
 
 
+def _faults(each: q.Traced) -> int | None:
+    faults = each.reading.get("faults")
+    return None if faults is None else sum(row["count"] for row in faults)
+
+
 TRACED_CALLS: q.TableOf[Call] = q.TableOf(
     "System calls of both sides, traced",
     q.text("method", lambda call: _name(call.where)),
     q.text("call", lambda call: call.name),
     q.count("calls", lambda call: call.number),
-    q.text("calls a MiB", Call.a_mebibyte, numeric=True),
+    q.number("calls a MiB", Call.a_mebibyte, ".3g"),
     q.share("of the time", lambda call: call.share),
     q.effect_column(lambda call: call.where),
     f"All traced repetitions together; calls below {q.format_share(LEAST_SHARE)} of the time are left out. "
     f"Every thread's calls count, so that all calls can have more than the time. {q.EFFECT}",
 )
-
-
-def _faults(each: q.Traced) -> int | None:
-    faults = each.reading.get("faults")
-    return None if faults is None else sum(row["count"] for row in faults)
 
 
 SWITCHES: q.TableOf[q.Traced] = q.TableOf(
