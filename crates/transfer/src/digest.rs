@@ -89,6 +89,9 @@ pub fn hex(digest: &[u8]) -> Option<String> {
     (!digest.is_empty()).then(|| ::hex::encode(digest))
 }
 
+/// How a [`StreamingDigest`] begins.
+pub type Start = fn(DigestKind, &File, u64, bool) -> io::Result<StreamingDigest>;
+
 /// Digests a file as far as it has been moved.
 pub enum StreamingDigest {
     /// In the calling thread.
@@ -132,17 +135,43 @@ impl StreamingDigest {
         if kind == DigestKind::None {
             return Ok(Self::Nothing);
         }
-        let reader = Reader {
-            hasher: Hasher::new(kind),
-            file: file.try_clone()?,
-            at: 0,
-            size,
-            sparse,
-            buffer: vec![0; WINDOW.min(usize::try_from(size).unwrap_or(WINDOW))],
-        };
+        let reader = Reader::new(kind, file, size, sparse)?;
         match size < THREADED {
             true => Ok(Self::Here(reader)),
             false => Ok(Self::There(Thread::start(reader, size)?)),
+        }
+    }
+
+    /// As [`Self::start`], where the calling thread has the contents in its memory, too: XXH3 is taken there at any
+    /// size. It costs less than to wake another thread and to move the bytes to that thread's cache.
+    ///
+    /// # Errors
+    /// As for [`Self::start`].
+    pub fn start_in_memory(
+        kind: DigestKind,
+        file: &File,
+        size: u64,
+        sparse: bool,
+    ) -> io::Result<Self> {
+        match kind {
+            DigestKind::Xxh3 => Ok(Self::Here(Reader::new(kind, file, size, sparse)?)),
+            _ => Self::start(kind, file, size, sparse),
+        }
+    }
+
+    /// As [`Self::reach`], where the file's bytes before `mark` are these: they are digested from memory if nothing
+    /// else is missing before them.
+    ///
+    /// # Errors
+    /// As for [`Self::reach`].
+    pub fn reach_with(&mut self, bytes: &[u8], mark: u64) -> io::Result<()> {
+        match self {
+            Self::Here(reader) if !reader.sparse && reader.at + bytes.len() as u64 == mark => {
+                reader.hasher.update(bytes);
+                reader.at = mark;
+                Ok(())
+            }
+            _ => self.reach(mark),
         }
     }
 
@@ -195,6 +224,17 @@ impl StreamingDigest {
 }
 
 impl Reader {
+    fn new(kind: DigestKind, file: &File, size: u64, sparse: bool) -> io::Result<Self> {
+        Ok(Self {
+            hasher: Hasher::new(kind),
+            file: file.try_clone()?,
+            at: 0,
+            size,
+            sparse,
+            buffer: vec![0; WINDOW.min(usize::try_from(size).unwrap_or(WINDOW))],
+        })
+    }
+
     fn read_to(&mut self, mark: u64) -> io::Result<()> {
         while self.window(mark)? {}
         Ok(())

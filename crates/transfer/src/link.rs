@@ -10,6 +10,7 @@ use std::net::TcpStream;
 use std::os::fd::{AsRawFd, RawFd};
 use std::time::{Duration, Instant};
 
+use super::digest::{Start, StreamingDigest};
 use super::handshake::SEALED;
 use super::stop::Stop;
 use super::wire::{FRAME, Frame, NAME, PREAMBLE};
@@ -22,6 +23,10 @@ use snow::StatelessTransportState;
 
 /// Bytes that are received ahead at most; a small file and its frames fit.
 const INPUT: usize = 512 << 10;
+
+/// The same of a keyed connection: what one call receives, opened.
+const OPENED: usize = 1 << 20;
+const _: () = assert!(OPENED > seal::COMING);
 
 /// Bytes that wait to be sent together.
 pub const OUTPUT: usize = 256 << 10;
@@ -102,19 +107,33 @@ impl Link {
     /// As a receiver: from now on everything is encrypted and authenticated. The sender's confirmation has been heard,
     /// and what it begins with.
     pub fn seal_after_confirmation(&mut self, keys: StatelessTransportState) {
-        self.seal = Some(Box::new(Seal::new(keys, 1)));
+        self.seal_with(Seal::new(keys, 1));
         self.input[..PREAMBLE.len()].copy_from_slice(PREAMBLE);
         self.end = PREAMBLE.len();
     }
 
     /// As a sender: from now on everything is encrypted and authenticated.
     pub fn seal(&mut self, keys: StatelessTransportState) {
-        self.seal = Some(Box::new(Seal::new(keys, 0)));
+        self.seal_with(Seal::new(keys, 0));
+    }
+
+    /// Nothing was received as a plain connection yet.
+    fn seal_with(&mut self, seal: Seal) {
+        self.seal = Some(Box::new(seal));
+        self.input = vec![0; OPENED].into_boxed_slice();
     }
 
     /// Whether contents have to pass through memory, to be encrypted.
     pub fn is_sealed(&self) -> bool {
         self.seal.is_some()
+    }
+
+    /// How the contents that go over it are digested.
+    pub fn digest_start(&self) -> Start {
+        match self.is_sealed() {
+            true => StreamingDigest::start_in_memory,
+            false => StreamingDigest::start,
+        }
     }
 
     /// The socket's number, for calls made elsewhere.

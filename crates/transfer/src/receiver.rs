@@ -265,9 +265,9 @@ impl<'a, 'w> Receiver<'a, 'w> {
             |error: std::io::Error| Stop::system(&item.name, "reading what arrived", &error);
         self.meter.passed(&item.name, from);
         self.choose(item.size - from)?;
+        let start = self.link.digest_start();
         let mut follower =
-            StreamingDigest::start(self.digest, &partial.file, item.size, item.sparse)
-                .map_err(unread)?;
+            start(self.digest, &partial.file, item.size, item.sparse).map_err(unread)?;
         follower.reach(from).map_err(unread)?;
         let mut at = from;
         // No hole follows another one.
@@ -359,7 +359,10 @@ impl<'a, 'w> Receiver<'a, 'w> {
         self.meter.method(method.name());
         let mut moved = 0;
         let mut calls = 0;
-        let early = self.link.here(length);
+        // On a keyed connection the first step begins with them.
+        let early = self
+            .link
+            .here(if self.link.is_sealed() { 0 } else { length });
         if !early.is_empty() {
             receive_methods::write(&mut calls, file, &item.name, early, at)?;
             moved = early.len();

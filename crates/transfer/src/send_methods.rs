@@ -35,6 +35,11 @@ pub trait SendStep {
     /// The file cannot be read, or the connection fails.
     fn step(&mut self, link: &mut Link, piece: Piece) -> Result<usize, Stop>;
 
+    /// The bytes that the last step moved, where they are in memory.
+    fn moved(&self) -> &[u8] {
+        &[]
+    }
+
     /// The receiver has everything: let go of what is kept for the network.
     fn settle(&mut self, _link: &mut Link) {}
 
@@ -52,6 +57,7 @@ pub fn sender(method: SendMethod, chunk: usize, link: &Link) -> io::Result<Box<d
     Ok(match method {
         SendMethod::ReadWrite => Box::new(ReadWrite {
             buffer: vec![0; chunk],
+            moved: 0,
         }),
         SendMethod::Mmap => Box::new(Mapped {
             window: None,
@@ -69,6 +75,7 @@ pub fn sender(method: SendMethod, chunk: usize, link: &Link) -> io::Result<Box<d
 /// `pread` and `send`.
 struct ReadWrite {
     buffer: Vec<u8>,
+    moved: usize,
 }
 
 impl SendStep for ReadWrite {
@@ -80,7 +87,12 @@ impl SendStep for ReadWrite {
             Err(error) => return Err(Stop::system(piece.name, "reading", &error)),
         };
         link.send(&self.buffer[..got], 0)?;
+        self.moved = got;
         Ok(got)
+    }
+
+    fn moved(&self) -> &[u8] {
+        &self.buffer[..self.moved]
     }
 }
 

@@ -19,7 +19,7 @@ use super::source::{Source, modified};
 use super::stop::Stop;
 use super::trial::{self, Methods};
 use super::wire::{Frame, SEGMENT, segment};
-use opener::Opener;
+use opener::{Opener, follow};
 use plan::Wanted;
 
 pub use plan::check;
@@ -180,7 +180,7 @@ impl<'a, 'w> Sender<'a, 'w> {
     fn digest_of(&mut self, source: &Source) -> Result<Vec<u8>, Stop> {
         let file = self.opener.open(source, &mut self.link.calls)?;
         self.link.flush()?;
-        let mut follower = follow(self.digest, &file, source)?;
+        let mut follower = follow(StreamingDigest::start, self.digest, &file, source)?;
         follower
             .reach(source.size)
             .map_err(|error| unread(source, &error))?;
@@ -235,7 +235,7 @@ impl<'a, 'w> Sender<'a, 'w> {
         unchanged(source, &file)?;
         self.meter.passed(&source.name, from);
         self.choose(source.size - from)?;
-        let mut follower = follow(self.digest, &file, source)?;
+        let mut follower = follow(self.link.digest_start(), self.digest, &file, source)?;
         follower
             .reach(from)
             .map_err(|error| unread(source, &error))?;
@@ -311,7 +311,7 @@ impl<'a, 'w> Sender<'a, 'w> {
                         self.link.progress();
                         moved += count;
                         self.meter.moved(&source.name, count as u64);
-                        match follower.reach(at + moved as u64) {
+                        match follower.reach_with(step.moved(), at + moved as u64) {
                             Ok(()) => continue,
                             Err(error) => unread(source, &error),
                         }
@@ -352,11 +352,6 @@ fn not_interrupted(name: &[u8]) -> Result<(), Stop> {
         true => Err(Stop::file(name, "interrupted")),
         false => Ok(()),
     }
-}
-
-fn follow(kind: DigestKind, file: &File, source: &Source) -> Result<StreamingDigest, Stop> {
-    StreamingDigest::start(kind, file, source.size, source.sparse)
-        .map_err(|error| Stop::system(&source.name, "digesting", &error))
 }
 
 /// The file is still as the manifest says.

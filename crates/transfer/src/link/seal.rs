@@ -18,17 +18,19 @@ const CONTENTS: usize = LONGEST - CHECK;
 /// Bytes before a record's message.
 const HEAD: usize = 2;
 
-/// Bytes that are received ahead at most.
-const COMING: usize = 4 * (HEAD + LONGEST);
+/// Bytes that are received ahead at most. A receiver that takes several hundred KiB a call is woken less often, which
+/// saves more time than a smaller buffer does by staying in the second-level cache.
+pub const COMING: usize = 14 * (HEAD + LONGEST);
 
 /// What a keyed connection has beside a plain one.
 pub struct Seal {
     keys: StatelessTransportState,
     sealed: u64,
     opened: u64,
-    /// Records that wait to be sent, from `gone` on.
+    /// Records that wait to be sent, from `gone` to `filled`; the rest was sent and is written over.
     going: Vec<u8>,
     gone: usize,
+    filled: usize,
     /// Bytes received, from `start` to `end`.
     coming: Box<[u8]>,
     start: usize,
@@ -44,6 +46,7 @@ impl Seal {
             opened,
             going: Vec::new(),
             gone: 0,
+            filled: 0,
             coming: vec![0; COMING].into_boxed_slice(),
             start: 0,
             end: 0,
@@ -55,9 +58,12 @@ impl Seal {
         let records = bytes.len().div_ceil(CONTENTS);
         for number in 0..records {
             let part = &bytes[bytes.len() * number / records..bytes.len() * (number + 1) / records];
-            let at = self.going.len();
-            self.going.resize(at + HEAD + part.len() + CHECK, 0);
-            let (head, message) = self.going[at..].split_at_mut(HEAD);
+            let at = self.filled;
+            self.filled = at + HEAD + part.len() + CHECK;
+            if self.going.len() < self.filled {
+                self.going.resize(self.filled, 0);
+            }
+            let (head, message) = self.going[at..self.filled].split_at_mut(HEAD);
             // A record's length is at most 65,535, and its buffer has that length: neither can fail.
             let length = self
                 .keys
@@ -70,14 +76,14 @@ impl Seal {
 
     /// What waits to be sent.
     pub fn waiting(&self) -> &[u8] {
-        &self.going[self.gone..]
+        &self.going[self.gone..self.filled]
     }
 
     /// So many bytes of it are sent.
     pub fn sent(&mut self, count: usize) {
         self.gone += count;
-        if self.gone == self.going.len() {
-            self.going.clear();
+        if self.gone == self.filled {
+            self.filled = 0;
             self.gone = 0;
         }
     }

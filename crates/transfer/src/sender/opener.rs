@@ -9,7 +9,9 @@ use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, OFlag, open, openat};
 use nix::sys::stat::Mode;
 
+use crate::digest::{Start, StreamingDigest};
 use crate::names;
+use crate::options::DigestKind;
 use crate::source::Source;
 use crate::stop::Stop;
 
@@ -56,4 +58,15 @@ impl Opener {
             None => Err(Errno::EBADF),
         }
     }
+}
+
+/// Begin the digest of a file.
+pub fn follow(
+    start: Start,
+    kind: DigestKind,
+    file: &File,
+    source: &Source,
+) -> Result<StreamingDigest, Stop> {
+    start(kind, file, source.size, source.sparse)
+        .map_err(|error| Stop::system(&source.name, "digesting", &error))
 }
