@@ -50,7 +50,7 @@ Kind = Literal["4K", "huge"]
 PEERS = {"iperf3": 1.0, "socat": 5.0, "nc": 1.0, "scp": 5.0}
 """How many times as fast as each `oscope transfer --trusted-network` is to be."""
 ENCRYPTED = {"nc": 1.0, "scp": 3.0}
-"""The same of `oscope transfer` with a key: authenticated, encrypted and verified."""
+"""The same of `oscope transfer` with a key: authenticated, encrypted and verified, by its default (XXH3)."""
 PEER_PROGRAMS = {
     "iperf3": ("iperf3",),
     "iperf3 -Z": ("iperf3",),
@@ -71,6 +71,7 @@ def bars_of(kind: Kind) -> dict[tuple[str, str], Bar]:
         for side, what, wanted in (
             ("command", "oscope transfer", least if judged else None),
             ("encrypted", "oscope transfer, encrypted", ENCRYPTED.get(peer) if judged else None),
+            ("encrypted, BLAKE3", "oscope transfer, encrypted, with BLAKE3", None),
             ("command, XXH3", "oscope transfer with XXH3", None),
             ("engine", "engine alone", None),
         ):
@@ -210,6 +211,7 @@ def large(kind: Kind, bench: Bench) -> Iterator[Figure]:
         sides: dict[str, Callable[[], float]] = {
             "command": ours.command,
             "encrypted": lambda: ours.command(key=Path(keys) / "transfer.key"),
+            "encrypted, BLAKE3": lambda: ours.command("blake3", Path(keys) / "transfer.key"),
             "command, XXH3": lambda: ours.command("xxh3"),
             "command, unverified": lambda: ours.command("none"),
             "engine": ours.engine,
@@ -228,6 +230,7 @@ def large(kind: Kind, bench: Bench) -> Iterator[Figure]:
     for peer in (peer for peer in PEERS if peer in took):
         yield faster(bars["command", peer], took[peer], took["command"])
         yield faster(bars["encrypted", peer], took[peer], took["encrypted"])
+        yield faster(bars["encrypted, BLAKE3", peer], took[peer], took["encrypted, BLAKE3"])
         yield faster(bars["command, XXH3", peer], took[peer], took["command, XXH3"])
         yield faster(bars["engine", peer], took[peer], took["engine"])
         if "iperf3 -Z" in took:

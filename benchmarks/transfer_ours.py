@@ -35,8 +35,12 @@ class Ours:
         self._keep("engine", done["here"])
         return took
 
-    def command(self, digest: str = "blake3", key: Path | None = None) -> float:
-        """Return the seconds of the two commands; encrypted with the key in a file, if there is one."""
+    def command(self, digest: str | None = None, key: Path | None = None) -> float:
+        """Return the seconds of the two commands; encrypted with the key in a file, if there is one.
+
+        Without a digest it is the default: XXH3 with a key, else BLAKE3.
+        """
+        digest = digest or ("blake3" if key is None else "xxh3")
         oscope = (BIN / "oscope", "transfer")
         less = ["--no-verify"] if digest == "none" else []
         verify = less or ["--digest", digest]
@@ -46,7 +50,7 @@ class Ours:
             [*oscope, "send", *trust, "--json", "-", *verify, self._source, "{}"],
             told_address,
         )
-        self._keep(digest if key is None else "encrypted", json.loads(told)["sender"])
+        self._keep(digest if key is None else f"encrypted, {digest}", json.loads(told)["sender"])
         return took
 
     def _keep(self, name: str, tally: dict[str, Any]) -> None:

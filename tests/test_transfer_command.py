@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from transfer_course import make_source, resize, seen, small_folder
-from transfer_pair import LIMIT_S, TRUSTED, Pair, error_of, put
+from transfer_pair import LIMIT_S, TRUSTED, Command, Pair, error_of, put
 from wire_faults import Fault, Wire
 
 EMPTY_BLAKE3 = "af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262"
@@ -70,6 +70,20 @@ def test_an_empty_file_has_the_digest_of_nothing(pair: Pair) -> None:
         assert answer.code == 0, answer
         assert answer.out.splitlines()[-1] == f"blake3 {EMPTY_BLAKE3}"
     assert (pair.into / "none").read_bytes() == b""
+
+
+def test_with_a_key_a_file_is_verified_by_xxh3_and_what_was_there_by_blake3(pair: Pair) -> None:
+    path = put(pair.oscope.folder, "one", content(3 * MIB + 1))
+    for wanted in ("xxh3 ", "blake3 "):
+        receiver = Command(
+            pair.oscope, "receive", "--once", "--key", "k", "--listen", "127.0.0.1:0", "--into", "into"
+        )
+        host, port = receiver.listening()
+        sent = pair.oscope("transfer", "send", "--key", "k", "one", f"{host}:{port}")
+        for answer in (sent, receiver.end()):
+            assert answer.code == 0, answer
+            assert answer.out.splitlines()[-1].startswith(wanted)
+        assert (pair.into / "one").read_bytes() == path.read_bytes()
 
 
 @pytest.mark.parametrize(

@@ -153,12 +153,13 @@ class Scene:
         done = subprocess.run(line, input=key, capture_output=True, user=user, timeout=LIMIT_S, check=False)
         return done.returncode
 
-    def partials(self, path: Path) -> list[Path]:
-        """Return the names that a partial file of this source has, which nobody but its user can know."""
+    def partials(self, path: Path, which: str = "keyed") -> list[Path]:
+        """Return the names that a partial file of this source has there; only its user can know them."""
         status = path.stat()
         numbers = struct.pack("<QqI", status.st_size, status.st_mtime_ns, stat.S_IMODE(status.st_mode))
         key = bytes.fromhex(self._secret.read_text().strip())
-        first = f".oscope-partial-{blake3(numbers + path.name.encode(), key).hex()[:32]}"
+        origin = b"\0keyed" if which == "keyed" else b""
+        first = f".oscope-partial-{blake3(numbers + path.name.encode() + origin, key).hex()[:32]}"
         return [self.into / first, *(self.into / f"{first}-{number}" for number in range(1, 8))]
 
     def say(self, which: str, said: bytes, user: int = SOMEBODY) -> bytes:
@@ -383,13 +384,14 @@ def plant(scene: Scene, rng: random.Random, path: Path) -> None:
 def planted_partial(scene: Scene, rng: random.Random) -> None:
     """Plant something under the name of the partial file, which nobody can know; the honest file arrives."""
     path = scene.source(f"sent{rng.randrange(10**9)}", rng.choice((SMALL, LARGE)))
-    names = scene.partials(path)
+    which = rng.choice(("keyed", "plain"))
+    names = scene.partials(path, which)
     for planted in names[: rng.randrange(1, len(names))]:
         if not (scene.into / "other").exists():
             plant(scene, rng, planted)
     before = {name: (scene.into / name).lstat() for name in scene.left()}
     assert before, "nothing is planted"
-    assert scene.honest(path, rng.choice(("keyed", "plain"))), scene.told
+    assert scene.honest(path, which), scene.told
     after = {name: (scene.into / name).lstat() for name in scene.left()}
     for planted, status in before.items():
         assert after[planted].st_ino == status.st_ino, f"{planted} was replaced"

@@ -12,7 +12,7 @@ use nix::sys::stat::{Mode, UtimensatFlags, fstatat, utimensat};
 use nix::sys::time::TimeSpec;
 use nix::unistd::{UnlinkatFlags, symlinkat, unlinkat};
 
-use super::names;
+use super::names::{self, Origin};
 use super::partial::{Partial, time};
 use super::wire::Entry;
 
@@ -56,7 +56,7 @@ pub fn link(file: &File, parent: BorrowedFd, base: &CStr) -> io::Result<()> {
 /// In one line, why there is none.
 pub fn put_symbolic(parent: BorrowedFd, entry: &Entry, target: &[u8]) -> Result<(), String> {
     let failed = |error: Errno| format!("making the link: {}", error.desc());
-    for name in names::partials(entry) {
+    for name in names::partials(entry, Origin::Plain) {
         match symlinkat(target, parent, name.as_str()) {
             Err(Errno::EEXIST) => continue,
             made => made.map_err(failed)?,
@@ -119,7 +119,7 @@ pub fn put_hard(parent: BorrowedFd, entry: &Entry, file: &File) -> Result<bool, 
     if there.is_ok_and(|there| there.st_ino == own.ino() && there.st_dev == own.dev()) {
         return Ok(true);
     }
-    for name in names::partials(entry) {
+    for name in names::partials(entry, Origin::Plain) {
         let path = CString::new(name.as_str()).map_err(|error| error.to_string())?;
         match link(file, parent, &path) {
             Ok(()) => {
@@ -139,7 +139,7 @@ fn copy(parent: BorrowedFd, entry: &Entry, file: &File) -> Result<(), String> {
     let failed =
         |error: io::Error| format!("copying it: {}", oscope_sys::error::errno_message(&error));
     let mut from = File::open(format!("/proc/self/fd/{}", file.as_raw_fd())).map_err(failed)?;
-    let mut partial = Partial::open(parent, entry)?;
+    let mut partial = Partial::open(parent, entry, Origin::Plain)?;
     let made = partial
         .keep(0)
         .and_then(|()| {

@@ -125,14 +125,33 @@ pub fn split(name: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
+/// Over what kind of connection contents came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// One that authenticates nothing.
+    Plain,
+    /// One with a key.
+    Keyed,
+}
+
 /// What the file is called until it is whole: the same for the same name, size, time and mode, so that a later transfer
 /// of this user resumes it. Others cannot guess it: who may write to the folder cannot put something there beforehand.
-pub fn partial(entry: &Entry) -> String {
+///
+/// What came over a keyed connection has other names than what came over a plain one, so that the first never resumes
+/// the second: what it resumes was authenticated.
+pub fn partial(entry: &Entry, origin: Origin) -> String {
     let mut hash = blake3::Hasher::new_keyed(secret());
     hash.update(&entry.size.to_le_bytes());
     hash.update(&entry.mtime_ns.to_le_bytes());
     hash.update(&entry.mode.to_le_bytes());
     hash.update(entry.name);
+    match origin {
+        Origin::Plain => {}
+        // No name has a byte 0.
+        Origin::Keyed => {
+            hash.update(b"\0keyed");
+        }
+    }
     let hex = hash.finalize().to_hex();
     format!("{PARTIAL}{}", &hex[..32])
 }
@@ -171,8 +190,8 @@ fn kept_secret() -> Option<Key> {
 }
 
 /// What it may be called, in this order: what has such a name may be somebody else's.
-pub fn partials(entry: &Entry) -> impl Iterator<Item = String> {
-    let first = partial(entry);
+pub fn partials(entry: &Entry, origin: Origin) -> impl Iterator<Item = String> {
+    let first = partial(entry, origin);
     (0..PARTIALS).map(move |number| match number {
         0 => first.clone(),
         _ => format!("{first}-{number}"),

@@ -64,6 +64,17 @@ pub enum DigestKind {
     Xxh3,
 }
 
+impl DigestKind {
+    /// By what a file that was there before is compared with the one to send. Nobody vouches for how it came there:
+    /// XXH3 would be no proof that it is the same.
+    pub fn of_what_is_there(self) -> Self {
+        match self {
+            Self::Xxh3 => Self::Blake3,
+            kind => kind,
+        }
+    }
+}
+
 /// How to send.
 #[derive(Debug, Clone)]
 pub struct SendOptions {

@@ -16,7 +16,7 @@ use nix::sys::time::TimeSpec;
 use nix::unistd::{UnlinkatFlags, geteuid, unlinkat};
 
 use super::linked::link;
-use super::names;
+use super::names::{self, Origin};
 use super::stop::Reason;
 use super::wire::{Entry, SEGMENT};
 
@@ -69,17 +69,17 @@ impl Partial {
     ///
     /// # Errors
     /// In one line: another transfer has it, or the kernel's reason.
-    pub fn open(parent: BorrowedFd, entry: &Entry) -> Result<Self, String> {
-        let partial = Self::find(parent, entry)?;
+    pub fn open(parent: BorrowedFd, entry: &Entry, origin: Origin) -> Result<Self, String> {
+        let partial = Self::find(parent, entry, origin)?;
         partial.own(parent)?;
         Ok(partial)
     }
 
     /// The file under its partial name, made or found, which another transfer may have at the same time. What has such
     /// a name and is not this user's alone is left as it is, and another name taken.
-    pub(super) fn find(parent: BorrowedFd, entry: &Entry) -> Result<Self, String> {
+    pub(super) fn find(parent: BorrowedFd, entry: &Entry, origin: Origin) -> Result<Self, String> {
         let mut calls = 3;
-        for name in names::partials(entry) {
+        for name in names::partials(entry, origin) {
             let name = CString::new(name).map_err(|error| error.to_string())?;
             calls += 1;
             let new = openat(
@@ -371,15 +371,15 @@ pub fn at_place(parent: BorrowedFd, entry: &Entry) -> Result<There, Reason> {
 ///
 /// # Errors
 /// In one line: another transfer is at it.
-pub fn begun(parent: BorrowedFd, entry: &Entry) -> Result<Option<u64>, String> {
+pub fn begun(parent: BorrowedFd, entry: &Entry, origin: Origin) -> Result<Option<u64>, String> {
     let status = |name: String| fstatat(parent, name.as_str(), AtFlags::AT_SYMLINK_NOFOLLOW).ok();
-    if !names::partials(entry)
+    if !names::partials(entry, origin)
         .map_while(status)
         .any(|status| is_own(&status))
     {
         return Ok(None);
     }
-    let partial = Partial::open(parent, entry)?;
+    let partial = Partial::open(parent, entry, origin)?;
     partial.received(entry.size).map(Some).map_err(|error| {
         format!(
             "its partial file: {}",

@@ -237,8 +237,8 @@ impl<'a, 'w> Receiver<'a, 'w> {
             .shelf
             .folder(folder)
             .map_err(|reason| item.refused(reason))?;
-        let mut partial =
-            Partial::open(parent, &item.entry()).map_err(|reason| item.refused(reason))?;
+        let mut partial = Partial::open(parent, &item.entry(), item.origin)
+            .map_err(|reason| item.refused(reason))?;
         if !partial.is_new {
             partial.keep(from).map_err(|reason| item.refused(reason))?;
         } else if from > 0 {

@@ -180,7 +180,9 @@ impl<'a, 'w> Sender<'a, 'w> {
     fn digest_of(&mut self, source: &Source) -> Result<Vec<u8>, Stop> {
         let file = self.opener.open(source, &mut self.link.calls)?;
         self.link.flush()?;
-        let mut follower = follow(StreamingDigest::start, self.digest, &file, source)?;
+        // A receiver of an earlier version names digests of another kind: the file is sent.
+        let kind = self.digest.of_what_is_there();
+        let mut follower = follow(StreamingDigest::start, kind, &file, source)?;
         follower
             .reach(source.size)
             .map_err(|error| unread(source, &error))?;

@@ -6,6 +6,7 @@ mod folders;
 mod foreign;
 mod hard;
 mod hostile;
+mod keyed;
 mod left;
 mod names;
 mod pace;

@@ -82,7 +82,8 @@ pub enum Step<'a> {
     Whole,
     /// What comes after so many bytes, which are there.
     From(u64),
-    /// Nothing, if this is its digest.
+    /// Nothing, if this is its digest, by [`DigestKind::of_what_is_there`]. A digest of another kind does not match,
+    /// and the file is sent.
     Have(&'a [u8]),
 }
 

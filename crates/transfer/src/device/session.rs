@@ -252,7 +252,7 @@ fn receive_file(
             "" => refused(reason.text),
             remedy => refused(reason.text).with_remedy(remedy),
         })?;
-    let mut partial = Partial::open(parent, &entry).map_err(refused)?;
+    let mut partial = Partial::open(parent, &entry, names::Origin::Plain).map_err(refused)?;
     let filled = fill_file(&entry, header.digest, &mut partial, come, meter).and_then(|digest| {
         partial
             .finish(parent, &entry)

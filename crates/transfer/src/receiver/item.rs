@@ -2,7 +2,7 @@
 
 use crate::digest;
 use crate::link::Link;
-use crate::names;
+use crate::names::{self, Origin};
 use crate::options::DigestKind;
 use crate::outcome::FileDone;
 use crate::stop::{Reason, Stop};
@@ -29,6 +29,8 @@ pub struct Item {
     /// It is a file with holes.
     pub sparse: bool,
     pub wanted: Wanted,
+    /// How it comes.
+    pub origin: Origin,
     /// Nothing has its name, and no earlier transfer began it.
     pub clear: bool,
 }

@@ -5,7 +5,7 @@ use std::fs::File;
 
 use super::{Item, Kind, Receiver, Wanted};
 use crate::digest::StreamingDigest;
-use crate::names;
+use crate::names::{self, Origin};
 use crate::options::DigestKind;
 use crate::partial::{self, There};
 use crate::stop::Stop;
@@ -21,6 +21,10 @@ impl Receiver<'_, '_> {
     /// Hear the names of all files, and check them before anything is made.
     pub(super) fn manifest(&mut self) -> Result<Vec<Item>, Stop> {
         let mut items: Vec<Item> = Vec::new();
+        let origin = match self.link.is_sealed() {
+            true => Origin::Keyed,
+            false => Origin::Plain,
+        };
         let (mut names_bytes, mut bytes) = (0_usize, 0_u64);
         loop {
             let count = items.len();
@@ -45,6 +49,7 @@ impl Receiver<'_, '_> {
                             mtime_ns: entry.mtime_ns,
                             sparse: entry.mode & KIND == SPARSE,
                             wanted: Wanted::Whole,
+                            origin,
                             clear: false,
                         });
                     }
@@ -139,7 +144,8 @@ impl Receiver<'_, '_> {
             let digest = self.digest_of(item, file)?;
             return Ok((Wanted::Have(digest), false));
         }
-        let begun = partial::begun(parent, &item.entry()).map_err(|reason| item.refused(reason))?;
+        let begun = partial::begun(parent, &item.entry(), item.origin)
+            .map_err(|reason| item.refused(reason))?;
         Ok(match begun {
             None => (Wanted::Whole, matches!(there, There::Nothing)),
             Some(0) => (Wanted::Whole, false),
@@ -151,8 +157,9 @@ impl Receiver<'_, '_> {
     fn digest_of(&mut self, item: &Item, file: &File) -> Result<Vec<u8>, Stop> {
         let unread =
             |error: std::io::Error| Stop::system(&item.name, "reading what is there", &error);
+        let kind = self.digest.of_what_is_there();
         let mut follower =
-            StreamingDigest::start(self.digest, file, item.size, item.sparse).map_err(unread)?;
+            StreamingDigest::start(kind, file, item.size, item.sparse).map_err(unread)?;
         follower.reach(item.size).map_err(unread)?;
         let link = &mut *self.link;
         follower.finish(|| link.alive())?.map_err(unread)

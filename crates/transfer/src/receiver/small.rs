@@ -189,7 +189,8 @@ fn put(shelf: &mut DirCache, item: &Item, bytes: &[u8]) -> Result<(), Stop> {
         shelf.calls += calls;
         return Ok(());
     }
-    let mut partial = Partial::open(parent, &entry).map_err(|reason| item.refused(reason))?;
+    let mut partial =
+        Partial::open(parent, &entry, item.origin).map_err(|reason| item.refused(reason))?;
     if !partial.is_new {
         partial.keep(0).map_err(|reason| item.refused(reason))?;
     }

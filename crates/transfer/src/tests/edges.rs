@@ -7,6 +7,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::sync::Mutex;
 
 use super::super::addresses::connect_to_any;
+use super::super::names::Origin;
 use super::super::partial::Partial;
 use super::super::wire::{self, Entry, Frame, PREAMBLE};
 use super::*;
@@ -156,9 +157,9 @@ const ENTRY: Entry = Entry {
 fn a_file_that_another_transfer_has_named_meanwhile_is_not_written_to() {
     let place = Place::new();
     let parent = fs::File::open(place.root.join("into")).expect("a folder");
-    let slow = Partial::find(parent.as_fd(), &ENTRY).expect("made");
+    let slow = Partial::find(parent.as_fd(), &ENTRY, Origin::Plain).expect("made");
     assert!(slow.is_new);
-    let mut fast = Partial::open(parent.as_fd(), &ENTRY).expect("found");
+    let mut fast = Partial::open(parent.as_fd(), &ENTRY, Origin::Plain).expect("found");
     assert!(!fast.is_new);
     fast.finish(parent.as_fd(), &ENTRY).expect("named");
     drop(fast);
@@ -185,15 +186,17 @@ fn a_partial_that_has_its_files_own_mode_already_is_gone_on_with() {
     fs::set_permissions(&into, Permissions::from_mode(0o777)).expect("a mode");
     unprivileged(|| {
         let parent = fs::File::open(&into).expect("a folder");
-        let begun = Partial::open(parent.as_fd(), &ENTRY).expect("made");
+        let begun = Partial::open(parent.as_fd(), &ENTRY, Origin::Plain).expect("made");
         for mode in [0o444, 0] {
             let mode = Permissions::from_mode(mode);
             begun.file.set_permissions(mode).expect("a mode");
-            let busy = Partial::open(parent.as_fd(), &ENTRY).err().expect("locked");
+            let busy = Partial::open(parent.as_fd(), &ENTRY, Origin::Plain)
+                .err()
+                .expect("locked");
             assert!(busy.contains("another transfer of it"), "{busy}");
         }
         drop(begun);
-        let begun = Partial::open(parent.as_fd(), &ENTRY);
+        let begun = Partial::open(parent.as_fd(), &ENTRY, Origin::Plain);
         assert!(!begun.expect("found").is_new);
     });
 }

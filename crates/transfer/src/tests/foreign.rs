@@ -5,7 +5,7 @@ use std::fs::Permissions;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 
-use super::super::names;
+use super::super::names::{self, Origin};
 use super::super::partial::{self, Partial};
 use super::super::wire::Entry;
 use super::*;
@@ -31,7 +31,7 @@ struct Foreign {
 
 impl Foreign {
     fn at(place: &Place, make: &dyn Fn(&Path)) -> Self {
-        let path = place.there(&names::partial(&ENTRY));
+        let path = place.there(&names::partial(&ENTRY, Origin::Plain));
         make(&path);
         let before = Self::seen(&path);
         Self { path, before }
@@ -115,18 +115,22 @@ fn what_is_not_this_users_alone_is_not_gone_on_with() {
         let place = Place::new();
         let foreign = Foreign::at(&place, &make);
         let parent = fs::File::open(place.root.join("into")).expect("a folder");
-        assert_eq!(partial::begun(parent.as_fd(), &ENTRY), Ok(None), "{what}");
-        let mut begun = Partial::open(parent.as_fd(), &ENTRY).expect(what);
+        assert_eq!(
+            partial::begun(parent.as_fd(), &ENTRY, Origin::Plain),
+            Ok(None),
+            "{what}"
+        );
+        let mut begun = Partial::open(parent.as_fd(), &ENTRY, Origin::Plain).expect(what);
         assert!(begun.is_new && begun.is_adoptable(), "{what}");
         begun.file.write_all(b"new!").expect("written");
         drop(begun);
         // What was begun under another name is resumed.
         assert_eq!(
-            partial::begun(parent.as_fd(), &ENTRY),
+            partial::begun(parent.as_fd(), &ENTRY, Origin::Plain),
             Ok(Some(4)),
             "{what}"
         );
-        begun = Partial::open(parent.as_fd(), &ENTRY).expect(what);
+        begun = Partial::open(parent.as_fd(), &ENTRY, Origin::Plain).expect(what);
         assert!(!begun.is_new, "{what}");
         begun.finish(parent.as_fd(), &ENTRY).expect(what);
         assert_eq!(fs::read(place.there("file")).expect(what), b"new!");
@@ -140,11 +144,11 @@ fn what_is_not_this_users_alone_is_not_gone_on_with() {
 fn all_names_taken_is_an_error_and_changes_nothing() {
     let place = Place::new();
     let parent = fs::File::open(place.root.join("into")).expect("a folder");
-    for name in names::partials(&ENTRY) {
+    for name in names::partials(&ENTRY, Origin::Plain) {
         fs::create_dir(place.there(&name)).expect("made");
     }
     let before = listed(&place.root.join("into")).len();
-    let error = Partial::open(parent.as_fd(), &ENTRY)
+    let error = Partial::open(parent.as_fd(), &ENTRY, Origin::Plain)
         .err()
         .expect("no name");
     assert!(error.contains("names of its partial file"), "{error}");

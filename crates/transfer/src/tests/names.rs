@@ -4,7 +4,7 @@ use std::path::Component;
 
 use proptest::prelude::*;
 
-use super::super::names::{check, partial, shown, split};
+use super::super::names::{Origin, check, partial, shown, split};
 use super::super::wire::Entry;
 use super::*;
 
@@ -53,10 +53,12 @@ fn a_partial_is_of_one_name_size_time_and_mode() {
             ..entry
         },
     ];
-    assert_eq!(partial(&entry), partial(&entry.clone()));
+    let plain = |entry: &Entry| partial(entry, Origin::Plain);
+    assert_eq!(plain(&entry), plain(&entry.clone()));
     for other in others {
-        assert_ne!(partial(&entry), partial(&other));
+        assert_ne!(plain(&entry), plain(&other));
     }
+    assert_ne!(plain(&entry), partial(&entry, Origin::Keyed));
 }
 
 #[test]
