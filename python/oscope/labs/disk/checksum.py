@@ -87,7 +87,7 @@ def _table(run: q.Run, _: object) -> q.Table:
         q.text("fastest, or not distinguished", lambda size: q.listed(quickest.get(size, ())) or None),
         q.number("original cold [s]", lambda size: original[size][0] if size in original else None, "d"),
         q.number("original warm [s]", lambda size: original[size][1] if size in original else None, "d"),
-        "Medians. The original read an image of Ubuntu 21.04, with four threads, each row once.",
+        note="Medians. The original read an image of Ubuntu 21.04, with four threads, each row once.",
     ).of(q.sizes_of(_curves(run)))
 
 

@@ -108,7 +108,7 @@ TABLE: q.TableOf[tuple[str, q.Summary]] = q.TableOf(
     q.number("MiB/s over its point's median", lambda row: row[1].median, ".3f"),
     q.text("95 %", lambda row: (ends := row[1].ci95) and "{:.3f} to {:.3f}".format(*ends), numeric=True),
     q.text("std. dev.", lambda row: q.format_share(row[1].std, 0.01), numeric=True),
-    "1 is what a sample's point usually reaches. {trend}",
+    note="1 is what a sample's point usually reaches. {trend}",
 )
 
 

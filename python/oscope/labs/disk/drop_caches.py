@@ -102,7 +102,7 @@ def _table(_: q.Run, found: Sequence[Freed]) -> q.Table:
         q.text("share freed (95 %)", lambda each: q.share_text(each.share)),
         q.share(f"of what {ALL} freed", lambda each: _over_all(each, found), 0.1),
         q.text("as documented", lambda each: _documented(each, found)),
-        "Medians. Freed: before less after; below zero, more was there afterwards. The kernel's "
+        note="Medians. Freed: before less after; below zero, more was there afterwards. The kernel's "
         f"documentation promises {PROMISE}.",
     ).of(found)
 

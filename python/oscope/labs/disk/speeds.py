@@ -22,7 +22,7 @@ def _originals(cited: Mapping[str, Mapping[int, float]]) -> list[q.Column[int]]:
 def _by_size(what: str, run: q.Run, curves: q.Curves, note: str, *more: q.Column[int]) -> q.Table:
     """Return a table of speeds over the block size, with further columns."""
     title = f"{what} by block size, file of {curve.source(run.experiment, curves)}"
-    return q.TableOf(title, *q.size_columns(curves, q.RATE_UNIT), *more, note).of(q.sizes_of(curves))
+    return q.TableOf(title, *q.size_columns(curves, q.RATE_UNIT), *more, note=note).of(q.sizes_of(curves))
 
 
 # ---- cold, beside dd and fio: evenly spaced, and to scale
@@ -195,7 +195,7 @@ WAYS: q.TableOf[q.Point] = q.TableOf(
     q.count("n", lambda row: row.summary.n),
     q.stat("median", lambda row: row.summary, q.RATE_UNIT),
     q.ratio(f"times {PLAIN}", _over_plain),
-    "The factor is paired by block.",
+    note="The factor is paired by block.",
 )
 
 

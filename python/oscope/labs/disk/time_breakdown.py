@@ -61,9 +61,9 @@ def _primitives(run: q.Run) -> list[tuple[str, str | None]]:
 PRIMITIVES: q.TableOf[tuple[str, str | None]] = q.TableOf(
     "What the model takes from other experiments",
     *q.items("primitive", "figure (95 %)"),
-    "Time of a MiB = calls × c + calls × (f - c) + 1 MiB / m (the nearest window) + other work on the CPU + "
-    "waiting, which is time less CPU time. Other work (block layer, read-ahead, page cache) is what is left "
-    "of the CPU time, below zero where the primitives take too much.",
+    note="Time of a MiB = calls × c + calls × (f - c) + 1 MiB / m (the nearest window) + other work on the "
+    "CPU + waiting, which is time less CPU time. Other work (block layer, read-ahead, page cache) is what is "
+    "left of the CPU time, below zero where the primitives take too much.",
 )
 
 
@@ -90,7 +90,7 @@ TABLE: q.TableOf[Parts] = q.TableOf(
     *(q.in_unit(name, _part(name), "s") for name in NAMES),
     q.text("(calls × c + copying) / measured", lambda each: _over(each, each.plain)),
     q.text("(calls × f + copying) / measured", lambda each: _over(each, each.predicted)),
-    "Of one MiB, {cache}; medians, so that the parts need not add up to the last digit.",
+    note="Of one MiB, {cache}; medians, so that the parts need not add up to the last digit.",
 )
 
 

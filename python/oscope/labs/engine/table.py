@@ -175,12 +175,12 @@ def ratio(
 
 
 class TableOf(Generic[_Row]):
-    """A table's title, its columns, and its note."""
+    """A table's title, columns and note."""
 
-    def __init__(self, title: str, *parts: Column[_Row] | str) -> None:
+    def __init__(self, title: str, *columns: Column[_Row], note: str = "") -> None:
         self.title = title
-        self.columns = [each for each in parts if isinstance(each, Column)]
-        self.note = "".join(each for each in parts if isinstance(each, str))
+        self.columns = columns
+        self.note = note
 
     def of(self, rows: Iterable[_Row], **names: Any) -> Table:
         """Return the table of these rows; `names` are what title, headings and note leave open."""

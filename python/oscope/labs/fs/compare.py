@@ -47,10 +47,11 @@ def _wins_tables(_: q.Run, found: Sequence[q.Contrast]) -> Iterator[q.Table]:
     for name, rows in q.grouped(found, _other).items():
         yield q.TableOf[q.Contrast](
             f"oscope-fs against {name}",
-            *(OPERATION, DELAY),
+            OPERATION,
+            DELAY,
             q.ratio(f"time of oscope-fs / {name}'s", lambda each: each.row, "different", "matters"),
             q.text("faster", _faster),
-            "Paired by block, p corrected (Holm) for all rows. Below 1 oscope-fs is faster.",
+            note="Paired by block, p corrected (Holm) for all rows. Below 1 oscope-fs is faster.",
         ).of(rows)
 
 
@@ -118,8 +119,8 @@ def _choice_table(run: q.Run, operations: Sequence[str]) -> q.Table:
         "The fastest by operation and delay",
         q.text("operation", str),
         *(q.text(f"delay {q.format_duration(delay)}", names(delay)) for delay in Shown.of(run).delays),
-        "By the median time. Several names: the first is the fastest, the others are not distinguished from "
-        "it (paired by block, Holm within a cell).",
+        note="By the median time. Several names: the first is the fastest, the others are not distinguished "
+        "from it (paired by block, Holm within a cell).",
     ).of(operations)
 
 
@@ -188,7 +189,7 @@ def _delayed(run: q.Run, _: object) -> q.Table:
         q.text("file system", lambda each: NAMES[each.level("system")]),
         OPERATION,
         q.ratio("time / time without", lambda each: each.row, "different"),
-        "Paired by block, p corrected (Holm) for the operations of a file system.",
+        note="Paired by block, p corrected (Holm) for the operations of a file system.",
     ).of(_slower(run))
 
 
@@ -199,7 +200,7 @@ def _times_table(run: q.Run, _: object) -> q.Table:
         q.text("operation", lambda row: row[0]),
         q.text("delay, one way", lambda row: q.format_duration(row[1])),
         *shown.times(),
-        q.INTERVALS,
+        note=q.INTERVALS,
     ).of(row for row in shown.places if any(shown.summary(system, *row) for system in shown.systems))
 
 
@@ -287,7 +288,7 @@ def _local_table(run: q.Run, _: object) -> q.Table:
         q.text("operation", lambda row: row[0]),
         *shown.times(),
         *map(over, BASES),
-        "Medians with their 95 % intervals. Ratios paired by block, p corrected (Holm).",
+        note="Medians with their 95 % intervals. Ratios paired by block, p corrected (Holm).",
     ).of((operation, 0.0) for operation in shown.operations)
 
 

@@ -180,7 +180,7 @@ TRAFFIC = q.TableOf(
     q.text("received", _rounded(RECEIVED)),
     q.text("sent", _rounded(SENT)),
     q.text("packets, both ways", _rounded(PACKETS), numeric=True),
-    "Medians with {delay}, of the client's device while the clock ran.",
+    note="Medians with {delay}, of the client's device while the clock ran.",
 )
 
 
@@ -196,9 +196,9 @@ def _fits(run: q.Run, cases: Sequence[Case]) -> q.Table:
         q.share(f"of the time with {delay}", Case.waiting),
         q.text("packets a round trip", Case.packets, numeric=True),
         q.text("bytes / start [MiB/s]", Case.rate, numeric=True),
-        f"Fitted in each block; medians over blocks. Fits: at every delay within {q.format_share(FITS)}, by "
-        f"{FEWEST_DELAYS} delays or more. Packets are those with {delay}; bytes are given from "
-        f"{ENOUGH_FOR_A_RATE >> 10} KiB on.",
+        note=f"Fitted in each block; medians over blocks. Fits: at every delay within "
+        f"{q.format_share(FITS)}, by {FEWEST_DELAYS} delays or more. Packets are those with {delay}; bytes "
+        f"are given from {ENOUGH_FOR_A_RATE >> 10} KiB on.",
     ).of(Case(shown, *place, found) for place, found in _model(run).items())
 
 

@@ -166,7 +166,7 @@ def _best_size(sides: tuple[q.Run, q.Run], channel: str) -> tuple[str, str] | No
 CHANGES: q.TableOf[Finding] = q.TableOf(
     "Findings that change under a tracer",
     *q.items("tracer", "untraced", "under the tracer"),
-    "What the tracer's own times would have said (paired by block, p corrected by Holm).",
+    note="What the tracer's own times would have said (paired by block, p corrected by Holm).",
 )
 
 
@@ -201,7 +201,8 @@ section = q.Question(
             q.written("added to a second", lambda each: each.row.ratio - 1, _seconds),
             q.count("calls", lambda each: each.calls),
             q.text("calls by", lambda each: each.counted or None),
-            "Slow-down: time traced over untraced, paired by block. Added: their difference over the calls.",
+            note="Slow-down: time traced over untraced, paired by block. Added: their difference over the "
+            "calls.",
         ),
         lambda run, _: CHANGES.of(_changes(run)),
     ),

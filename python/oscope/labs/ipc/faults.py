@@ -93,8 +93,8 @@ KINDS: q.TableOf[Kind] = q.TableOf(
     q.value("time of a touch, untraced (95 %)", lambda each: each.touch, "ns"),
     q.number("fault / touch", lambda each: q.over(each.mean_ns, each.touch)),
     q.effect_column(lambda each: each.where),
-    "A touch holds the exception and the return from it as well, a traced fault the tracer's own work. Where "
-    "one fault maps several pages, a touch is shorter than a fault.",
+    note="A touch holds the exception and the return from it as well, a traced fault the tracer's own work. "
+    "Where one fault maps several pages, a touch is shorter than a fault.",
 )
 FAULTS: q.TableOf[tuple[q.Traced, Fault]] = q.TableOf(
     "Page faults by class, access and kind",
@@ -109,8 +109,8 @@ FAULTS: q.TableOf[tuple[q.Traced, Fault]] = q.TableOf(
     *q.histograms.columns(lambda row: row[1].get("times", [])),
     q.share("of the time", lambda row: row[1]["time_ns"] / row[0].reading["region_ns"]),
     q.effect_column(lambda row: row[0]),
-    f"All traced repetitions together; what makes less than {LEAST_SHARE:.0%} of a point's faults and of "
-    "their time is left out. Percentiles are known to a power of two.",
+    note=f"All traced repetitions together; what makes less than {LEAST_SHARE:.0%} of a point's faults and "
+    "of their time is left out. Percentiles are known to a power of two.",
 )
 
 

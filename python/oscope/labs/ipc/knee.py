@@ -113,8 +113,8 @@ TABLE: q.TableOf[Knee] = q.TableOf(
     q.ratio("largest / knee", lambda each: each.over(each.at, each.last)),
     q.text("calls a MiB", lambda each: each.falling(CALLS)),
     q.text("switches a MiB", lambda each: each.falling(SWITCHES)),
-    "Calls and switches at the smallest size, the knee and the largest. Sizes from {low} to {high}; a knee "
-    "at the largest means that none was found.",
+    note="Calls and switches at the smallest size, the knee and the largest. Sizes from {low} to {high}; a "
+    "knee at the largest means that none was found.",
 )
 
 

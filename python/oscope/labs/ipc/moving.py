@@ -80,7 +80,7 @@ PERFORMANCE = q.Question(
         q.stat("CPU time of a MiB", ipc.CPU, "s", "median"),
         q.number("CPUs busy", ipc.BUSY),
         q.ratio("over a 2proc pipe by 128 KiB", _over_default, "different"),
-        "Medians. Sizes not distinguished from the best: paired by block, p corrected by Holm.",
+        note="Medians. Sizes not distinguished from the best: paired by block, p corrected by Holm.",
     ),
     figures=lambda run, _: ipc.over_buffers("Throughput over the buffer size", plain(run), RATE, RATE_UNIT),
     factors=KNOWN,
@@ -117,7 +117,7 @@ LATENCY = q.Question(
         q.stat("max", "max_ns", "ns", "median"),
         q.stat("CPU time", "cpu_ns", "ns", "median"),
         q.number("voluntary switches", "voluntary"),
-        f"Medians over the repetitions, of one round trip. {q.MISSING}: too few for the percentile.",
+        note=f"Medians over the repetitions, of one round trip. {q.MISSING}: too few for the percentile.",
     ),
     figures=lambda _, found: q.strips(
         "Round-trip time, median of each repetition", "time", found, _trip, q.by_level(found, "channel")
@@ -164,7 +164,7 @@ SOCKET_BUFFER = q.Question(
         *_with("default", "default"),
         *_with("buffer", "set"),
         q.ratio("set / default", lambda each: each.row, "different"),
-        "Medians; the ratio is paired by block, p corrected (Holm) for the sizes of a mode and channel.",
+        note="Medians; the ratio is paired by block, p corrected (Holm) for the sizes of a mode and channel.",
     ),
     figures=lambda _, rows: q.ratio_lines(
         "What -s does to the throughput",
@@ -220,7 +220,7 @@ THREADS = q.Question(
         q.ratio("processes / threads", lambda each: each.row),
         q.text("verdict", _verdict),
         q.text("by more than 1 %", lambda each: each.row.matters),
-        "Medians; the ratio is paired by block, p corrected (Holm) for the sizes of a channel.",
+        note="Medians; the ratio is paired by block, p corrected (Holm) for the sizes of a channel.",
     ),
     figures=lambda _, rows: q.ratio_lines(
         "Throughput of processes over that of threads",
@@ -269,14 +269,14 @@ SWITCHED: q.TableOf[q.Point] = q.TableOf(
     q.stat("voluntary", ipc.VOLUNTARY, "switches/s", scale="voluntary"),
     q.stat("involuntary", ipc.INVOLUNTARY, "switches/s", scale="involuntary"),
     q.stat(f"both [{PER_MIB}]", ipc.SWITCHES, "", scale="both"),
-    "Medians, both sides together, untraced.",
+    note="Medians, both sides together, untraced.",
 )
 WAKEUPS: q.TableOf[q.Traced] = q.TableOf(
     "Scheduling, traced",
     q.text("point", lambda each: each.name),
     *q.scheduling("voluntary", "involuntary", "migrations", latency="wake-up latency"),
     q.effect_column(lambda each: each),
-    f"All traced repetitions together; percentiles are known to a power of two. {q.EFFECT}",
+    note=f"All traced repetitions together; percentiles are known to a power of two. {q.EFFECT}",
 )
 SWITCHING = q.Question(
     title="Context switches",

@@ -99,7 +99,7 @@ PRECIOUS = q.Question(
         q.text("call", str),
         *clocked.columns(known, lambda call: {"call": call}),
         *(column for side in known if side.metric != "cycles" for column in _over_silent(side)),
-        "Medians of one call; intervals over the boots. Ratios are paired by boot.",
+        note="Medians of one call; intervals over the boots. Ratios are paired by boot.",
     ).of(CALLS),
     figures=lambda _, known: [
         clocked.drawn(f"{side.what} of a call", {call: side.at(call=call) for call in CALLS})
@@ -177,7 +177,7 @@ def _fork_table(_: q.Run, measured: Sequence[Sides]) -> q.Table:
         q.text("", ENDS.__getitem__),
         *map(both, measured),
         *cited(ORIGINAL.get),
-        "Medians; intervals over the boots. The original report's figures are of 10 forks elsewhere.",
+        note="Medians; intervals over the boots. The original report's figures are of 10 forks elsewhere.",
     ).of(ENDS)
 
 
@@ -307,7 +307,7 @@ def _statistics(rows: Rows) -> q.Table:
         # Without a prefix: a fork takes a thousand times what the silent call does.
         q.stat("{}", lambda row: row.point.summary, unit, *parts, prefix=False),
         *cited(lambda row: row.original),
-        NOTE,
+        note=NOTE,
     ).of(rows)
 
 

@@ -137,14 +137,14 @@ def _tables(view: View, pattern: str) -> list[q.Table]:
         f"Counts under each policy: {where}",
         name,
         *map(value, policies),
-        f"Medians with their 95 % intervals; what is the same in every boot stands alone. {meaning}.",
+        note=f"Medians with their 95 % intervals; what is the same in every boot stands alone. {meaning}.",
     )
     ratios = q.TableOf(
         f"Against the kernel's own policy: {where}",
         name,
         *(against(policy) for policy in policies if policy != OWN),
-        "Ratios paired by boot, p corrected (Holm) for all rows of a policy. Counts that are the same in "
-        "every boot are compared as they are.",
+        note="Ratios paired by boot, p corrected (Holm) for all rows of a policy. Counts that are the same "
+        "in every boot are compared as they are.",
     )
     return [counts.of(shown), ratios.of(shown)]
 

@@ -75,7 +75,7 @@ ORIGINAL: q.TableOf[str] = q.TableOf(
     q.count("more", _beyond),
     q.text("share", lambda kind: q.format_share(_beyond(kind) / formula(reference.SETS)[kind])),
     q.number("more, a set", lambda kind: _beyond(kind) / reference.SETS, ".4f"),
-    f"Sequential. The formula: sets x {WALKS} walks x {SET_LINES} lines, one in {WRITTEN} written.",
+    note=f"Sequential. The formula: sets x {WALKS} walks x {SET_LINES} lines, one in {WRITTEN} written.",
 )
 ACCESSES: q.TableOf[q.Point] = q.TableOf(
     "Accesses by the formula and counted",
@@ -87,7 +87,7 @@ ACCESSES: q.TableOf[q.Point] = q.TableOf(
     q.written("reads fed to the model", FED["reads"], q.plain_number, numeric=True),
     q.written("writes fed to it", FED["writes"], q.plain_number, numeric=True),
     q.text("equal in all samples", _equal),
-    f"{q.MISSING}: by the formula alone. The original report has {q.format_count(reference.SETS)} sets.",
+    note=f"{q.MISSING}: by the formula alone. The original report has {q.format_count(reference.SETS)} sets.",
 )
 
 
@@ -250,7 +250,7 @@ EVENTS_TABLE: q.TableOf[tuple[Where, Event]] = q.TableOf(
     q.text("hardware", lambda row: _cell(row[0].of(row[1], "hardware"), row[1])),
     q.text("simulated / hardware", lambda row: _off(*row)),
     q.text("original report (hardware)", lambda row: _cited(*row)),
-    f"{NOT_MEASURED}. {q.MISSING}: not counted, or not in the report. {{walked}} {reference.WHERE}",
+    note=f"{NOT_MEASURED}. {q.MISSING}: not counted, or not in the report. {{walked}} {reference.WHERE}",
 )
 
 

@@ -83,7 +83,8 @@ def _changes(run: q.Run, chases: Sequence[Chase]) -> list[tuple[str, str, str]]:
 CACHES: q.TableOf[tuple[str, str, str]] = q.TableOf(
     "The caches that the CPU names",
     *q.items("cache", "size", "change between levels"),
-    "A change is that between two levels of the curve of a line's stride, on huge pages where there are.",
+    note="A change is that between two levels of the curve of a line's stride, on huge pages where there are."
+    "",
 )
 
 
@@ -149,7 +150,7 @@ LEVELS: q.TableOf[Row] = q.TableOf(
     q.value("time of a load (95 %)", lambda row: row.middle.summary, "ns"),
     q.text("medians of its sizes [ns]", Row.spread),
     q.written("TSC cycles", Row.cycles, lambda found: f"{found:.3g}"),
-    "The time is that of the size in the middle. TSC cycles are of constant rate.{unseparated}",
+    note="The time is that of the size in the middle. TSC cycles are of constant rate.{unseparated}",
 )
 
 
@@ -166,7 +167,7 @@ def _page_tables(run: q.Run, chases: Sequence[Chase]) -> Iterator[q.Table]:
                 q.value("4 KiB pages", q.at(curves, "4K"), "ns"),
                 q.value("huge pages", q.at(curves, "huge"), "ns"),
                 q.ratio("4 KiB / huge", rows.get, "different"),
-                "Medians with 95 % intervals; ratio paired by block, p corrected (Holm)."
+                note="Medians with 95 % intervals; ratio paired by block, p corrected (Holm)."
                 f"{_reach(rows, stride)}",
             ).of(q.sizes_of(curves))
 
@@ -233,7 +234,7 @@ BANDWIDTH = q.Question(
         q.text("window", _window),
         q.stat("median", lambda point: point.summary, q.RATE_UNIT),
         q.ratio("all / one", _over_one),
-        "Medians; the ratio is paired by block, p corrected (Holm) for the operations.",
+        note="Medians; the ratio is paired by block, p corrected (Holm) for the operations.",
     ),
     figures=lambda _, found: q.strips(
         "Throughput of memory",
@@ -316,7 +317,8 @@ FAULTS = q.Question(
         _with(1, "faults a second, 1 thread", PER_SECOND),
         _with(2, "2 threads", PER_SECOND),
         q.ratio("2 / 1", lambda row: row.two_over_one, "different"),
-        "Medians with their 95 % intervals; the ratio is paired by block, p corrected (Holm) for all kinds.",
+        note="Medians with their 95 % intervals; the ratio is paired by block, p corrected (Holm) for all "
+        "kinds.",
     ),
     figures=lambda run, _: q.strips(
         "Time of a page fault by kind", "time", _fewest(run), lambda each: each.level("kind")

@@ -162,8 +162,8 @@ FOOTPRINT_PAGES = q.Question(
             q.count("within reach", lambda point: _reach(point).last),
             q.count("pages of the mapping", lambda point: _reach(point).whole),
             q.text("resident memory", lambda point: RESIDENT.text(point.run.experiment, point.samples)),
-            "By arithmetic: what so many sets touch; at random, the expected number. Within reach: up to the "
-            "last address that the loop can form. Pages of 4 KiB.",
+            note="By arithmetic: what so many sets touch; at random, the expected number. Within reach: up "
+            "to the last address that the loop can form. Pages of 4 KiB.",
         ),
         lambda run, _: _tables(
             FOOTPRINT,

@@ -105,7 +105,7 @@ COST = q.Question(
         q.stat("single", lambda call: call.of("single"), "ns", why=lambda call: call.why("single")),
         q.stat("single - loop", Call.difference, "ns"),
         q.text("differ", Call.differs),
-        "Medians, less the cost of reading the clock. The difference is paired by block; not found: "
+        note="Medians, less the cost of reading the clock. The difference is paired by block; not found: "
         "within half a step of the clock. gethostid(3) is a library function that reads a file.",
     ),
     figures=_cost_figure,
@@ -121,7 +121,7 @@ def _beside(title: str, what: str, ratio: str, factor: str, base: q.Level) -> q.
         q.text(what, lambda point: point.name),
         q.stat("{}", lambda point: point.summary, "ns", "n", "median", "95 %"),
         q.ratio(ratio, lambda each: q.beside(each, factor, base), "different", "matters"),
-        "Medians; each ratio is paired by block.",
+        note="Medians; each ratio is paired by block.",
     )
 
 
@@ -203,7 +203,7 @@ THROUGHPUT = q.Question(
         q.in_unit("original", lambda point: None if (c := _cited(point)) is None else (c, None), UNIT),
         q.number("here / original", lambda point: (c := _cited(point)) and point.summary.median / c),
         q.in_unit("1 / cost in a loop", _predicted, UNIT),
-        "The last column is the reciprocal of the median of `syscall.cost`, whose read is from "
+        note="The last column is the reciprocal of the median of `syscall.cost`, whose read is from "
         "/dev/zero; this one is from a file in memory.",
     ),
     figures=_throughput_figure,

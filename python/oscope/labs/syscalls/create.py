@@ -93,7 +93,7 @@ TABLE: q.TableOf[Line] = q.TableOf(
     q.count("blocks", lambda line: line.slope.n),
     q.value("for each MiB (95 %)", lambda line: line.slope, "ns"),
     q.text("verdict", _verdict),
-    "The slope is fitted in each block by itself; its interval is over the blocks.",
+    note="The slope is fitted in each block by itself; its interval is over the blocks.",
 )
 
 
@@ -234,7 +234,7 @@ def _statistics(unit: str) -> q.TableOf[Row]:
             *("mean", "median", "95 %", "std. dev."),
             prefix=False,
         ),
-        "The original report's figures are of 10 iterations each. The child's figure is until its first "
+        note="The original report's figures are of 10 iterations each. The child's figure is until its first "
         "instruction, the parent's until the call returns. The interval is that of the median.",
     )
 

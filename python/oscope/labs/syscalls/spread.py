@@ -157,7 +157,8 @@ ESTIMATOR: q.Question[tuple[str, q.Point]] = q.Question(
         q.number("autocorrelation", lambda row: row[1].summary.autocorrelation),
         q.text("stands for the cost", lambda row: row[1].summary.representative),
         q.text("why", lambda row: row[1].summary.reason),
-        "Outliers: beyond Tukey's fences, each side by its own half. Autocorrelation: lag 1, in a process.",
+        note="Outliers: beyond Tukey's fences, each side by its own half. Autocorrelation: lag 1, in a "
+        "process.",
     ),
     missing=lambda _: "",
 )

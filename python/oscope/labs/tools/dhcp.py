@@ -68,7 +68,7 @@ FREED: q.TableOf[tuple[str, Mapping[str, Any]]] = q.TableOf(
     q.count("in vain", lambda row: row[1]["in_vain"]),
     _seconds("address given", "given_t_s"),
     _seconds("after it was leased", "after_lease_s"),
-    "A client without an address asks once a second. In vain: until the server offers the address.",
+    note="A client without an address asks once a second. In vain: until the server offers the address.",
 )
 
 

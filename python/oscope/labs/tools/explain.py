@@ -60,7 +60,7 @@ PHASES: q.TableOf[Mapping[str, Any]] = q.TableOf(
     q.number("calls", lambda phase: phase["calls"], "d"),
     _microseconds("in calls", "time_ns"),
     _microseconds("took", "span_ns"),
-    "Took: from its first call to the next phase. Under strace: to be compared with each other.",
+    note="Took: from its first call to the next phase. Under strace: to be compared with each other.",
 )
 
 

@@ -74,7 +74,7 @@ def table_of_times(run: q.Run, sides: Sides, title: str, note: str = "") -> q.Ta
         q.count("n", lambda each: each.summary.n),
         *moved.times_of(sides, "{side}, {part}", *moved.SPREAD),
         q.value("throughput", moved.RATE, "B/s"),
-        f"The average and standard deviation of all executions, and the median with its interval.{note}",
+        note=f"The average and standard deviation of all executions, and the median with its interval.{note}",
     ).of(of_one_size(run, sides.receiver))
 
 
@@ -107,10 +107,10 @@ ORIGINAL: q.TableOf[Cited] = q.TableOf(
     q.number("mean [ms]", lambda row: mean(row[3]), ".1f"),
     q.number("median [ms]", lambda row: middle(row[3]), ".1f"),
     q.text("groups: median [ms] (n)", lambda row: reference.groups_text(row[3])),
-    "1 KiB, 5 KiB, 1 MiB, 10 MiB and 100 MiB in one execution. A group ends where the next value is more "
-    f"than {reference.GAP_MS:g} ms away. The report prints {q.format_count(reference.PRINTED_BYTES)} bytes; "
-    f"its inputs have {sum(SIZES) / reference.PRINTED_BYTES:g} times as many, so no throughput is cited. "
-    f"{reference.WAITED} {reference.WHERE}",
+    note="1 KiB, 5 KiB, 1 MiB, 10 MiB and 100 MiB in one execution. A group ends where the next value is "
+    f"more than {reference.GAP_MS:g} ms away. The report prints {q.format_count(reference.PRINTED_BYTES)} "
+    f"bytes; its inputs have {sum(SIZES) / reference.PRINTED_BYTES:g} times as many, so no throughput is "
+    f"cited. {reference.WAITED} {reference.WHERE}",
 )
 
 
@@ -182,7 +182,7 @@ ZEROS_ORIGINAL: q.TableOf[str] = q.TableOf(
     q.number("averages apart [ms]", lambda method: float(np.diff([*map(mean, _received(method))])[0]), ".0f"),
     q.number("by more in the late group [ms]", by_group, ".0f"),
     q.text("within a group [ms]", _within),
-    "Within a group: random less zeros, p of the exact rank sum test, uncorrected.",
+    note="Within a group: random less zeros, p of the exact rank sum test, uncorrected.",
 )
 ZEROS: q.Question[q.Contrast] = q.Question(
     title="Zeros against random bytes",
@@ -198,7 +198,7 @@ ZEROS: q.Question[q.Contrast] = q.Question(
             q.text("method", lambda each: way(each.row.factors)),
             q.text("metric", lambda each: each.row.metric),
             q.ratio("random / zeros", lambda each: each.row, "different", "matters"),
-            "Paired by block, p corrected (Holm) for all rows.",
+            note="Paired by block, p corrected (Holm) for all rows.",
         ),
         lambda *_: ZEROS_ORIGINAL.of(reference.METHODS),
     ),
@@ -265,7 +265,7 @@ def _times(shown: Shown) -> q.Table:
         *moved.times_of(kind.sides, "{side}, {part}", *moved.SPREAD),
         _cited("original report's sender, mean [ms]", reference.SENDER),
         _cited("its receiver, mean [ms]", reference.RECEIVER),
-        "The average of all executions, and the median with its interval. "
+        note="The average of all executions, and the median with its interval. "
         f"{reference.WAITED} {reference.WHERE}",
     ).of(points)
 

@@ -101,8 +101,8 @@ def _table(_: q.Run, found: Sequence[q.Point]) -> q.Table:
         q.value("round trips (95 %)", ROUNDS, ""),
         q.text("shaped by", _shaped),
         *([q.ratio("time / without loss", lossy.get, "different")] if lossy else ()),
-        "Round trips: (time - bytes / rate) / round trip, in which losses show as further ones. Bound: bytes "
-        "over (bytes / rate + one round trip). Loss is compared paired by block (Holm).",
+        note="Round trips: (time - bytes / rate) / round trip, in which losses show as further ones. Bound: "
+        "bytes over (bytes / rate + one round trip). Loss is compared paired by block (Holm).",
     ).of(found)
 
 

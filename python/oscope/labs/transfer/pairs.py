@@ -68,7 +68,7 @@ def _matrix(run: q.Run, size: int) -> q.Table:
 
     title = f"Throughput of every pair at {q.format_bytes(size)} [{scale.unit}]"
     note = f"×: over {PLAIN_WAY}, paired by block; ?: not found different. {q.MISSING}: not measured."
-    return q.TableOf[str](title, q.text("sender", str), *map(column, receivers), note).of(senders)
+    return q.TableOf[str](title, q.text("sender", str), *map(column, receivers), note=note).of(senders)
 
 
 DIGEST_COSTS: q.TableOf[q.Contrast] = q.TableOf(
@@ -76,7 +76,7 @@ DIGEST_COSTS: q.TableOf[q.Contrast] = q.TableOf(
     q.text("digest", lambda each: str(each.ends[1])),
     q.level("size"),
     q.ratio("throughput / that without", lambda each: each.row, "different", "matters"),
-    f"{PLAIN_WAY}, paired by block, p corrected (Holm) for the sizes of a digest.",
+    note=f"{PLAIN_WAY}, paired by block, p corrected (Holm) for the sizes of a digest.",
 )
 
 

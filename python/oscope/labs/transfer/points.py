@@ -101,7 +101,7 @@ def verdict_table(
         q.ratio(f"time / {base}'s", lambda each: each.row, "different", "matters"),
     )
     note = "Paired by block, p corrected (Holm) for all rows of a method."
-    return q.TableOf(title, *columns, note).of(rows)
+    return q.TableOf(title, *columns, note=note).of(rows)
 
 
 def lasting(sizes: Sequence[int], holds: Callable[[int], bool]) -> int | None:

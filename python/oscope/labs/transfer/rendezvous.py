@@ -111,9 +111,10 @@ TABLE: q.TableOf[Met] = q.TableOf(
         lambda each: each.expected_ns if each.meeting in LATE else None,
         lambda found: q.format_value(found, None, "ns"),
     ),
-    "The receiver's clock runs from its own coming, or its first try. Medians with their 95 % intervals; a "
-    "step is the difference, a block each, from both ready, or of small writes from those without Nagle's "
-    f"algorithm. Expected: the retry interval of {RETRY_S:g} s, less the lateness of a late receiver.",
+    note="The receiver's clock runs from its own coming, or its first try. Medians with their 95 % "
+    "intervals; a step is the difference, a block each, from both ready, or of small writes from those "
+    f"without Nagle's algorithm. Expected: the retry interval of {RETRY_S:g} s, less the lateness of a late "
+    "receiver.",
 )
 
 
@@ -154,9 +155,9 @@ ORIGINAL: q.TableOf[Cited] = q.TableOf(
     *CITED_COLUMNS,
     q.text("groups: median [ms] (n)", lambda row: reference.groups_text(row[3])),
     q.text("steps [ms]", lambda row: ", ".join(f"{n:.1f}" for n in steps({("", ""): row[3]})) or None),
-    f"A group ends where the next value is more than {reference.GAP_MS:g} ms away. Steps of several seconds "
-    "are of two executions that waited for a hand and that the report leaves out. Its receiver connects, so "
-    f"that it can be refused. {reference.WHERE}",
+    note=f"A group ends where the next value is more than {reference.GAP_MS:g} ms away. Steps of several "
+    "seconds are of two executions that waited for a hand and that the report leaves out. Its receiver "
+    f"connects, so that it can be refused. {reference.WHERE}",
 )
 
 

@@ -58,7 +58,7 @@ def _tables(run: q.Run, sides: Sides, base: str) -> list[q.Table]:
         q.count("n", lambda each: each.summary.n),
         *times,
         q.number("original report's receiver [ms]", _cited, ".4f"),
-        f"Medians. The original report has one execution of each file. {reference.WHERE}",
+        note=f"Medians. The original report has one execution of each file. {reference.WHERE}",
     )
     several: q.TableOf[q.Point] = q.TableOf(
         f"Five and ten files an execution ({name})",
@@ -70,8 +70,8 @@ def _tables(run: q.Run, sides: Sides, base: str) -> list[q.Table]:
         q.text("receiver, a file more", lambda each: _file_more(run, sides.receiver, each)),
         q.number("original report's receiver, median [ms]", lambda each: _cited_execution(each)[0], ".4f"),
         q.number("its printed average [ms]", lambda each: _cited_execution(each)[1], ".4f"),
-        "The original report prints 2275 bytes for five files, which are its last five, and 3018 for ten, "
-        f"whose sizes sum to {q.format_count(sum(SMALL))}. {reference.WHERE}",
+        note="The original report prints 2275 bytes for five files, which are its last five, and 3018 for "
+        f"ten, whose sizes sum to {q.format_count(sum(SMALL))}. {reference.WHERE}",
     )
     return [
         single.of(_singles(run, sides.receiver)),
@@ -153,7 +153,7 @@ WORK: q.TableOf[q.Point] = q.TableOf(
     _median("sender's calls", "sender_calls"),
     _median("receiver's calls", "calls"),
     _median("page faults", "minflt"),
-    "Medians, of a whole transfer. Page faults are minor ones of the measured process.",
+    note="Medians, of a whole transfer. Page faults are minor ones of the measured process.",
 )
 
 
@@ -163,7 +163,7 @@ SIDE_BY_SIDE: q.TableOf[Beside] = q.TableOf(
     "Devices and user space side by side",
     *q.items("size", "content", "through", "method"),
     q.value("receiver's time (95 %)", lambda row: row[-1].summary, "ns"),
-    "{apart}: the figures are not compared. A digest is checked in the time of user space.",
+    note="{apart}: the figures are not compared. A digest is checked in the time of user space.",
 )
 
 

@@ -94,15 +94,15 @@ TABLE: q.TableOf[Row] = q.TableOf(
     q.stat("CPU time a GiB", lambda row: row.of("cpu"), "s"),
     q.number("CPUs busy", lambda row: row.of("busy")),
     q.written("page faults a MiB", Row.faults, q.rough, numeric=True),
-    "Medians at {size}, random bytes. Page faults are counted of the sender alone.",
+    note="Medians at {size}, random bytes. Page faults are counted of the sender alone.",
 )
 VERDICTS: q.TableOf[tuple[q.Contrast, q.Verdict | None]] = q.TableOf(
     "CPU time and calls against read and write",
     q.text("method", lambda row: str(row[0].ends[1])),
     q.text("metric", lambda row: row[0].row.metric),
     q.ratio(f"over {CALLS}'s", lambda row: row[1], "different", "matters"),
-    "At {size}. Paired by block, p corrected (Holm) for all metrics and sizes of a method; counts that never "
-    "change are compared as they are.",
+    note="At {size}. Paired by block, p corrected (Holm) for all metrics and sizes of a method; counts that "
+    "never change are compared as they are.",
 )
 
 
@@ -206,8 +206,8 @@ TRACED_CALLS: q.TableOf[Call] = q.TableOf(
     q.number("calls a MiB", Call.a_mebibyte, ".3g"),
     q.share("of the time", lambda call: call.share),
     q.effect_column(lambda call: call.where),
-    f"All traced repetitions together; calls below {q.format_share(LEAST_SHARE)} of the time are left out. "
-    f"Every thread's calls count, so that all calls can have more than the time. {q.EFFECT}",
+    note=f"All traced repetitions together; calls below {q.format_share(LEAST_SHARE)} of the time are left "
+    f"out. Every thread's calls count, so that all calls can have more than the time. {q.EFFECT}",
 )
 
 
@@ -216,7 +216,7 @@ SWITCHES: q.TableOf[q.Traced] = q.TableOf(
     q.text("method", _name),
     *q.scheduling("voluntary", "involuntary", latency="wake-up"),
     q.count("faults", _faults),
-    "All traced repetitions together; percentiles are known to a power of two.",
+    note="All traced repetitions together; percentiles are known to a power of two.",
 )
 
 

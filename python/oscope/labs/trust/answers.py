@@ -106,8 +106,8 @@ def by_subject(found: Sequence[Trial]) -> q.Table:
         q.text("would find", lambda row: _seen(trials.detectable(row[2]))),
         *([held] if effects else []),
         *map(slowed, effects),
-        "Would find: the smallest difference found with 80 % power, the median of the pairs. Truth held: the "
-        "95 % interval holds the known difference. Sides in sequence allow for a common drift.",
+        note="Would find: the smallest difference found with 80 % power, the median of the pairs. Truth "
+        "held: the 95 % interval holds the known difference. Sides in sequence allow for a common drift.",
     ).of([*sorted(own, key=lambda row: row[:2]), ("all", "", found)])
 
 
@@ -165,7 +165,7 @@ def _by_method(found: Sequence[Trial], title: str, note: str) -> q.Table:
         q.text("false positives", lambda rates: rates.false_positives.percent),
         *(column for effect in effects for column in power(effect)),
         *([held] if effects else []),
-        f"{', '.join(pairs)}. {note}".rstrip(),
+        note=f"{', '.join(pairs)}. {note}".rstrip(),
     ).of(method_rates(found))
 
 
