@@ -20,8 +20,8 @@ pub struct SendArguments {
     /// How files are sent; auto: what costs the least CPU time here.
     #[arg(long, value_enum, default_value_t = SendMethod::Auto)]
     pub method: SendMethod,
-    /// What the receiver verifies each file by [default: xxh3, which finds accidents, as the key keeps others out; with
-    /// --trusted-network blake3; with --device sha512].
+    /// What the receiver verifies each file by [default: with a key xxh3, against accidents alone, as the key
+    /// authenticates what is sent; with --trusted-network blake3; with --device sha512].
     #[arg(long, value_enum)]
     pub digest: Option<DigestKind>,
     /// Send no digests; the receiver needs this option too.

@@ -2,7 +2,8 @@
 //!
 //! A [`StreamingDigest`] reads a file again, as far as it has been moved, and digests it: from the page cache, where
 //! the bytes just went through. On the receiver it thus covers what is really in the file, whatever system call wrote
-//! it there; no mapping is read, so that a file truncated meanwhile is an error and not a SIGBUS.
+//! it there; no mapping is read, so that a file truncated meanwhile is an error and not a SIGBUS. The exception is XXH3
+//! on a keyed connection ([`StreamingDigest::reach_with`]).
 
 use std::fs::File;
 use std::io;
@@ -143,7 +144,8 @@ impl StreamingDigest {
     }
 
     /// As [`Self::start`], where the calling thread has the contents in its memory, too: XXH3 is taken there at any
-    /// size. It costs less than to wake another thread and to move the bytes to that thread's cache.
+    /// size, of the bytes that the same thread reads from the file or writes to it. To read them again would cost three
+    /// times as much as XXH3 itself. Other digests are of what is read again.
     ///
     /// # Errors
     /// As for [`Self::start`].

@@ -81,7 +81,7 @@ impl ReceiveStep for ReadWrite {
     fn step(&mut self, link: &mut Link, piece: Piece) -> Result<usize, Stop> {
         if link.is_sealed() {
             let mut calls = 0;
-            // At most the buffer's length: what was just written is digested while it is in the second-level cache.
+            // At most the buffer's length: it is digested while it is still in the second-level cache.
             let bytes = link.opened(piece.length.min(self.buffer.len()))?;
             let got = bytes.len();
             write(&mut calls, piece.file, piece.name, bytes, piece.at)?;

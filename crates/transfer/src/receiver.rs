@@ -206,30 +206,6 @@ impl<'a, 'w> Receiver<'a, 'w> {
         digest
     }
 
-    /// A file that is received and verified in memory, then written; `None` if the sender leaves it out.
-    fn small(
-        &mut self,
-        item: &Item,
-        index: usize,
-        waiting: &mut Small,
-    ) -> Result<Option<Vec<u8>>, Stop> {
-        let size = usize::try_from(item.size).unwrap_or(usize::MAX);
-        if waiting.is_full() || !self.link.holds(size) {
-            waiting.write(&mut self.shelf)?;
-        }
-        let (bytes, digest) = match contents(self.link, self.digest, item)? {
-            Contents::Whole(bytes, digest) => (bytes, digest),
-            Contents::Left(reason) => {
-                self.leave(item, index, &reason);
-                return Ok(None);
-            }
-        };
-        waiting.add(index, bytes);
-        self.meter.method(ReceiveMethod::ReadWrite.name());
-        self.meter.moved(&item.name, item.size);
-        Ok(Some(digest))
-    }
-
     /// A file that is moved by a method, in segments.
     fn large(&mut self, item: &Item, from: u64) -> Result<Vec<u8>, Stop> {
         let (folder, _) = names::split(&item.name);
@@ -385,7 +361,9 @@ impl<'a, 'w> Receiver<'a, 'w> {
             self.link.progress();
             moved += count;
             self.meter.moved(&item.name, count as u64);
-            follower.reach(at + moved as u64).map_err(unread)?;
+            follower
+                .reach_with(self.link.moved(count), at + moved as u64)
+                .map_err(unread)?;
         }
         follower.reach(at + length as u64).map_err(unread)
     }

@@ -282,6 +282,14 @@ impl Link {
         Ok(self.here(most))
     }
 
+    /// The last so many bytes that [`Self::opened`] gave; none of a plain connection.
+    pub fn moved(&self, count: usize) -> &[u8] {
+        match self.is_sealed() {
+            true => &self.input[self.start - count..self.start],
+            false => &[],
+        }
+    }
+
     /// Make room behind what is here.
     pub(super) fn compact(&mut self) {
         if self.start == self.end {

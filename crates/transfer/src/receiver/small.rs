@@ -2,14 +2,16 @@
 
 use std::ops::Range;
 use std::sync::Mutex;
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{self, SyncSender, TrySendError, sync_channel};
 use std::thread::{Builder, Scope, ScopedJoinHandle};
 
 use nix::sys::signal::SigSet;
 
-use super::Item;
+use super::item::{Contents, contents};
+use super::{Item, Receiver};
 use crate::folder::DirCache;
 use crate::names;
+use crate::options::ReceiveMethod;
 use crate::partial::{self, Partial};
 use crate::receive_methods::{self, unwritten};
 use crate::stop::Stop;
@@ -44,6 +46,32 @@ pub struct Small<'scope, 'all> {
 struct Helper<'scope> {
     queue: SyncSender<Batch>,
     handle: ScopedJoinHandle<'scope, u64>,
+}
+
+impl Receiver<'_, '_> {
+    /// A file that is received and verified in memory, then written; `None` if the sender leaves it out.
+    pub(super) fn small(
+        &mut self,
+        item: &Item,
+        index: usize,
+        waiting: &mut Small,
+    ) -> Result<Option<Vec<u8>>, Stop> {
+        let size = usize::try_from(item.size).unwrap_or(usize::MAX);
+        if waiting.is_full() || !self.link.holds(size) {
+            waiting.write(&mut self.shelf)?;
+        }
+        let (bytes, digest) = match contents(self.link, self.digest, item)? {
+            Contents::Whole(bytes, digest) => (bytes, digest),
+            Contents::Left(reason) => {
+                self.leave(item, index, &reason);
+                return Ok(None);
+            }
+        };
+        waiting.add(index, bytes);
+        self.meter.method(ReceiveMethod::ReadWrite.name());
+        self.meter.moved(&item.name, item.size);
+        Ok(Some(digest))
+    }
 }
 
 impl<'scope, 'all> Small<'scope, 'all> {
@@ -149,7 +177,7 @@ impl<'scope, 'all> Small<'scope, 'all> {
 
 /// Write every batch, until one fails: how many system calls that took.
 fn help(
-    batches: &Receiver<Batch>,
+    batches: &mpsc::Receiver<Batch>,
     mut shelf: DirCache,
     items: &[Item],
     trouble: &Mutex<Option<Stop>>,
