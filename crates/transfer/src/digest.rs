@@ -90,9 +90,6 @@ pub fn hex(digest: &[u8]) -> Option<String> {
     (!digest.is_empty()).then(|| ::hex::encode(digest))
 }
 
-/// How a [`StreamingDigest`] begins.
-pub type Start = fn(DigestKind, &File, u64, bool) -> io::Result<StreamingDigest>;
-
 /// Digests a file as far as it has been moved.
 pub enum StreamingDigest {
     /// In the calling thread.
@@ -128,36 +125,26 @@ struct Shared {
 
 impl StreamingDigest {
     /// Follow a file that will have `size` bytes, from its beginning. Of a `sparse` one the data and their places are
-    /// digested ([`holes`]).
+    /// digested ([`holes`]). With `in_memory` the calling thread has the contents in its memory, too: XXH3 is then
+    /// taken there at any size, of the bytes that the thread reads from the file or writes to it. To read them again
+    /// would cost three times as much as XXH3 itself. Other digests are of what is read again.
     ///
     /// # Errors
     /// The file cannot be held open twice, or no thread is to be had.
-    pub fn start(kind: DigestKind, file: &File, size: u64, sparse: bool) -> io::Result<Self> {
-        if kind == DigestKind::None {
-            return Ok(Self::Nothing);
-        }
-        let reader = Reader::new(kind, file, size, sparse)?;
-        match size < THREADED {
-            true => Ok(Self::Here(reader)),
-            false => Ok(Self::There(Thread::start(reader, size)?)),
-        }
-    }
-
-    /// As [`Self::start`], where the calling thread has the contents in its memory, too: XXH3 is taken there at any
-    /// size, of the bytes that the same thread reads from the file or writes to it. To read them again would cost three
-    /// times as much as XXH3 itself. Other digests are of what is read again.
-    ///
-    /// # Errors
-    /// As for [`Self::start`].
-    pub fn start_in_memory(
+    pub fn start(
         kind: DigestKind,
         file: &File,
         size: u64,
         sparse: bool,
+        in_memory: bool,
     ) -> io::Result<Self> {
-        match kind {
-            DigestKind::Xxh3 => Ok(Self::Here(Reader::new(kind, file, size, sparse)?)),
-            _ => Self::start(kind, file, size, sparse),
+        if kind == DigestKind::None {
+            return Ok(Self::Nothing);
+        }
+        let reader = Reader::new(kind, file, size, sparse)?;
+        match size < THREADED || (in_memory && kind == DigestKind::Xxh3) {
+            true => Ok(Self::Here(reader)),
+            false => Ok(Self::There(Thread::start(reader, size)?)),
         }
     }
 

@@ -10,7 +10,6 @@ use std::net::TcpStream;
 use std::os::fd::{AsRawFd, RawFd};
 use std::time::{Duration, Instant};
 
-use super::digest::{Start, StreamingDigest};
 use super::handshake::SEALED;
 use super::stop::Stop;
 use super::wire::{FRAME, Frame, NAME, PREAMBLE};
@@ -126,14 +125,6 @@ impl Link {
     /// Whether contents have to pass through memory, to be encrypted.
     pub fn is_sealed(&self) -> bool {
         self.seal.is_some()
-    }
-
-    /// How the contents that go over it are digested.
-    pub fn digest_start(&self) -> Start {
-        match self.is_sealed() {
-            true => StreamingDigest::start_in_memory,
-            false => StreamingDigest::start,
-        }
     }
 
     /// The socket's number, for calls made elsewhere.

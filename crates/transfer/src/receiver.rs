@@ -241,9 +241,15 @@ impl<'a, 'w> Receiver<'a, 'w> {
             |error: std::io::Error| Stop::system(&item.name, "reading what arrived", &error);
         self.meter.passed(&item.name, from);
         self.choose(item.size - from)?;
-        let start = self.link.digest_start();
-        let mut follower =
-            start(self.digest, &partial.file, item.size, item.sparse).map_err(unread)?;
+        let in_memory = self.link.is_sealed();
+        let mut follower = StreamingDigest::start(
+            self.digest,
+            &partial.file,
+            item.size,
+            item.sparse,
+            in_memory,
+        )
+        .map_err(unread)?;
         follower.reach(from).map_err(unread)?;
         let mut at = from;
         // No hole follows another one.

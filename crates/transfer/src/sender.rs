@@ -182,7 +182,7 @@ impl<'a, 'w> Sender<'a, 'w> {
         self.link.flush()?;
         // A receiver of an earlier version names digests of another kind: the file is sent.
         let kind = self.digest.of_what_is_there();
-        let mut follower = follow(StreamingDigest::start, kind, &file, source)?;
+        let mut follower = follow(kind, &file, source, false)?;
         follower
             .reach(source.size)
             .map_err(|error| unread(source, &error))?;
@@ -237,7 +237,7 @@ impl<'a, 'w> Sender<'a, 'w> {
         unchanged(source, &file)?;
         self.meter.passed(&source.name, from);
         self.choose(source.size - from)?;
-        let mut follower = follow(self.link.digest_start(), self.digest, &file, source)?;
+        let mut follower = follow(self.digest, &file, source, self.link.is_sealed())?;
         follower
             .reach(from)
             .map_err(|error| unread(source, &error))?;

@@ -9,7 +9,7 @@ use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, OFlag, open, openat};
 use nix::sys::stat::Mode;
 
-use crate::digest::{Start, StreamingDigest};
+use crate::digest::StreamingDigest;
 use crate::names;
 use crate::options::DigestKind;
 use crate::source::Source;
@@ -62,11 +62,11 @@ impl Opener {
 
 /// Begin the digest of a file.
 pub fn follow(
-    start: Start,
     kind: DigestKind,
     file: &File,
     source: &Source,
+    in_memory: bool,
 ) -> Result<StreamingDigest, Stop> {
-    start(kind, file, source.size, source.sparse)
+    StreamingDigest::start(kind, file, source.size, source.sparse, in_memory)
         .map_err(|error| Stop::system(&source.name, "digesting", &error))
 }
