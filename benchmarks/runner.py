@@ -93,6 +93,19 @@ class Run:
     def go(self) -> None:
         """Measure all modules."""
         _adopt_orphans()
+        # As an exception it could come while an event is taken, which then would be lost.
+        before = signal.signal(signal.SIGINT, self._interrupt)
+        try:
+            self._go()
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+    def _interrupt(self, *_: object) -> None:
+        self.interrupted = True
+        # Pressed again, it ends the run wherever it is.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    def _go(self) -> None:
         deadline = None if self.budget_s is None else time.monotonic() + self.budget_s
         for at, module in enumerate(self.modules):
             later = sum(self._declared(each, range(len(each.parts))) for each in self.modules[at + 1 :])
@@ -137,10 +150,7 @@ class Run:
         """Have a process measure the parts `todo`; return those that it did not come to."""
         with ModuleProcess(module.name, self.effort, todo) as child:
             state = _Parts(module, todo, self)
-            try:
-                why = self._follow(child, state, deadline, later_s)
-            except KeyboardInterrupt:
-                self.interrupted, why = True, "interrupted"
+            why = self._follow(child, state, deadline, later_s)
             if why:
                 child.stop()
                 for event in child.rest():
@@ -170,6 +180,8 @@ class Run:
             if "end" in event:
                 self.listener.took(state.module, event["end"], now - begun, event["cpu_s"])
             self._tell_left(self._declared(state.module, state.todo) + later_s, now - begun, deadline)
+            if self.interrupted:
+                return "interrupted"
             if deadline is not None and now > deadline:
                 return "the time was over"
             if now > limit:
