@@ -110,9 +110,10 @@ impl Session {
     /// End it; the first reason given is kept.
     pub fn end(&self, why: &str) {
         locked(&self.why).get_or_insert_with(|| why.to_owned());
+        // Before the gate is shut: who finds that shut asks for the next session at once, and must not get this one.
+        let waiting = locked(&self.pending).take();
         self.ssh.kill();
         self.gate.shut();
-        let waiting = locked(&self.pending).take();
         for (id, waiter) in waiting.into_iter().flatten() {
             // A waiter that has gone away in the meantime needs no answer.
             let _ = waiter.send((id, None));

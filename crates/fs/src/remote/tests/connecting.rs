@@ -5,7 +5,8 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 
@@ -339,4 +340,23 @@ fn a_server_that_was_away_for_long_is_found_by_an_operation_that_waits() {
     super::broken::within_patience(|| matches!(remote.state(), State::Down { tries: 5.., .. }));
     server.start();
     remote.lstat(Path::new("")).unwrap();
+}
+
+/// Who finds that a request can no longer be sent waits for the next session: this one has ended by then.
+#[test]
+fn a_session_that_takes_no_request_has_ended() {
+    for _ in 0..20 {
+        let (server, remote, _) = super::names::connected();
+        let long = Instant::now() + LIMITS.operation;
+        let session = remote.link.session(long).unwrap();
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    while session.send(&[], long) == Ok(()) {}
+                    assert!(session.ended());
+                });
+            }
+            server.cut();
+        });
+    }
 }
