@@ -4,6 +4,7 @@
 //! `command` is the command line. Standard output is data, standard error is for people. Exit status: 0 done, 1 failed,
 //! 2 the request is wrong.
 
+mod blocks;
 mod command;
 mod digest;
 mod hex;

@@ -41,7 +41,7 @@ use nix::errno::Errno;
 #[cfg(test)]
 pub use attributes::Extensions;
 pub use attributes::{
-    Attributes, Change, Kind, Put, PutError, Statvfs, Stored, Unsettled, Version,
+    Attributes, Change, Changed, Kind, Put, PutError, Statvfs, Stored, Unsettled, Version,
 };
 pub use clock::Clock;
 pub use content::SMALL;

@@ -40,13 +40,14 @@ const LONGEST: u32 = 256 << 10;
 const DATA: u32 = LONGEST - 1024;
 
 /// Extensions, each with its version.
-const EXTENSIONS: [(&str, &str); 9] = [
+const EXTENSIONS: [(&str, &str); 10] = [
     ("posix-rename@openssh.com", "1"),
     ("statvfs@openssh.com", "2"),
     ("hardlink@openssh.com", "1"),
     ("fsync@openssh.com", "1"),
     ("lsetstat@openssh.com", "1"),
     ("limits@openssh.com", "1"),
+    ("copy-data", "1"),
     ("serve@oscope", "1"),
     ("digest@oscope", "1"),
     ("xattrs@oscope", "1"),
@@ -134,6 +135,7 @@ fn done(handles: &mut Handles, kind: u8, id: u32, body: &mut Reader<'_>) -> Done
         kind::READDIR => files::read_folder(handles, id, body),
         kind::EXTENDED => match body.text()? {
             b"fsync@openssh.com" => files::sync(handles, id, body),
+            b"copy-data" => files::copy(handles, id, body),
             b"digest@oscope" => files::digest(id, body),
             b"limits@openssh.com" => Ok(Ok(limits(id))),
             name => names::extended(id, name, body),

@@ -1,16 +1,19 @@
 //! Copying back: a changed copy goes to the server under a temporary name and is renamed over its own.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use nix::errno::Errno;
 
+use crate::blocks::Blocks;
 use crate::log;
-use crate::remote::{Attributes, Put, PutError, Stored, Time, Unsettled, Version};
+use crate::remote::{Attributes, Changed, Put, PutError, Stored, Time, Unsettled, Version};
 use crate::store::{self, Copy, Digest};
 
 use super::Shared;
 use super::attributes::errno;
-use super::file::{FileNode, Noted, times};
+use super::file::{FileNode, KnownBlocks, Noted, times};
 use super::filling::fills_empty;
 use super::recover::{missing_folder, without_folder};
 
@@ -27,9 +30,34 @@ pub(super) struct Load {
     pub(super) linked_here: bool,
     pub(super) noted: Noted,
     pub(super) digest: Digest,
+    /// The content by block, and what of it the base has otherwise, where that is known and less than half.
+    pub(super) blocks: Option<Arc<Blocks>>,
+    pub(super) changed: Option<Vec<Range<u64>>>,
     pub(super) began: i64,
     /// The server has it, and is only to sync it.
     pub(super) again: bool,
+}
+
+impl Load {
+    /// What differs from the base.
+    fn changed(&self) -> Option<Changed<'_>> {
+        let (blocks, ranges) = (self.blocks.as_deref()?, self.changed.as_deref()?);
+        Some(Changed {
+            ranges,
+            kept: self.base?.size.min(blocks.size()),
+            blocks,
+        })
+    }
+
+    /// The blocks of the version that the server has now, if this is the content that was sent.
+    fn blocks_of(&self, version: Version, sent: Digest) -> Option<KnownBlocks> {
+        let blocks = self.blocks.as_ref().filter(|_| sent == self.digest)?;
+        Some(KnownBlocks {
+            version,
+            noted: None,
+            blocks: blocks.clone(),
+        })
+    }
 }
 
 impl Shared {
@@ -137,17 +165,28 @@ impl Shared {
         if looks_same && !resync {
             return Ok(None);
         }
-        let digest = store::digest(copy.file()).map_err(errno)?;
+        let blocks = Blocks::of(copy.file()).map_err(errno)?;
+        let digest = match &blocks {
+            Some(blocks) => blocks.digest(),
+            None => store::digest(copy.file()).map_err(errno)?,
+        };
         let same = (before.is_none() || before == Some(noted)) && acknowledged == Some(digest);
         if same && !resync {
             file.state().noted = Some(noted);
             return Ok(None);
         }
         let again = looks_same || same;
+        // The version is that of the name that it has lost.
+        let base = base.filter(|_| !displaced);
+        let old = file.state().blocks_of(base);
         Ok(Some(Load {
             copy: copy.clone(),
-            // The version is that of the name that it has lost.
-            base: base.filter(|_| !displaced),
+            base,
+            changed: blocks
+                .as_ref()
+                .zip(old.as_deref())
+                .and_then(|(new, old)| few_changes(new, old)),
+            blocks: blocks.map(Arc::new),
             // The copy equals what the server has, so its digest is the server's.
             unsettled: unsettled.map(|known| Unsettled {
                 content: known.content.or(again.then_some(digest)),
@@ -201,6 +240,7 @@ impl Shared {
         }
         let order = Put {
             unsettled: load.unsettled,
+            changed: load.changed(),
             ..order(load, &load.path, load.base, times, durable)
         };
         let sent = match (load.linked, fills) {
@@ -238,6 +278,7 @@ impl Shared {
             (state.content, state.sent) = (Some(digest), None);
             state.noted = Some(load.noted);
             state.acknowledged = Some(digest);
+            state.blocks = load.blocks_of(now.version(), digest);
             state.unsynced = (!durable).then(|| now.version());
             (state.sending, state.filling) = (None, None);
             if state.diverted.is_none() {
@@ -326,7 +367,15 @@ fn order<'a>(
         owner: Some((load.attributes.uid, load.attributes.gid)),
         times: Some(times),
         durable,
+        changed: None,
     }
+}
+
+/// What differs, if that is less than half of what is to be there.
+fn few_changes(new: &Blocks, old: &Blocks) -> Option<Vec<Range<u64>>> {
+    let ranges = new.changed_since(old);
+    let bytes: u64 = ranges.iter().map(|range| range.end - range.start).sum();
+    (bytes < new.size() / 2).then_some(ranges)
 }
 
 /// The cache's disk has no room for what is known of a copy.

@@ -88,6 +88,7 @@ pub(super) fn save_theirs(
             owner: Some((there.uid, there.gid)),
             times: Some((there.atime, there.mtime)),
             durable: true,
+            changed: None,
         };
         match remote.put(theirs.file(), &order) {
             Ok(_) => return Ok((found, Some(name))),

@@ -119,6 +119,9 @@ impl Shared {
         (state.known, state.content, state.sent) = (None, None, None);
         (state.unasked, state.failed) = (false, false);
         state.pages = pages;
+        if let Some(known) = &mut state.blocks {
+            known.noted = pages;
+        }
     }
 }
 

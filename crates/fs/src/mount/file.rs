@@ -10,13 +10,20 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use fuser::BackingId;
+use nix::errno::Errno;
 use nix::sys::stat::futimens;
 use nix::sys::time::TimeSpec;
 
+use crate::blocks::Blocks;
 use crate::remote::{Remote, Time, Unsettled, Version};
 use crate::store::{Copy, Digest};
 
+use super::attributes::errno;
 use super::locked;
+
+/// Bytes of a file whose blocks are found at its opening for writing: that takes some 0.4 s a GiB. Of larger ones they
+/// are known once they have been copied back.
+const LOOKED_THROUGH: u64 = 1 << 30;
 
 /// A file's part of its node.
 #[derive(Default)]
@@ -40,6 +47,8 @@ pub struct State {
     pub known: Option<i64>,
     /// Digest of what the base held, where its version may hide another's change.
     pub content: Option<Digest>,
+    /// What a version of the server holds, by block: of that, what has changed since need not go there whole.
+    pub blocks: Option<KnownBlocks>,
     /// Open descriptions of the kernel.
     pub handles: u32,
     /// Those of them of which a descriptor was closed: they are closed, or have duplicates.
@@ -75,6 +84,17 @@ pub struct State {
     pub mapped: Option<Instant>,
     /// What the kernel's own pages of this file were read from.
     pub pages: Option<Noted>,
+}
+
+/// The blocks of what the server has.
+#[derive(Clone, Debug)]
+pub struct KnownBlocks {
+    /// The version that holds them.
+    pub version: Version,
+    /// What the copy that holds them, too, looked like when it was let go of.
+    pub noted: Option<Noted>,
+    /// The blocks.
+    pub blocks: Arc<Blocks>,
 }
 
 /// What of a copy changes when its content does.
@@ -132,6 +152,28 @@ impl FileNode {
         })
     }
 
+    /// With the gate held, of a copy that nobody can write to yet and that is what the server has as `base`: its
+    /// blocks, which are known from then on; `None` if it is small or very large.
+    ///
+    /// # Errors
+    /// Those of fstat(2) and read(2).
+    pub fn know_blocks(&self, copy: &Copy, base: Version) -> Result<Option<Arc<Blocks>>, Errno> {
+        let look = self.look(copy).map_err(errno)?;
+        let known = self.state().blocks.take();
+        let same = known.filter(|known| known.version == base && known.noted == Some(look));
+        let blocks = match same {
+            Some(known) => Some(known.blocks),
+            None if look.size() > LOOKED_THROUGH => None,
+            None => Blocks::of(copy.file()).map_err(errno)?.map(Arc::new),
+        };
+        self.state().blocks = blocks.clone().map(|blocks| KnownBlocks {
+            version: base,
+            noted: None,
+            blocks,
+        });
+        Ok(blocks)
+    }
+
     /// A write came through the daemon.
     pub fn wrote(&self) {
         self.writes.fetch_add(1, Ordering::Relaxed);
@@ -143,6 +185,12 @@ impl State {
     pub fn unsettled(&self) -> Option<Unsettled> {
         let (read, content) = (self.known, self.content);
         (read.is_some() || content.is_some()).then_some(Unsettled { read, content })
+    }
+
+    /// The blocks that a version holds, if they are known.
+    pub fn blocks_of(&self, version: Option<Version>) -> Option<Arc<Blocks>> {
+        let known = self.blocks.as_ref()?;
+        (Some(known.version) == version).then(|| known.blocks.clone())
     }
 
     /// Whether the copy may be stored to by a mapping of which this program hears nothing.

@@ -64,6 +64,7 @@ impl Shared {
                 owner: Some((entry.kept.uid, entry.kept.gid)),
                 times: Some(times(&self.remote, entry.copy.file()).map_err(errno)?),
                 durable: true,
+                changed: None,
             };
             match self.remote.put(entry.copy.file(), &order) {
                 Ok(made) => {

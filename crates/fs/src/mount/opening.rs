@@ -102,7 +102,7 @@ impl Shared {
         if wanted == Use::Read {
             return Ok(());
         }
-        self.before_writing(ino, file)?;
+        self.before_writing(ino, file, wanted)?;
         if wanted == Use::Empty {
             if let Some(copy) = file.copy() {
                 copy.file().set_len(0).map_err(errno)?;
@@ -125,7 +125,7 @@ impl Shared {
     }
 
     /// With the gate held: writes down that the copy may change.
-    fn before_writing(&self, ino: u64, file: &FileNode) -> Result<(), Errno> {
+    fn before_writing(&self, ino: u64, file: &FileNode, wanted: Use) -> Result<(), Errno> {
         self.ask_base(ino, file)?;
         let (copy, base, known, journalled) = {
             let state = file.state();
@@ -138,8 +138,13 @@ impl Shared {
         };
         let copy = copy.ok_or(Errno::EIO)?;
         if !journalled {
-            let content = match base {
-                Some(base) if self.may_hide(base, known) => {
+            let blocks = match base {
+                Some(base) if wanted == Use::Write => file.know_blocks(&copy, base)?,
+                _ => None,
+            };
+            let content = match (base, blocks) {
+                (Some(base), Some(blocks)) if self.may_hide(base, known) => Some(blocks.digest()),
+                (Some(base), None) if self.may_hide(base, known) => {
                     Some(store::digest(copy.file()).map_err(errno)?)
                 }
                 _ => None,

@@ -389,5 +389,6 @@ fn order<'a>(
         owner: Some((entry.kept.uid, entry.kept.gid)),
         times: Some(times(remote, entry.copy.file()).map_err(errno)?),
         durable: true,
+        changed: None,
     })
 }

@@ -1,5 +1,6 @@
 //! Tests over a real sshd and real mounts.
 
+mod changed;
 mod files;
 mod left;
 mod leftovers;

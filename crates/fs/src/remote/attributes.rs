@@ -1,11 +1,13 @@
 //! The attributes that the server reports of a file, and what it is asked to change or to put.
 
+use std::ops::Range;
 use std::path::Path;
 
 use nix::errno::Errno;
 use serde::{Deserialize, Serialize};
 
 use super::time::Time;
+use crate::blocks::Blocks;
 use crate::digest::Digest;
 
 /// What a name stands for.
@@ -109,6 +111,19 @@ pub struct Put<'a> {
     pub times: Option<(Time, Time)>,
     /// On the server's disk before it gets its name, where the server has `fsync@openssh.com`.
     pub durable: bool,
+    /// What of it differs from the version that is to be replaced, where that is known and little. `None`: all of it.
+    pub changed: Option<Changed<'a>>,
+}
+
+/// What of a content differs from the version that it replaces; what is the same the server copies itself, if it can.
+#[derive(Debug, Clone, Copy)]
+pub struct Changed<'a> {
+    /// The bytes that differ, in whole blocks (the last one of the content ends with it), in sequence.
+    pub ranges: &'a [Range<u64>],
+    /// Bytes of the older version, from its first one on, that the server copies.
+    pub kept: u64,
+    /// The content that is to be there.
+    pub blocks: &'a Blocks,
 }
 
 /// What the server has by a put.
@@ -194,6 +209,8 @@ pub struct Extensions {
     pub xattrs: bool,
     /// `limits@openssh.com`.
     pub limits: bool,
+    /// `copy-data`: the server copies from one of its files to another.
+    pub copy_data: bool,
     /// Bytes of one read at most.
     pub read_length: u32,
     /// Bytes of one write at most.

@@ -68,6 +68,7 @@ fn hello(talk: &mut RequestPipeline<'_>) -> Result<Result<(), Failure>, RequestE
             (b"statvfs@openssh.com", b"2") => has.statvfs = true,
             (b"lsetstat@openssh.com", b"1") => has.lsetstat = true,
             (b"limits@openssh.com", b"1") => has.limits = true,
+            (b"copy-data", b"1") => has.copy_data = true,
             (b"serve@oscope", b"1") => has.exact = true,
             (b"digest@oscope", b"1") => has.digest = true,
             (b"xattrs@oscope", b"1") => has.xattrs = true,

@@ -1,5 +1,8 @@
 //! A whole file to the server: under a temporary name, compared with what is there, then renamed over it.
 //!
+//! Of a large file of which little changed, the server copies the rest from the version that is replaced, if it can
+//! (`copy-data`, <https://datatracker.ietf.org/doc/html/draft-ietf-secsh-filexfer-extensions-00#section-7>).
+//!
 //! Three round trips for a small file: open the temporary; write, attributes, close, look at both names; rename. The
 //! rename cannot go with the second: a write that failed, or a version that is not the expected one, must keep it back.
 
@@ -9,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 
-use super::attributes::{Attributes, Change, Kind, Put, PutError, Stored};
+use super::attributes::{Attributes, Change, Changed, Kind, Put, PutError, Stored};
 use super::content;
 use super::errno::{Doing, parent, settle};
 use super::link::Link;
@@ -17,7 +20,8 @@ use super::operations::{NEW, ask_open, ask_rename, ask_replace, ask_xattrs, rena
 use super::talk::{RequestError, RequestPipeline, StatusResult};
 use super::temporary;
 use super::upload::{Sent, Upload};
-use super::wire::{Packet, Status, kind};
+use super::wire::{Packet, Status, flag, kind};
+use crate::blocks::BLOCK;
 use crate::digest::Digest;
 
 /// How often it is begun anew where the connection breaks.
@@ -152,15 +156,32 @@ impl<'a> Putting<'a> {
     fn stage(&self, talk: &mut RequestPipeline<'_>, temporary: &Path) -> Result<Stored, Stop> {
         let id = ask_open(talk, temporary, NEW, PRIVATE);
         let look = talk.ask_path(kind::LSTAT, temporary);
+        let old = self.ask_old(talk);
         let said = talk.handle(id)?;
         let handle = settle(talk, said, Doing::Make(temporary))?;
+        let old = match old {
+            // Not for us to read, or gone: then all of it goes.
+            Some((id, changed)) => talk.handle(id)?.ok().map(|old| (old, changed)),
+            None => None,
+        };
         if let Ok(made) = talk.attributes(look)? {
             self.link.clock.told(made.mtime);
         }
         // Before it has a mode by which others may read it.
         let inherited = ask_xattrs(talk, self.order.like, temporary);
         let mut upload = Upload::new(self.from, &handle, self.limit, temporary);
-        upload.send(talk)?;
+        let copied = match &old {
+            Some((old, changed)) => {
+                upload.copy(talk, old, changed.kept)?;
+                let seen = talk.ask_handle(kind::FSTAT, old);
+                upload.send_changed(talk, changed)?;
+                Some(seen)
+            }
+            None => {
+                upload.send(talk)?;
+                None
+            }
+        };
         let attributes = upload.ask_attributes(talk, self.order, None);
         let sync = upload.ask_sync(talk, self.order);
         let close = handle.ask_close(talk);
@@ -169,6 +190,11 @@ impl<'a> Putting<'a> {
         // Behind the fsync, which may take long: the less time lies between the comparison and the rename, the better.
         let comparison = self.ask_content(talk);
         let sent = upload.settle(talk)?;
+        if let Some(id) = copied {
+            // What was copied was the version that is to be replaced, to the end.
+            let said = talk.attributes(id)?;
+            judge(self.order, Ok(settle(talk, said, Doing::Look)?))?;
+        }
         if let Some(id) = inherited {
             let said = talk.status(id)?;
             settle(talk, said, Doing::Write(temporary, 0))?;
@@ -189,6 +215,15 @@ impl<'a> Putting<'a> {
             attributes: made,
             digest: sent.digest,
         })
+    }
+
+    /// Gather the request to open the version that is to be replaced, where the server can copy what did not change.
+    fn ask_old(&self, talk: &mut RequestPipeline<'_>) -> Option<(u32, Changed<'a>)> {
+        let has = talk.extensions();
+        let changed = self.order.changed?;
+        let can = has.copy_data && u64::from(has.write_length) >= BLOCK;
+        let known = self.order.expected.is_some();
+        (can && known).then(|| (ask_open(talk, self.order.path, flag::READ, 0), changed))
     }
 
     /// Gather the question for the content of what is there, if that decides beside the version.

@@ -1,6 +1,7 @@
 //! `remote` against a real sshd.
 
 mod broken;
+mod changes;
 mod connecting;
 mod hostile;
 mod names;

@@ -2,24 +2,26 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::ErrorKind;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use nix::errno::Errno;
 
-use super::attributes::{Attributes, Change, Put};
+use super::attributes::{Attributes, Change, Changed, Put};
 use super::errno::{Doing, settle};
 use super::fetch::local;
 use super::talk::{RequestError, RequestPipeline};
 use super::window::Window;
 use super::wire::{Answer, Packet, Status, kind};
+use crate::blocks::{self, BLOCK, Blocks};
 use crate::digest::{Digest, Hasher};
 
 /// Bytes a second that a server's disk writes at least: how much longer than other operations an fsync may take.
 const DISK: u64 = 8 << 20;
+
+/// Bytes that the server copies for one request at most: others wait for no more.
+const COPIED_AT_ONCE: u64 = 64 << 20;
 
 /// What was sent: the file may have been written to meanwhile, and have held this at no time.
 #[derive(Debug, Clone, Copy)]
@@ -41,6 +43,10 @@ pub struct Upload<'a> {
     window: Window,
     buffer: Vec<u8>,
     hasher: Hasher,
+    /// The content where only a part of it is sent: the hasher has that part alone then.
+    blocks: Option<Blocks>,
+    /// The last request to copy what is not sent, unanswered: the server is silent meanwhile.
+    copying: Option<u32>,
 }
 
 /// Attributes that were asked to be set.
@@ -64,7 +70,74 @@ impl<'a> Upload<'a> {
             window: Window::new(1),
             buffer: Vec::new(),
             hasher: Hasher::default(),
+            blocks: None,
+            copying: None,
         }
+    }
+
+    /// Have the server copy what it has already, from the `old` file that is to be replaced; the last request is left
+    /// unanswered.
+    pub fn copy(
+        &mut self,
+        talk: &mut RequestPipeline<'_>,
+        old: &[u8],
+        kept: u64,
+    ) -> Result<(), RequestError> {
+        let mut copied = 0;
+        while copied < kept {
+            self.settle_copy(talk)?;
+            let length = COPIED_AT_ONCE.min(kept - copied);
+            let handle = self.handle;
+            self.copying = Some(talk.ask(|id| {
+                Packet::extended(id, "copy-data")
+                    .text(old)
+                    .long(copied)
+                    .long(length)
+                    .text(handle)
+                    .long(copied)
+            }));
+            copied += length;
+        }
+        Ok(())
+    }
+
+    fn settle_copy(&mut self, talk: &mut RequestPipeline<'_>) -> Result<(), RequestError> {
+        match self.copying.take() {
+            Some(id) => self.patiently(talk, id, COPIED_AT_ONCE),
+            None => Ok(()),
+        }
+    }
+
+    /// Send what differs, behind what [`Self::copy`] asked for; the last writes are left unanswered.
+    pub fn send_changed(
+        &mut self,
+        talk: &mut RequestPipeline<'_>,
+        changed: &Changed<'_>,
+    ) -> Result<(), RequestError> {
+        let most = u64::from(talk.extensions().write_length) / BLOCK * BLOCK;
+        self.window = Window::new(most);
+        let mut blocks = changed.blocks.clone();
+        for range in changed.ranges {
+            self.offset = range.start;
+            while self.offset < range.end {
+                let (offset, length) = (self.offset, most.min(range.end - self.offset));
+                let length = usize::try_from(length).unwrap_or(usize::MAX);
+                self.buffer.resize(length, 0);
+                let got = blocks::read(self.from, &mut self.buffer, offset).map_err(local)?;
+                // It was cut meanwhile: zeros, as if it had been made as long again. What is known of what was sent
+                // shows that it is not what the file holds.
+                self.buffer[got..].fill(0);
+                blocks.replace(offset, &self.buffer);
+                self.ask_write(talk, length);
+                while self.under_way.len() >= self.window.width() {
+                    self.answer(talk)?;
+                }
+                talk.flush()?;
+            }
+        }
+        self.offset = blocks.size();
+        self.blocks = Some(blocks);
+        Ok(())
     }
 
     /// Send all that `from` holds now; the last writes are left unanswered, the last of all is not yet sent.
@@ -95,35 +168,30 @@ impl<'a> Upload<'a> {
         length: usize,
     ) -> Result<usize, RequestError> {
         self.buffer.resize(length, 0);
-        let mut count = 0;
-        while count < length {
-            match self
-                .from
-                .read_at(&mut self.buffer[count..], self.offset + count as u64)
-            {
-                Ok(0) => break,
-                Ok(more) => count += more,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(local(error)),
-            }
-        }
+        let count = blocks::read(self.from, &mut self.buffer, self.offset).map_err(local)?;
         if count > 0 {
-            let (handle, offset, bytes) = (self.handle, self.offset, &self.buffer[..count]);
-            self.hasher.update(bytes);
-            let id = talk.ask(|id| {
-                Packet::request(kind::WRITE, id)
-                    .text(handle)
-                    .long(offset)
-                    .text(bytes)
-            });
-            self.under_way.insert(id, count as u64);
-            self.offset += count as u64;
+            self.hasher.update(&self.buffer[..count]);
+            self.ask_write(talk, count);
         }
         Ok(count)
     }
 
+    /// Gather the write of so many bytes of the buffer.
+    fn ask_write(&mut self, talk: &mut RequestPipeline<'_>, count: usize) {
+        let (handle, offset, bytes) = (self.handle, self.offset, &self.buffer[..count]);
+        let id = talk.ask(|id| {
+            Packet::request(kind::WRITE, id)
+                .text(handle)
+                .long(offset)
+                .text(bytes)
+        });
+        self.under_way.insert(id, count as u64);
+        self.offset += count as u64;
+    }
+
     /// The answer to one write.
     fn answer(&mut self, talk: &mut RequestPipeline<'_>) -> Result<(), RequestError> {
+        self.settle_copy(talk)?;
         let (id, answer) = talk.any_of(|id| self.under_way.contains_key(&id))?;
         let bytes = self.under_way.remove(&id).unwrap_or_default();
         self.judge(talk, &answer, bytes)?;
@@ -147,12 +215,14 @@ impl<'a> Upload<'a> {
 
     /// Every write was answered.
     pub fn settle(&mut self, talk: &mut RequestPipeline<'_>) -> Result<Sent, RequestError> {
+        self.settle_copy(talk)?;
         while !self.under_way.is_empty() {
             self.answer(talk)?;
         }
+        let parts = self.blocks.as_ref().map(Blocks::digest);
         Ok(Sent {
             bytes: self.offset,
-            digest: self.hasher.finish(),
+            digest: parts.unwrap_or_else(|| self.hasher.finish()),
         })
     }
 
@@ -204,15 +274,27 @@ impl<'a> Upload<'a> {
             .then(|| talk.ask(|id| Packet::extended(id, "fsync@openssh.com").text(self.handle)))
     }
 
-    /// It is on the disk. Meanwhile the server, which does one thing after the other, may be silent for as long as its
-    /// disk takes.
+    /// It is on the disk.
     pub fn settle_sync(
         &self,
         talk: &mut RequestPipeline<'_>,
         sync: Option<u32>,
     ) -> Result<(), RequestError> {
-        let Some(id) = sync else { return Ok(()) };
-        talk.extend(self.limit + Duration::from_secs(self.offset / DISK));
+        match sync {
+            Some(id) => self.patiently(talk, id, self.offset),
+            None => Ok(()),
+        }
+    }
+
+    /// The answer to what the server does to so many bytes on its disk. Meanwhile the server, which does one thing
+    /// after the other, may be silent for as long as that takes.
+    fn patiently(
+        &self,
+        talk: &mut RequestPipeline<'_>,
+        id: u32,
+        bytes: u64,
+    ) -> Result<(), RequestError> {
+        talk.extend(self.limit + Duration::from_secs(bytes / DISK));
         talk.session.patient.fetch_add(1, Ordering::Relaxed);
         let said = talk.status(id);
         talk.session.patient.fetch_sub(1, Ordering::Relaxed);

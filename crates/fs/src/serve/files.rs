@@ -1,7 +1,7 @@
 //! Requests about what is open: reading, writing, attributes, listing.
 
 use std::fs::{self, File, Metadata, OpenOptions};
-use std::io::{ErrorKind, Read};
+use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
@@ -178,6 +178,28 @@ pub fn sync(handles: &Handles, id: u32, body: &mut Reader<'_>) -> Done {
     Ok(file
         .and_then(|file| file.sync_all().map_err(errno))
         .map(|()| ok(id)))
+}
+
+/// `copy-data`: from one open file to another, or to the end of the first where the length is 0. Where the file system
+/// can, the two share their blocks (copy_file_range(2)).
+pub fn copy(handles: &Handles, id: u32, body: &mut Reader<'_>) -> Done {
+    let (from, at, length) = (handles.file(body)?, body.long()?, body.long()?);
+    let (to, there) = (handles.file(body)?, body.long()?);
+    Ok(from.and_then(|from| {
+        let (mut from, mut to) = (from, to?);
+        if std::ptr::eq(from, to) {
+            return Err(Errno::EINVAL);
+        }
+        let most = match length {
+            0 => u64::MAX,
+            length => length,
+        };
+        from.seek(SeekFrom::Start(at))
+            .and_then(|_| to.seek(SeekFrom::Start(there)))
+            .and_then(|_| io::copy(&mut from.take(most), &mut to))
+            .map(|_| ok(id))
+            .map_err(errno)
+    }))
 }
 
 /// `digest@oscope`.

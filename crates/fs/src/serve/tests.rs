@@ -244,6 +244,48 @@ fn what_is_written_is_read_back_to_its_end() {
 }
 
 #[test]
+fn a_part_of_a_file_is_copied_into_another() {
+    let folder = tempfile::tempdir().unwrap();
+    let (from, to) = (folder.path().join("from"), folder.path().join("to"));
+    fs::write(&from, b"0123456789").unwrap();
+    fs::write(&to, b"abcdefghij").unwrap();
+    let open = |id, path: &Path, flags: u32| {
+        let path = path.as_os_str().as_bytes();
+        let packet = Packet::request(kind::OPEN, id).text(path).number(flags);
+        packet.change(&Change::default()).finish()
+    };
+    // The handles of a connection are numbered.
+    let handle = |number: u64| number.to_be_bytes();
+    let copy = |id, from: u64, at, length, to: u64, there| {
+        Packet::extended(id, "copy-data")
+            .text(&handle(from))
+            .long(at)
+            .long(length)
+            .text(&handle(to))
+            .long(there)
+            .finish()
+    };
+    let found = answers(&[
+        open(1, &from, flag::READ),
+        open(2, &to, flag::WRITE),
+        copy(3, 1, 2, 3, 2, 1),
+        copy(4, 1, 8, 0, 2, 9),
+        copy(5, 1, 0, 1, 1, 5),
+        copy(6, 1, 0, 1, 7, 0),
+        copy(7, 2, 0, 1, 1, 0),
+    ]);
+    let said: Vec<_> = found[2..]
+        .iter()
+        .map(|answer| answer.status().unwrap())
+        .collect();
+    let refused = |error| Status::Exact(error);
+    let (same, none) = (refused(Errno::EINVAL), refused(Errno::EBADF));
+    assert_eq!(said, [Status::Ok, Status::Ok, same, none, none]);
+    assert_eq!(fs::read(&to).unwrap(), b"a234efghi89");
+    assert_eq!(fs::read(&from).unwrap(), b"0123456789");
+}
+
+#[test]
 fn what_is_no_request_ends_the_connection_and_harms_nothing() {
     let long = u32::MAX.to_be_bytes().to_vec();
     let short = Packet::request(kind::OPEN, 7).finish();

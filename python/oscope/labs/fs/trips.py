@@ -220,7 +220,8 @@ section = q.Question(
     headline=_headline,
     text=(
         "Start: the time without delay. Trips: round trips in sequence. Bytes and packets: the client's.",
-        "oscope-fs moves whole files at open and close; sshfs and NFS what is asked for, NFS unencrypted.",
+        "oscope-fs fetches whole files, and sends what changed; the others move what is asked for.",
+        "NFS is not encrypted.",
         notes,
     ),
     tables=(lambda _, cases: TRAFFIC.of(cases, delay=delay_text(cases[0].delay)), _fits),

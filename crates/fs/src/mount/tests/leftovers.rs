@@ -45,6 +45,7 @@ fn end_while_putting(server: &mut Server, folder: &Path, store: Store) {
         owner: None,
         times: None,
         durable: false,
+        changed: None,
     };
     let put = thread::scope(|scope| {
         let put = scope.spawn(|| remote.put(&content, &order));

@@ -18,15 +18,15 @@ use crate::testing::{LIMITS, Server};
 const PROGRAM: &str = include_str!("hostile_sftp.py");
 
 /// A server that misbehaves, and a connection to it.
-struct Hostile {
-    remote: Remote,
+pub struct Hostile {
+    pub remote: Remote,
     scratch: TempDir,
     server: Server,
 }
 
 impl Hostile {
     /// With these faults (`REQUEST=FAULT`, see the program).
-    fn new(faults: &str) -> Self {
+    pub fn new(faults: &str) -> Self {
         let scratch = tempfile::tempdir().unwrap();
         let at = |name: &str| scratch.path().join(name).display().to_string();
         fs::write(at("program"), PROGRAM).unwrap();
@@ -57,7 +57,7 @@ impl Hostile {
     }
 
     /// The server has nothing open, on the connection that was made first: none has ended.
-    fn has_nothing_open(&self) {
+    pub fn has_nothing_open(&self) {
         let journal = self.scratch.path().join("journal");
         within_patience(|| {
             self.remote.close_handles();

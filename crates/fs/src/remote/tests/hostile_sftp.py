@@ -107,6 +107,8 @@ class Server:
         """Answer a request."""
         name = KINDS.get(kind, "")
         argument = body[4 : 4 + struct.unpack(">I", body[:4])[0]]
+        if argument == b"copy-data":
+            name = "COPY"
         fault = self.faults.get(name, "") if self.greeted else ""
         if fault == "late":
             time.sleep(1.5)
@@ -144,14 +146,15 @@ class Server:
             case "REMOVE":
                 self.made.discard(base)
                 self.status(number, OK)
-            case "WRITE" | "SETSTAT" | "FSETSTAT":
+            case "WRITE" | "SETSTAT" | "FSETSTAT" | "COPY":
                 self.status(number, OK)
             case _:
                 self.status(number, 8)
 
     def run(self) -> None:
         """Answer until the connection ends."""
-        extension = text(b"posix-rename@openssh.com") + text(b"1")
+        extensions = [b"posix-rename@openssh.com", b"copy-data"]
+        extension = b"".join(text(name) + text(b"1") for name in extensions)
         while head := sys.stdin.buffer.read(4):
             packet = sys.stdin.buffer.read(struct.unpack(">I", head)[0])
             if packet[0] == 1:

@@ -53,6 +53,7 @@ pub fn order(path: &Path) -> Put<'_> {
         owner: None,
         times: Some((Time::whole(1_111_111_111), Time::whole(1_222_222_222))),
         durable: false,
+        changed: None,
     }
 }
 
