@@ -22,6 +22,7 @@
 //! an open for a release that is on its way, within a time limit (`released`), and a setting of times for the writes of
 //! pages that are mapped (`change`), which the session's other threads answer by themselves.
 
+mod ahead;
 mod attributes;
 mod back;
 mod beside;
@@ -84,6 +85,8 @@ use tree::Tree;
 pub struct Options {
     /// How long attributes and listings are believed.
     pub attribute_time: Duration,
+    /// Small files are fetched ahead where a round trip takes as long or longer.
+    pub fetch_ahead_from: Duration,
     /// Whether the kernel is to read and write the copies itself, where it can.
     pub passthrough: bool,
     /// Whether other users may use the mount; the kernel then checks permissions by the server's modes and owners.

@@ -206,6 +206,11 @@ impl Remote {
         self.run(Again::Yes, &[path], |talk| operations::lstat(talk, path))
     }
 
+    /// The shortest time in which the present connection has answered; `None` before it has.
+    pub fn round_trip(&self) -> Option<Duration> {
+        self.link.round_trip()
+    }
+
     /// What is in a folder, without `.` and `..`, with what each name stands for. Names are any bytes but `/` and zero.
     ///
     /// # Errors

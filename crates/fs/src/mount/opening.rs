@@ -264,7 +264,7 @@ impl Shared {
     }
 
     /// The whole file from the server into a new copy.
-    fn fetch(&self, ino: u64, file: &FileNode) -> Result<(), Errno> {
+    pub(super) fn fetch(&self, ino: u64, file: &FileNode) -> Result<(), Errno> {
         let (path, size, changes) = {
             let tree = self.tree();
             let path = tree.path(ino).ok_or(Errno::ESTALE)?;
@@ -280,6 +280,7 @@ impl Shared {
             }
             Ok(())
         };
+        self.tree().fetched(ino);
         let began = self.remote.clock().now();
         let fetched = self.remote.fetch(&path, copy.file(), &watch);
         let got = fetched.inspect_err(|why| self.not_fetched(&path, *why))?;

@@ -20,6 +20,7 @@ use nix::unistd::Whence;
 
 use super::change::Wanted;
 use super::names::Maker;
+use super::opening::Use;
 use super::replies::{reply_attr, reply_created, reply_opened, reply_room, told};
 use super::session::Session;
 
@@ -196,9 +197,14 @@ impl Filesystem for Session {
 
     fn open(&self, _request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         self.count("open");
+        let fetch_ahead = self.fetch_ahead(ino.0);
         self.later(move |shared| {
             let done = shared.open(ino.0, flags.0, |copy| reply.open_backing(copy));
+            let to_read = done.is_ok() && Use::of(flags.0) == Use::Read;
             reply_opened(reply, done);
+            if to_read {
+                fetch_ahead();
+            }
         });
     }
 

@@ -31,6 +31,20 @@ impl Session {
         self.workers.here_or_run(move || job(&shared));
     }
 
+    /// Has small files fetched that will be opened next by who opened this one to read it.
+    pub(super) fn fetch_ahead(&self, ino: u64) -> impl FnOnce() + Send + 'static {
+        let (shared, workers) = (Arc::clone(&self.shared), self.workers.clone());
+        move || {
+            let Some((parent, names)) = shared.next_to_fetch(ino) else {
+                return;
+            };
+            for name in names {
+                let shared = Arc::clone(&shared);
+                workers.run(move || shared.fetch_ahead(parent, &name));
+            }
+        }
+    }
+
     pub(super) fn empty(
         &self,
         reply: ReplyEmpty,

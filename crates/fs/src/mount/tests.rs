@@ -1,5 +1,6 @@
 //! Tests over a real sshd and real mounts.
 
+mod ahead;
 mod changed;
 mod files;
 mod left;

@@ -13,11 +13,13 @@ use crate::remote::{Attributes, Kind};
 
 use super::file::FileNode;
 
+mod ahead;
 mod asked;
 mod displaced;
 mod lifetime;
 mod listing;
 
+use ahead::Ahead;
 use asked::Asked;
 pub use displaced::Displaced;
 use listing::Listing;
@@ -45,6 +47,7 @@ struct Node {
     changes: u64,
     listing: Option<Listing>,
     asked: Asked,
+    ahead: Ahead,
     file: Option<Arc<FileNode>>,
     /// The name that was taken from it, until its content is beside that.
     displaced_from: Option<PathBuf>,
@@ -441,6 +444,7 @@ impl Node {
             changes: 0,
             listing: None,
             asked: Asked::default(),
+            ahead: Ahead::default(),
             file,
             displaced_from: None,
         }

@@ -183,6 +183,11 @@ impl Link {
         locked(&self.hub.now).extensions
     }
 
+    /// The round trip of the connection that there is, once something was asked for.
+    pub fn round_trip(&self) -> Option<Duration> {
+        locked(&self.hub.now).session.as_ref()?.round_trip()
+    }
+
     /// Send what was put off, if there is a connection.
     pub fn send_put_off(&self) {
         let session = locked(&self.hub.now).session.clone();

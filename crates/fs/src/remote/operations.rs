@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use nix::errno::Errno;
 
@@ -28,8 +29,10 @@ pub const NEW: u32 = flag::WRITE | flag::CREATE | flag::EXCLUSIVE;
 
 /// What a name stands for.
 pub fn lstat(talk: &mut RequestPipeline<'_>, path: &Path) -> Result<Attributes, RequestError> {
+    let began = Instant::now();
     let id = talk.ask_path(kind::LSTAT, path);
     let said = talk.attributes(id)?;
+    talk.session.answered_after(began.elapsed());
     if said == Err(Status::BadMessage) {
         return Err(RequestError::Errno(Errno::ENAMETOOLONG));
     }

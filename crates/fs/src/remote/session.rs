@@ -54,6 +54,7 @@ pub struct Session {
     pub patient: AtomicUsize,
     began: Instant,
     heard_ms: AtomicU64,
+    fastest_ns: AtomicU64,
     why: Mutex<Option<String>>,
     /// Requests that nobody waits for, to be sent before the next one.
     put_off: Mutex<Vec<u8>>,
@@ -83,6 +84,7 @@ impl Session {
             patient: AtomicUsize::new(0),
             began: Instant::now(),
             heard_ms: AtomicU64::new(0),
+            fastest_ns: AtomicU64::new(u64::MAX),
             why: Mutex::new(None),
             put_off: Mutex::new(Vec::new()),
             bell,
@@ -140,6 +142,18 @@ impl Session {
         if self.patient.load(Ordering::Relaxed) == 0 && silent >= limit {
             self.end(&format!("no answer for {:.1} s", silent.as_secs_f64()));
         }
+    }
+
+    /// A request of which the server makes little was answered after that long.
+    pub fn answered_after(&self, time: Duration) {
+        let nanoseconds = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        self.fastest_ns.fetch_min(nanoseconds, Ordering::Relaxed);
+    }
+
+    /// The shortest time in which a request was answered: load makes it no longer, as it does an average.
+    pub fn round_trip(&self) -> Option<Duration> {
+        let fastest = self.fastest_ns.load(Ordering::Relaxed);
+        (fastest < u64::MAX).then(|| Duration::from_nanos(fastest))
     }
 
     /// An id under which `waiter` is sent the answer.

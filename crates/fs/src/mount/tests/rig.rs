@@ -47,6 +47,7 @@ struct Running {
 pub fn options() -> Options {
     Options {
         attribute_time: Duration::ZERO,
+        fetch_ahead_from: Duration::MAX,
         passthrough: true,
         allow_other: false,
         read_only: false,

@@ -30,7 +30,7 @@ impl Tree {
     }
 
     /// Drops a node that neither the kernel nor an open file, a link or a child needs.
-    pub(super) fn drop_unused(&mut self, ino: u64) {
+    pub fn drop_unused(&mut self, ino: u64) {
         let Some(node) = self.nodes.get(&ino) else {
             return;
         };

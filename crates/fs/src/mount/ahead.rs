@@ -1,0 +1,40 @@
+//! Small files that are fetched before they are opened.
+
+use std::ffi::OsString;
+
+use super::Shared;
+use super::tree::Cached;
+
+impl Shared {
+    /// A file was opened to be read: the folder and the names in it that had better be fetched now.
+    pub(super) fn next_to_fetch(&self, ino: u64) -> Option<(u64, Vec<OsString>)> {
+        let far = |time| time >= self.options.fetch_ahead_from;
+        if self.is_down() || !self.remote.round_trip().is_some_and(far) {
+            return None;
+        }
+        self.tree().next_to_fetch(ino)
+    }
+
+    /// Fetches a file that nobody has opened yet and of which there is no copy. Its opening asks for its version all
+    /// the same. A failure is for who opens it.
+    pub(super) fn fetch_ahead(&self, parent: u64, name: &OsString) {
+        let (ino, file) = {
+            let mut tree = self.tree();
+            let Cached::Node(ino) = tree.cached(parent, name) else {
+                return;
+            };
+            let Some(file) = tree.file(ino) else { return };
+            (ino, file)
+        };
+        {
+            let _gate = file.gate();
+            let path = self.tree().path(ino);
+            let none = path.is_some_and(|path| matches!(self.store.entry(&path), Ok(None)));
+            if none && !file.in_use() && self.fetch(ino, &file).is_ok() {
+                self.free(&file);
+            }
+        }
+        drop(file);
+        self.tree().drop_unused(ino);
+    }
+}

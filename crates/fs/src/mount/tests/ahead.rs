@@ -1,0 +1,91 @@
+//! Small files that are fetched before they are opened: never seen otherwise than those that are not.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use super::rig::{Rig, options, through_daemon, until};
+use crate::mount::Options;
+
+const FILES: usize = 60;
+
+fn name(number: usize) -> String {
+    format!("d/{number:02}")
+}
+
+fn content(number: usize) -> Vec<u8> {
+    format!("content of {number}")
+        .repeat(100 + number)
+        .into_bytes()
+}
+
+/// A mount of a folder with small files, whose server counts as far away.
+fn rig(options: Options) -> Rig {
+    let rig = Rig::new(Options {
+        attribute_time: Duration::from_secs(60),
+        fetch_ahead_from: Duration::ZERO,
+        ..options
+    });
+    fs::create_dir(rig.on("d")).unwrap();
+    (0..FILES).for_each(|number| rig.serve(name(number), &content(number)));
+    rig
+}
+
+fn is_cached(rig: &Rig, number: usize) -> bool {
+    let entry = rig.shared().store.entry(Path::new(&name(number)));
+    entry.unwrap().is_some()
+}
+
+fn read(rig: &Rig, numbers: impl IntoIterator<Item = usize>) {
+    for number in numbers {
+        assert!(
+            fs::read(rig.at(name(number))).unwrap() == content(number),
+            "{number}"
+        );
+    }
+}
+
+#[test]
+fn files_that_are_read_one_after_the_other_are_there_before_they_are_opened() {
+    for options in [options(), through_daemon()] {
+        let mut rig = rig(options);
+        read(&rig, 0..8);
+        until("the next one is fetched", || is_cached(&rig, 8));
+        assert!(!is_cached(&rig, FILES - 1));
+        read(&rig, 8..FILES);
+        // Another sequence than that of their names, and what is there already.
+        read(&rig, (0..FILES).rev());
+        rig.unmount();
+        rig.mount();
+        read(&rig, 0..FILES);
+    }
+}
+
+#[test]
+fn what_was_changed_after_it_was_fetched_ahead_is_seen() {
+    let rig = rig(options());
+    read(&rig, 0..8);
+    until("the next one is fetched", || is_cached(&rig, 8));
+    fs::write(rig.on(name(8)), b"new").unwrap();
+    assert_eq!(fs::read(rig.at(name(8))).unwrap(), b"new");
+    // What is written here to such a file goes back.
+    until("the next one is fetched", || is_cached(&rig, 9));
+    fs::write(rig.at(name(9)), b"ours").unwrap();
+    assert_eq!(fs::read(rig.on(name(9))).unwrap(), b"ours");
+    assert!(rig.conflicts().is_empty());
+}
+
+#[test]
+fn what_cannot_be_fetched_ahead_troubles_nobody() {
+    let mut rig = rig(options());
+    read(&rig, 0..4);
+    for number in 10..FILES {
+        fs::remove_file(rig.on(name(number))).unwrap();
+    }
+    read(&rig, 4..10);
+    let gone = fs::read(rig.at(name(10))).unwrap_err();
+    assert_eq!(gone.raw_os_error(), Some(libc::ENOENT));
+    assert!(rig.shared().report().failures.is_empty());
+    // Nothing that is fetched ahead keeps the mount.
+    rig.unmount();
+}

@@ -1,0 +1,136 @@
+//! Small files of a folder that are read in sequence, and those that had better be fetched before they are opened.
+//!
+//! A program that reads many small files, as `grep -r`, `tar`, `cp -r` and a compiler do, waits two round trips for
+//! each: one to open it, one to read it. What was fetched before needs one: its opening asks for the version alone.
+
+use std::collections::HashSet;
+use std::ffi::OsString;
+use std::ops::Bound;
+use std::time::{Duration, Instant};
+
+use crate::remote::Kind;
+
+use super::Tree;
+
+/// Bytes of a small file at most: what one read brings.
+const SMALL: u64 = 64 << 10;
+/// So many files are fetched one by one before others are fetched ahead.
+const FEWEST: usize = 2;
+/// So many are fetched ahead of the last one that was opened at most, and never more than were read before.
+const MOST: usize = 16;
+/// What was read longer ago belongs to other work.
+const TOGETHER: Duration = Duration::from_secs(5);
+
+/// What of a folder was fetched since its reading began.
+#[derive(Default)]
+pub(super) struct Ahead {
+    fetched: HashSet<OsString>,
+    run: usize,
+    last: Option<Instant>,
+}
+
+impl Tree {
+    /// A file is fetched.
+    pub fn fetched(&mut self, ino: u64) {
+        let Some((parent, name)) = self.first_place(ino) else {
+            return;
+        };
+        self.node(parent, |node| {
+            node.ahead.fetched.insert(name);
+        });
+    }
+
+    /// A file was opened to be read: the folder and the names in it that had better be fetched now.
+    pub fn next_to_fetch(&mut self, ino: u64) -> Option<(u64, Vec<OsString>)> {
+        let (parent, name) = self.first_place(ino)?;
+        let ahead = &mut self.nodes.get_mut(&parent)?.ahead;
+        if ahead.last.is_some_and(|last| last.elapsed() > TOGETHER) {
+            ahead.run = 0;
+            ahead.fetched.retain(|fetched| *fetched == name);
+        }
+        if !ahead.fetched.contains(&name) {
+            return None;
+        }
+        (ahead.run, ahead.last) = (ahead.run + 1, Some(Instant::now()));
+        let most = match ahead.run {
+            run if run < FEWEST => return None,
+            run => run.min(MOST),
+        };
+        let after = (Bound::Excluded(name), Bound::Unbounded);
+        let listing = self.fresh_listing(parent)?;
+        let small = listing
+            .names
+            .range(after)
+            .filter(|(_, of)| of.kind == Kind::File && of.size <= SMALL);
+        let next: Vec<OsString> = small.take(most).map(|(name, _)| name.clone()).collect();
+        let ahead = &mut self.nodes.get_mut(&parent)?.ahead;
+        let new = next
+            .into_iter()
+            .filter(|name| ahead.fetched.insert(name.clone()))
+            .collect();
+        Some((parent, new))
+    }
+
+    /// The first folder of a node, and its name there.
+    fn first_place(&self, ino: u64) -> Option<(u64, OsString)> {
+        self.nodes.get(&ino)?.places.first().cloned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{DAY, of};
+    use super::super::{ROOT, Tree};
+    use super::*;
+    use crate::remote::Attributes;
+
+    /// A folder of 40 files of `size` bytes, and their numbers.
+    fn folder(size: u64) -> (Tree, Vec<u64>) {
+        let mut tree = Tree::new(of(Kind::Folder, 4096), DAY);
+        let names: Vec<(OsString, Attributes)> = (0..40)
+            .map(|number| (format!("{number:02}").into(), of(Kind::File, size)))
+            .collect();
+        assert!(tree.listed(ROOT, &names, 0));
+        let number = |(name, of): &(OsString, Attributes)| tree.number(ROOT, name, *of).unwrap();
+        let numbers = names.iter().map(number).collect();
+        (tree, numbers)
+    }
+
+    /// What is to be fetched once a file was fetched and opened.
+    fn read(tree: &mut Tree, ino: u64) -> Vec<String> {
+        tree.fetched(ino);
+        let names = tree
+            .next_to_fetch(ino)
+            .map_or(Vec::new(), |(_, names)| names);
+        let text = |name: OsString| name.into_string().unwrap();
+        names.into_iter().map(text).collect()
+    }
+
+    #[test]
+    fn the_next_files_are_fetched_ahead_more_and_more_of_them() {
+        let (mut tree, files) = folder(100);
+        assert!(read(&mut tree, files[0]).is_empty());
+        assert_eq!(read(&mut tree, files[1]), ["02", "03"]);
+        assert_eq!(read(&mut tree, files[2]), ["04", "05"]);
+        let later: Vec<usize> = (3..20).map(|at| read(&mut tree, files[at]).len()).collect();
+        assert_eq!(later[..4], [2, 2, 2, 2]);
+        assert_eq!(later[14..], [1, 1, 1]);
+        assert!(read(&mut tree, files[39]).is_empty());
+        // What was cached before says nothing of other files.
+        let (mut tree, files) = folder(100);
+        read(&mut tree, files[0]);
+        assert!(tree.next_to_fetch(files[5]).is_none());
+    }
+
+    #[test]
+    fn large_files_and_those_of_a_folder_that_is_not_listed_are_not_fetched_ahead() {
+        let (mut tree, files) = folder(SMALL + 1);
+        assert!(files.iter().all(|file| read(&mut tree, *file).is_empty()));
+        let mut tree = Tree::new(of(Kind::Folder, 4096), DAY);
+        for number in 0..10 {
+            let name = OsString::from(number.to_string());
+            let file = tree.made(ROOT, &name, of(Kind::File, 100));
+            assert!(read(&mut tree, file).is_empty());
+        }
+    }
+}
