@@ -28,7 +28,7 @@ TEST_S = 600.0
 DISK = "3G"
 """Size of each of the two devices of the baseline."""
 EXCLUDED: Mapping[str, str] = {
-    "generic/247": "changes and closes a file of 500 MB 500 times: each time the whole file is copied back",
+    "generic/247": "changes and closes a file of 500 MB 500 times: each time the server makes a copy of it",
     "generic/308": "makes a file of 16 TiB that is nearly all hole: oscope-fs copies back holes as zeros",
 }
 """Tests that are never started, and why."""

@@ -18,6 +18,8 @@ const SMALL: u64 = 64 << 10;
 const FEWEST: usize = 2;
 /// So many are fetched ahead of the last one that was opened at most, and never more than were read before.
 const MOST: usize = 16;
+/// So many names of a folder are remembered: after that its reading counts as begun anew.
+const REMEMBERED: usize = 10_000;
 /// What was read longer ago belongs to other work.
 const TOGETHER: Duration = Duration::from_secs(5);
 
@@ -44,7 +46,8 @@ impl Tree {
     pub fn next_to_fetch(&mut self, ino: u64) -> Option<(u64, Vec<OsString>)> {
         let (parent, name) = self.first_place(ino)?;
         let ahead = &mut self.nodes.get_mut(&parent)?.ahead;
-        if ahead.last.is_some_and(|last| last.elapsed() > TOGETHER) {
+        let is_old = ahead.last.is_some_and(|last| last.elapsed() > TOGETHER);
+        if is_old || ahead.fetched.len() > REMEMBERED {
             ahead.run = 0;
             ahead.fetched.retain(|fetched| *fetched == name);
         }
