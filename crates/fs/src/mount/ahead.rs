@@ -2,6 +2,8 @@
 
 use std::ffi::OsString;
 
+use crate::remote::{Attributes, Kind};
+
 use super::Shared;
 use super::tree::Cached;
 
@@ -30,7 +32,13 @@ impl Shared {
             let _gate = file.gate();
             let path = self.tree().path(ino);
             let none = path.is_some_and(|path| matches!(self.store.entry(&path), Ok(None)));
-            if none && !file.in_use() && self.fetch(ino, &file).is_ok() {
+            // Looked at anew: the server would wait for ever for somebody to open the other end of a fifo.
+            let is_file = |now: Attributes| now.kind == Kind::File;
+            if none
+                && !file.in_use()
+                && self.lstat(ino).is_ok_and(is_file)
+                && self.fetch(ino, &file).is_ok()
+            {
                 self.free(&file);
             }
         }

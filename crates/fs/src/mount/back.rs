@@ -13,7 +13,7 @@ use crate::store::{self, Copy, Digest};
 
 use super::Shared;
 use super::attributes::errno;
-use super::file::{FileNode, KnownBlocks, Noted, times};
+use super::file::{FileNode, Noted, times};
 use super::filling::fills_empty;
 use super::recover::{missing_folder, without_folder};
 
@@ -46,16 +46,6 @@ impl Load {
             ranges,
             kept: self.base?.size.min(blocks.size()),
             blocks,
-        })
-    }
-
-    /// The blocks of the version that the server has now, if this is the content that was sent.
-    fn blocks_of(&self, version: Version, sent: Digest) -> Option<KnownBlocks> {
-        let blocks = self.blocks.as_ref().filter(|_| sent == self.digest)?;
-        Some(KnownBlocks {
-            version,
-            noted: None,
-            blocks: blocks.clone(),
         })
     }
 }
@@ -178,7 +168,7 @@ impl Shared {
         let again = looks_same || same;
         // The version is that of the name that it has lost.
         let base = base.filter(|_| !displaced);
-        let old = file.state().blocks_of(base);
+        let old = file.state().known_blocks();
         Ok(Some(Load {
             copy: copy.clone(),
             base,
@@ -274,11 +264,12 @@ impl Shared {
         let displaced_from = self.tree().displaced_from(ino);
         {
             let mut state = file.state();
-            (state.base, state.known) = (Some(now.version()), Some(load.began));
+            state.rebase(Some(now.version()), Some(load.began));
+            // Nobody wrote to it meanwhile, if this is what was sent.
+            state.blocks = load.blocks.clone().filter(|_| digest == load.digest);
             (state.content, state.sent) = (Some(digest), None);
             state.noted = Some(load.noted);
             state.acknowledged = Some(digest);
-            state.blocks = load.blocks_of(now.version(), digest);
             state.unsynced = (!durable).then(|| now.version());
             (state.sending, state.filling) = (None, None);
             if state.diverted.is_none() {

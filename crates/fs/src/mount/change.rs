@@ -281,8 +281,7 @@ impl Shared {
             let hides = state
                 .base
                 .is_none_or(|base| self.may_hide(base, state.known));
-            state.base = Some(now.version());
-            state.known = (!hides).then_some(timed.asked);
+            state.rebase(Some(now.version()), (!hides).then_some(timed.asked));
             if state.journalled {
                 state.content = state.content.or(state.acknowledged);
             }

@@ -115,13 +115,14 @@ impl Shared {
         };
         let pages = copy.as_ref().and_then(|copy| file.look(copy).ok());
         let mut state = file.state();
-        (state.copy, state.backing, state.base) = (None, None, None);
-        (state.known, state.content, state.sent) = (None, None, None);
+        let blocks = state.blocks.take();
+        state.rebase(None, None);
+        (state.copy, state.backing) = (None, None);
+        (state.content, state.sent) = (None, None);
         (state.unasked, state.failed) = (false, false);
         state.pages = pages;
-        if let Some(known) = &mut state.blocks {
-            known.noted = pages;
-        }
+        let known = pages.zip(blocks);
+        state.let_go = known.or_else(|| state.let_go.take());
     }
 }
 

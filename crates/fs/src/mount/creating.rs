@@ -72,7 +72,7 @@ impl Shared {
         {
             let mut state = file.state();
             state.copy = Some(copy);
-            (state.base, state.known) = (Some(made.version()), Some(began));
+            state.rebase(Some(made.version()), Some(began));
             state.journalled = true;
             state.noted = Some(noted);
         }

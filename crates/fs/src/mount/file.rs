@@ -47,8 +47,10 @@ pub struct State {
     pub known: Option<i64>,
     /// Digest of what the base held, where its version may hide another's change.
     pub content: Option<Digest>,
-    /// What a version of the server holds, by block: of that, what has changed since need not go there whole.
-    pub blocks: Option<KnownBlocks>,
+    /// What the base holds, by block, where that is known: of the copy, what differs from it is sent alone.
+    pub blocks: Option<Arc<Blocks>>,
+    /// What the copy looked like when it was let go of, and its blocks.
+    pub let_go: Option<(Noted, Arc<Blocks>)>,
     /// Open descriptions of the kernel.
     pub handles: u32,
     /// Those of them of which a descriptor was closed: they are closed, or have duplicates.
@@ -84,17 +86,6 @@ pub struct State {
     pub mapped: Option<Instant>,
     /// What the kernel's own pages of this file were read from.
     pub pages: Option<Noted>,
-}
-
-/// The blocks of what the server has.
-#[derive(Clone, Debug)]
-pub struct KnownBlocks {
-    /// The version that holds them.
-    pub version: Version,
-    /// What the copy that holds them, too, looked like when it was let go of.
-    pub noted: Option<Noted>,
-    /// The blocks.
-    pub blocks: Arc<Blocks>,
 }
 
 /// What of a copy changes when its content does.
@@ -152,26 +143,18 @@ impl FileNode {
         })
     }
 
-    /// With the gate held, of a copy that nobody can write to yet and that is what the server has as `base`: its
-    /// blocks, which are known from then on; `None` if it is small or very large.
+    /// The blocks of a copy that nobody can write to yet; `None` if it is small or very large.
     ///
     /// # Errors
     /// Those of fstat(2) and read(2).
-    pub fn know_blocks(&self, copy: &Copy, base: Version) -> Result<Option<Arc<Blocks>>, Errno> {
+    pub fn blocks_of(&self, copy: &Copy) -> Result<Option<Arc<Blocks>>, Errno> {
         let look = self.look(copy).map_err(errno)?;
-        let known = self.state().blocks.take();
-        let same = known.filter(|known| known.version == base && known.noted == Some(look));
-        let blocks = match same {
-            Some(known) => Some(known.blocks),
-            None if look.size() > LOOKED_THROUGH => None,
-            None => Blocks::of(copy.file()).map_err(errno)?.map(Arc::new),
-        };
-        self.state().blocks = blocks.clone().map(|blocks| KnownBlocks {
-            version: base,
-            noted: None,
-            blocks,
-        });
-        Ok(blocks)
+        match self.state().let_go.clone() {
+            Some((noted, blocks)) if noted == look => return Ok(Some(blocks)),
+            _ if look.size() > LOOKED_THROUGH => return Ok(None),
+            _ => {}
+        }
+        Ok(Blocks::of(copy.file()).map_err(errno)?.map(Arc::new))
     }
 
     /// A write came through the daemon.
@@ -187,10 +170,16 @@ impl State {
         (read.is_some() || content.is_some()).then_some(Unsettled { read, content })
     }
 
-    /// The blocks that a version holds, if they are known.
-    pub fn blocks_of(&self, version: Option<Version>) -> Option<Arc<Blocks>> {
-        let known = self.blocks.as_ref()?;
-        (Some(known.version) == version).then(|| known.blocks.clone())
+    /// The server has another base than before, which was read at `known`: its blocks are not known.
+    pub fn rebase(&mut self, base: Option<Version>, known: Option<i64>) {
+        (self.base, self.known, self.blocks) = (base, known, None);
+    }
+
+    /// The blocks of the base. Where its version cannot decide they count only if they are of the content that is
+    /// compared.
+    pub fn known_blocks(&self) -> Option<Arc<Blocks>> {
+        let same = |blocks: &&Arc<Blocks>| self.content.is_none_or(|of| of == blocks.digest());
+        self.blocks.as_ref().filter(same).cloned()
     }
 
     /// Whether the copy may be stored to by a mapping of which this program hears nothing.

@@ -139,10 +139,10 @@ impl Shared {
         let copy = copy.ok_or(Errno::EIO)?;
         if !journalled {
             let blocks = match base {
-                Some(base) if wanted == Use::Write => file.know_blocks(&copy, base)?,
+                Some(_) if wanted == Use::Write => file.blocks_of(&copy)?,
                 _ => None,
             };
-            let content = match (base, blocks) {
+            let content = match (base, &blocks) {
                 (Some(base), Some(blocks)) if self.may_hide(base, known) => Some(blocks.digest()),
                 (Some(base), None) if self.may_hide(base, known) => {
                     Some(store::digest(copy.file()).map_err(errno)?)
@@ -155,6 +155,7 @@ impl Shared {
             state.journalled = true;
             state.noted = Some(noted);
             (state.content, state.acknowledged) = (content, None);
+            state.blocks = blocks;
         }
         Ok(())
     }
@@ -195,7 +196,7 @@ impl Shared {
             };
             if let Some((base, known)) = good {
                 let mut state = file.state();
-                (state.base, state.known) = (base, Some(known));
+                state.rebase(base, Some(known));
                 state.copy = Some(entry.copy);
                 return Ok(());
             }
@@ -246,7 +247,7 @@ impl Shared {
         })?;
         let mut state = file.state();
         state.copy = Some(copy);
-        (state.base, state.known) = (Some(now.version()), Some(began));
+        state.rebase(Some(now.version()), Some(began));
         (state.content, state.journalled) = (content, true);
         (state.noted, state.acknowledged) = (None, None);
         Ok(())
@@ -294,7 +295,7 @@ impl Shared {
         })?;
         let mut state = file.state();
         state.copy = Some(copy);
-        (state.base, state.known) = (Some(got.version()), Some(began));
+        state.rebase(Some(got.version()), Some(began));
         Ok(())
     }
 
@@ -380,8 +381,9 @@ pub(super) fn adopt_dirty(file: &FileNode, entry: &Entry, dirty: &Dirty) {
     let mut state = file.state();
     state.suspect = suspect;
     state.copy = Some(entry.copy.clone());
-    (state.base, state.sending) = (dirty.base, dirty.sending);
-    (state.known, state.content, state.sent) = (None, dirty.content, dirty.sent);
+    state.rebase(dirty.base, None);
+    state.sending = dirty.sending;
+    (state.content, state.sent) = (dirty.content, dirty.sent);
     state.filling = dirty.filling;
     state.journalled = true;
     state.noted = None;

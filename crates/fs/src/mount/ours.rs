@@ -43,8 +43,8 @@ impl Shared {
         };
         {
             let mut state = file.state();
-            (state.base, state.acknowledged) = (Some(version), None);
-            (state.known, state.content) = (None, content);
+            state.rebase(Some(version), None);
+            (state.content, state.acknowledged) = (content, None);
             // Once: who finds another's change again and again does not save it each time.
             (state.sending, state.sent) = (None, None);
         }

@@ -74,10 +74,8 @@ impl Shared {
                 Err(why) => return Err(why),
             };
             let mut state = file.state();
-            (state.base, state.known) = match same {
-                Some(got) => (Some(got.version()), Some(began)),
-                None => (Some(NEVER), Some(began)),
-            };
+            let base = same.map_or(NEVER, |got| got.version());
+            state.rebase(Some(base), Some(began));
         }
         file.state().unasked = false;
         Ok(())

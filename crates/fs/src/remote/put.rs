@@ -1,7 +1,8 @@
 //! A whole file to the server: under a temporary name, compared with what is there, then renamed over it.
 //!
 //! Of a large file of which little changed, the server copies the rest from the version that is replaced, if it can
-//! (`copy-data`, <https://datatracker.ietf.org/doc/html/draft-ietf-secsh-filexfer-extensions-00#section-7>).
+//! (`copy-data`, <https://datatracker.ietf.org/doc/html/draft-ietf-secsh-filexfer-extensions-00#section-7>): one round trip
+//! more.
 //!
 //! Three round trips for a small file: open the temporary; write, attributes, close, look at both names; rename. The
 //! rename cannot go with the second: a write that failed, or a version that is not the expected one, must keep it back.
@@ -15,6 +16,7 @@ use nix::errno::Errno;
 use super::attributes::{Attributes, Change, Changed, Kind, Put, PutError, Stored};
 use super::content;
 use super::errno::{Doing, parent, settle};
+use super::handle::Handle;
 use super::link::Link;
 use super::operations::{NEW, ask_open, ask_rename, ask_replace, ask_xattrs, renamed};
 use super::talk::{RequestError, RequestPipeline, StatusResult};
@@ -156,12 +158,11 @@ impl<'a> Putting<'a> {
     fn stage(&self, talk: &mut RequestPipeline<'_>, temporary: &Path) -> Result<Stored, Stop> {
         let id = ask_open(talk, temporary, NEW, PRIVATE);
         let look = talk.ask_path(kind::LSTAT, temporary);
-        let old = self.ask_old(talk);
+        let there = self.ask_there(talk);
         let said = talk.handle(id)?;
         let handle = settle(talk, said, Doing::Make(temporary))?;
-        let old = match old {
-            // Not for us to read, or gone: then all of it goes.
-            Some((id, changed)) => talk.handle(id)?.ok().map(|old| (old, changed)),
+        let old = match there {
+            Some((look, changed)) => self.open_old(talk, look)?.map(|old| (old, changed)),
             None => None,
         };
         if let Ok(made) = talk.attributes(look)? {
@@ -217,13 +218,29 @@ impl<'a> Putting<'a> {
         })
     }
 
-    /// Gather the request to open the version that is to be replaced, where the server can copy what did not change.
-    fn ask_old(&self, talk: &mut RequestPipeline<'_>) -> Option<(u32, Changed<'a>)> {
+    /// Gather the question for what is to be replaced, where the server can copy what did not change.
+    fn ask_there(&self, talk: &mut RequestPipeline<'_>) -> Option<(u32, Changed<'a>)> {
         let has = talk.extensions();
         let changed = self.order.changed?;
         let can = has.copy_data && u64::from(has.write_length) >= BLOCK;
         let known = self.order.expected.is_some();
-        (can && known).then(|| (ask_open(talk, self.order.path, flag::READ, 0), changed))
+        (can && known).then(|| (talk.ask_path(kind::LSTAT, self.order.path), changed))
+    }
+
+    /// Open what is to be replaced, if it is the version expected: the server would wait for ever for somebody to open
+    /// the other end of a fifo. `None` if it is gone or not for us to read: then all of it goes.
+    fn open_old<'t>(
+        &self,
+        talk: &mut RequestPipeline<'t>,
+        look: u32,
+    ) -> Result<Option<Handle<'t>>, Stop> {
+        let said = talk.attributes(look)?;
+        judge(self.order, said)?;
+        if said.is_err() {
+            return Ok(None);
+        }
+        let id = ask_open(talk, self.order.path, flag::READ, 0);
+        Ok(talk.handle(id)?.ok())
     }
 
     /// Gather the question for the content of what is there, if that decides beside the version.

@@ -2,7 +2,11 @@
 
 use std::fs;
 use std::path::Path;
+use std::thread;
 use std::time::Duration;
+
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
 
 use super::rig::{Rig, options, through_daemon, until};
 use crate::mount::Options;
@@ -88,4 +92,22 @@ fn what_cannot_be_fetched_ahead_troubles_nobody() {
     assert!(rig.shared().report().failures.is_empty());
     // Nothing that is fetched ahead keeps the mount.
     rig.unmount();
+}
+
+/// The server would wait for ever for somebody to open the other end, and answer nobody meanwhile.
+#[test]
+fn a_name_that_has_become_a_fifo_is_not_fetched_ahead() {
+    let rig = rig(options());
+    let listed = fs::read_dir(rig.at("d")).unwrap().count();
+    assert_eq!(listed, FILES);
+    for number in 8..FILES {
+        fs::remove_file(rig.on(name(number))).unwrap();
+        mkfifo(&rig.on(name(number)), Mode::S_IRWXU).unwrap();
+    }
+    read(&rig, 0..8);
+    // What was to be fetched has been asked for by then, where it is asked for.
+    thread::sleep(Duration::from_millis(300));
+    fs::write(rig.at("other"), b"x").unwrap();
+    let logins = rig.server.log().matches("Accepted publickey").count();
+    assert_eq!(logins, 1, "the connection was given up");
 }

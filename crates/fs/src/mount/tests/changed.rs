@@ -2,7 +2,11 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::time::{Duration, SystemTime};
+
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
 
 use super::rig::{Rig, options, through_daemon};
 
@@ -126,4 +130,49 @@ fn a_later_change_of_another_keeps_ours_beside_it() {
     let beside = rig.conflicts();
     assert_eq!(beside.len(), 1);
     assert!(fs::read(&beside[0]).unwrap() == ours);
+}
+
+/// What another wrote cannot be told by size and time: what is written anew here must not be mixed with it.
+#[test]
+fn what_is_written_anew_is_sent_whole() {
+    for reads_between in [false, true] {
+        let rig = Rig::new(options());
+        let first = Numbers(1).bytes(SIZE);
+        fs::write(rig.at("f"), &first).unwrap();
+        let theirs = File::options().write(true).open(rig.on("f")).unwrap();
+        let time = theirs.metadata().unwrap().modified().unwrap();
+        theirs.write_all_at(&[7; 100], 200_000).unwrap();
+        theirs.set_modified(time).unwrap();
+        if reads_between {
+            rig.shared().refresh_below(Path::new("f")).unwrap();
+            assert!(fs::read(rig.at("f")).unwrap() == fs::read(rig.on("f")).unwrap());
+        }
+        let mut ours = first.clone();
+        ours[..10].fill(9);
+        fs::write(rig.at("f"), &ours).unwrap();
+        assert!(
+            fs::read(rig.on("f")).unwrap() == ours,
+            "reads between: {reads_between}"
+        );
+        assert!(fs::read(rig.at("f")).unwrap() == ours);
+    }
+}
+
+#[test]
+fn a_fifo_in_place_of_the_file_keeps_ours_beside_it() {
+    let rig = Rig::new(options());
+    let mut ours = Numbers(1).bytes(SIZE);
+    rig.serve("f", &ours);
+    let file = open(&rig);
+    file.write_all_at(b"ours", 7).unwrap();
+    ours[7..11].copy_from_slice(b"ours");
+    fs::remove_file(rig.on("f")).unwrap();
+    mkfifo(&rig.on("f"), Mode::S_IRWXU).unwrap();
+    file.sync_all().unwrap();
+    drop(file);
+    let beside = rig.conflicts();
+    assert_eq!(beside.len(), 1);
+    assert!(fs::read(&beside[0]).unwrap() == ours);
+    let left = fs::read_dir(&rig.there).unwrap().count();
+    assert_eq!(left, 2, "a temporary file is left");
 }
