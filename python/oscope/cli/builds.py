@@ -32,16 +32,19 @@ from oscope.planning.plan import MOST_SEED, check_seed
 from oscope.probe import catalogue
 from oscope.probe.own_program import with_programs
 from oscope.report import encode, terminal
-from oscope.report.comparison import print_comparison
+from oscope.report.comparison import intervals, print_comparison
 from oscope.runner.duet import doubled
 from oscope.runner.duet_cpus import is_possible
 from oscope.runner.interleaved import execute_interleaved
 from oscope.statistics import compare_results
+from oscope.statistics.machines import label
 from oscope.storage import record
 from oscope.storage.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from rich.console import Console
 
     from oscope.analysis.probe_ab import Chosen
     from oscope.cli.request import Selection
@@ -130,8 +133,13 @@ def ab(
         plans, notes = tuple(one.plan for one in sized), sized[0].notes
     else:
         notes = ()
-    measured = _measure(plans, paths, call, replace(chosen, notes=(*chosen.notes, *notes)))
+    measured, failures = _measure(plans, paths, call, replace(chosen, notes=(*chosen.notes, *notes)))
     compared = _tell(measured, limit, targets)
+    if failures:
+        more = f" (and {len(failures) - 1} more)" if len(failures) > 1 else ""
+        raise OscopeError(f"{failures[0]}{more}", remedy="the rest is kept and compared")
+    if not compared:
+        raise UsageError("there is nothing to compare", remedy="oscope show prints why, for each run")
     found = [name for experiment, comparison in compared for name in worse(experiment, comparison)]
     if threshold is not None and found:
         raise OscopeError(f"worse by more than {threshold}: {', '.join(found)}")
@@ -197,18 +205,16 @@ def _known(way: str, detect: str | None, place: str | None) -> Mapping[str, Any]
 
 def _measure(
     plans: Sequence[Plan], paths: Sequence[Path] | None, settings: Settings, chosen: Chosen
-) -> list[Results]:
-    """Measure both sides, and return what they gave."""
+) -> tuple[list[Results], list[str]]:
+    """Measure both sides, and return what they gave, and what failed."""
     with Store.open(settings.store) as store:
         with display(remarks=settings.verbose) as shown:
             for text in chosen.notes:
                 shown.note(text)
             sides = [doubled(plan, chosen.duet) for plan in plans]
             outcomes = execute_interleaved(sides, store, shown, builds=paths, duet=chosen.duet)
-        if failures := [failure for outcome in outcomes for failure in outcome.failures]:
-            more = f" (and {len(failures) - 1} more)" if len(failures) > 1 else ""
-            raise OscopeError(f"{failures[0]}{more}", remedy="the rest is kept: oscope runs")
-        return [store.results(outcome.run_id) for outcome in outcomes]
+        failures = [failure for outcome in outcomes for failure in outcome.failures]
+        return [store.results(outcome.run_id) for outcome in outcomes], failures
 
 
 def _tell(
@@ -216,14 +222,19 @@ def _tell(
 ) -> list[tuple[ExperimentResults, Comparison]]:
     """Print the verdicts, and write the files asked for."""
     out = terminal.console(to_standard_error=targets.take_standard_output)
-    compared = [
-        (before, compare_results(before, after, threshold=threshold))
-        for before, after in zip(*(side.experiments for side in sides), strict=True)
-    ]
-    for experiment, comparison in compared:
-        print_comparison(experiment, comparison, out)
-    runs = " and ".join(side.experiments[0].run_id for side in sides)
-    terminal.print_prose(f"stored as runs {runs}", out, style="dim")
+    compared: list[tuple[ExperimentResults, Comparison]] = []
+    refused: list[str] = []
+    for before, after in zip(*(side.experiments for side in sides), strict=True):
+        try:
+            comparison = compare_results(before, after, threshold=threshold)
+        except UsageError as error:
+            refused.append(f"{before.experiment} is not compared: {error}")
+            continue
+        compared.append((before, comparison))
+        print_comparison(before, comparison, out, intervals(before, after, comparison))
+    for text in refused:
+        terminal.print_prose(text, out, style="bold")
+    _print_runs(sides, out)
     together = Results(tuple(experiment for side in sides for experiment in side.experiments))
     if targets.json is not None:
         targets.json.write(record.to_json(together))
@@ -231,3 +242,12 @@ def _tell(
         targets.report.write(encode(together, LABS))
         terminal.print_written(targets.report, out)
     return compared
+
+
+def _print_runs(sides: Sequence[Results], out: Console) -> None:
+    """Print which run has which build, and the commands that show both again."""
+    ids = [side.experiments[0].run_id for side in sides]
+    named = [f"{name} (run {label(side.experiments[0])})" for name, side in zip("AB", sides, strict=True)]
+    terminal.print_prose(f"{' and '.join(named)} are stored", out)
+    for command in (f"oscope compare {' '.join(ids)}", *(f"oscope show {each}" for each in ids)):
+        terminal.print_remedy(command, out)
