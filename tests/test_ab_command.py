@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from pathlib import Path
@@ -62,3 +63,55 @@ def test_where_every_level_fails_the_runs_are_named_still(builds: CommandLine) -
     assert "ZeroDivisionError" in done.errors[-1]
     assert "sort.list is not compared: nothing to compare" in words(done.out)
     assert re.search(r"^  → oscope compare \S+ \S+$", done.out, re.MULTILINE)
+
+
+def test_the_builds_are_named_wherever_their_runs_are_shown(builds: CommandLine) -> None:
+    options = ("--set", "size=100", "--budget", "1s", "--report", "ab.html")
+    assert builds("ab", "./old", "./new", "sort.list", *options).code == 0
+    page = (builds.folder / "ab.html").read_text()
+    comparison = page.partition('<section id="comparison">')[2].partition("</section>")[0]
+    assert "./old" in comparison
+    assert "./new" in comparison
+    assert '<th scope="col" class="n">B/A' in comparison
+    assert '<a href="#comparison">Comparison</a>' in page
+    titles = re.findall(r"<h3>Sort a list of numbers, run [-\w]+, (\S+) <code>", page)
+    assert titles == ["./old", "./new"]
+    listed = builds("runs").out.splitlines()[-2:]
+    (one, two) = (line.split()[0] for line in listed)
+    assert [line.rpartition(": ")[2] for line in listed] == ["./old", "./new"]
+    shown = words(builds("show", two).out)
+    assert re.search(rf"measured by \./new \(SHA-256 [0-9a-f]{{12}}…\), interleaved with run {one}", shown)
+    history = builds("history", "sort.list").out
+    assert re.search(rf"^{one} .* \./old [0-9a-f]{{12}}$", history, re.MULTILINE)
+    assert re.search(rf"^{two} .* \./new [0-9a-f]{{12}}$", history, re.MULTILINE)
+    # The report on both runs has the comparison, too.
+    assert builds("report", one, two, "-o", "both.html").code == 0
+    assert '<section id="comparison">' in (builds.folder / "both.html").read_text()
+    assert builds("report", one, "-o", "one.html").code == 0
+    assert '<section id="comparison">' not in (builds.folder / "one.html").read_text()
+
+
+def test_a_program_that_was_built_again_is_another_one(builds: CommandLine) -> None:
+    for text in (PROGRAM, f"{PROGRAM}# changed\n"):
+        (builds.folder / "old").write_text(text)
+        assert builds("run", "--workload", "./old", "sort.list", "--reps", "5", "--no-again").code == 0
+    compared = words(builds("compare").out)
+    found = re.search(
+        r"B \([-\w]+, \./old ([0-9a-f]{12})\) against A \([-\w]+, \./old ([0-9a-f]{12})\)", compared
+    )
+    assert found is not None
+    assert found[1] != found[2]
+
+
+def test_builds_of_the_probe_are_named(oscope: CommandLine, tmp_path: Path, real_probe: Path) -> None:
+    other = tmp_path / "other-probe"
+    other.write_bytes(real_probe.read_bytes())
+    other.chmod(0o755)
+    here = CommandLine(tmp_path, oscope.environment)
+    level = ("--set", "call=getppid", "--set", "style=loop", "--budget", "1s", "--json", "ab.json")
+    done = here("ab", str(real_probe), "./other-probe", "syscall.cost", *level)
+    assert done.code == 0, done.err
+    assert re.search(rf"B \([-\w]+, \./other-probe\) against A \([-\w]+, {real_probe}\)", words(done.out))
+    records = json.loads((tmp_path / "ab.json").read_text())
+    assert [each["settings"]["build"] for each in records] == [str(real_probe), "./other-probe"]
+    assert here("runs").out.splitlines()[-1].endswith("syscall.cost: ./other-probe")

@@ -86,11 +86,12 @@ def make_plans(
     settings: Mapping[str, Sequence[Level]],
     budget_s: float,
     seed: int | None = None,
+    names: Sequence[str | None] = (None, None),
 ) -> tuple[Plan, ...]:
     """Plan the same measurement by each build: short blocks, until the budget has passed.
 
-    Of each build there is what it describes, and the experiments. Raises UsageError where the builds do not
-    have the same workload, or a request cannot be.
+    Of each build there is what it describes, and the experiments; `names` are those of builds of the probe.
+    Raises UsageError where the builds do not have the same workload, or a request cannot be.
     """
     seed = draw_seed() if seed is None else seed
     plans = [
@@ -111,6 +112,7 @@ def make_plans(
             plan,
             budget_s=budget_s,
             experiments=tuple(replace(each, reps=BLOCK_REPS, blocks=None) for each in plan.experiments),
+            build=name,
         )
-        for plan in plans
+        for plan, name in zip(plans, names, strict=True)
     )

@@ -124,7 +124,8 @@ def ab(
     if seed is not None:
         check_seed(seed)
     paths, sides = _builds((a, b), names)
-    plans = probe_ab.make_plans(sides, parse_settings(settings or ()), budget_s, seed)
+    named = (None, None) if paths is None else (a, b)
+    plans = probe_ab.make_plans(sides, parse_settings(settings or ()), budget_s, seed, named)
     call: Settings = context.obj
     known = _known(way, detect, call.store)
     chosen = probe_ab.choose_way(plans[0], way, known, None if wanted is not None else budget_s)
@@ -239,7 +240,7 @@ def _tell(
     if targets.json is not None:
         targets.json.write(record.to_json(together))
     if targets.report is not None:
-        targets.report.write(encode(together, LABS))
+        targets.report.write(encode(together, LABS, threshold=threshold))
         terminal.print_written(targets.report, out)
     return compared
 

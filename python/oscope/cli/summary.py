@@ -37,6 +37,7 @@ from oscope.report.terminal import (
     without,
 )
 from oscope.statistics import carryover
+from oscope.statistics.machines import build_digest, build_name
 
 if TYPE_CHECKING:
     from oscope.statistics import Summary
@@ -104,6 +105,8 @@ def print_experiment(
     _print_heading(experiment.experiment, experiment.question or experiment.title, out)
     if fixed := fixed_levels(experiment):
         out.print(Text(", ".join(each.replace(" = ", "=", 1) for each in fixed), style="dim"))
+    if by := _measured_by(experiment):
+        print_prose(by, out, style="dim")
     if _is_measured(results, experiment):
         columns, hidden = summary_columns(results, experiment, table_room(out))
         print_columns(columns, out)
@@ -117,6 +120,15 @@ def print_experiment(
         print_prose(line, out)
         if remedy:
             print_remedy(remedy, out)
+
+
+def _measured_by(experiment: ExperimentResults) -> str:
+    """Return which program or build of the probe measured, and beside which runs; empty for the usual."""
+    if (name := build_name(experiment)) is None:
+        return ""
+    text = f"measured by {name} (SHA-256 {build_digest(experiment)}…)"
+    others = [each for each in experiment.settings.get("interleaved") or () if each != experiment.run_id]
+    return f"{text}, interleaved with run {', '.join(others)}" if others else text
 
 
 def print_inspected(inspected: Inspected, out: Console) -> None:

@@ -131,6 +131,8 @@ class Plan:
     """Time over which the blocks are spread, with pauses; None: they follow each other."""
     host: Host | None = None
     """The host that is measured; None: this machine."""
+    build: str | None = None
+    """The build of the probe that measures, as the user wrote it; None: the usual probe."""
 
     @property
     def total(self) -> int | None:
@@ -173,6 +175,7 @@ class Plan:
             **({"again": True} if self.again else {}),
             **({} if self.spread_s is None else {"spread_s": self.spread_s}),
             **({} if self.host is None else {"host": self.host.to_object()}),
+            **({} if self.build is None else {"build": self.build}),
         }
 
     @classmethod
@@ -199,7 +202,6 @@ class Plan:
             )
             for e in data["experiments"]
         )
-        covariates = tuple(Covariate(**c) for c in data["covariates"])
         return cls(
             data["seed"],
             data["profile"],
@@ -207,7 +209,7 @@ class Plan:
             data["precision"],
             data["budget_s"],
             experiments,
-            covariates,
+            tuple(Covariate(**c) for c in data["covariates"]),
             # A run that is older than inspections has none.
             tuple(data.get("inspections", ())),
             data.get("injection"),
@@ -215,6 +217,7 @@ class Plan:
             data.get("again", False),
             data.get("spread_s"),
             Host.from_object(data["host"]) if data.get("host") else None,
+            data.get("build"),
         )
 
 

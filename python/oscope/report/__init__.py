@@ -14,15 +14,19 @@ if TYPE_CHECKING:
     from oscope.model.samples import Results
 
 
-def encode(results: Results, labs: Sequence[Lab], beside: Sequence[Results] = ()) -> bytes:
+def encode(
+    results: Results, labs: Sequence[Lab], beside: Sequence[Results] = (), threshold: float | None = None
+) -> bytes:
     """Return the report of `results` as an HTML file. Equal results give equal bytes.
 
-    `beside` are results of other machines, which the latency ladder marks.
+    `beside` are results of other machines, which the latency ladder marks. `threshold` is the share from
+    which on a difference of interleaved runs matters; None: the usual 1 %.
     """
     from oscope.report.build import build  # noqa: PLC0415 - jinja2 and plotly
     from oscope.report.page import render  # noqa: PLC0415 - jinja2 and plotly
 
-    return render(build(results, labs, beside)).encode()
+    limit = {} if threshold is None else {"threshold": threshold}
+    return render(build(results, labs, beside, **limit)).encode()
 
 
 def write(results: Results, path: str | Path, labs: Sequence[Lab]) -> Path:

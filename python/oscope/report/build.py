@@ -18,10 +18,13 @@ from oscope.model.formatting import format_count
 from oscope.model.samples import ExperimentResults, Results
 from oscope.programs import findings as programs
 from oscope.report import embed
+from oscope.report.builds import compared
 from oscope.report.embed import Packed
 from oscope.report.first import FirstScreen, first_screen
 from oscope.report.machine import DO_NOT_TRUST, Unmeasured, failed_self_check, unmeasured
 from oscope.report.origins import EXPERIMENTS, Origin, command, origins
+from oscope.statistics.compare import THRESHOLD
+from oscope.statistics.machines import build_name, label
 
 DATA_ROOM = 9_500_000
 """Bytes that the samples may take in the page: with the figures and Plotly it stays below 12 MB."""
@@ -69,12 +72,17 @@ class Report:
     first: FirstScreen | None = None
     """None where there is no run, only the history of several."""
     unmeasured: Unmeasured | None = None
+    compared: Sequence[Section] = ()
+    """The comparisons of runs that were measured interleaved."""
 
 
-def build(results: Results, labs: Sequence[Lab], beside: Sequence[Results] = ()) -> Report:
+def build(
+    results: Results, labs: Sequence[Lab], beside: Sequence[Results] = (), threshold: float = THRESHOLD
+) -> Report:
     """Return the report of `results`; the answers are those of the `labs` whose experiments were run.
 
-    `beside` are the results of other machines, whose figures are marked on the first screen.
+    `beside` are the results of other machines, whose figures are marked on the first screen. `threshold` is
+    the share from which on a difference of interleaved runs matters.
     """
     analysed = Analysed.of(results)
     parts = [
@@ -95,6 +103,7 @@ def build(results: Results, labs: Sequence[Lab], beside: Sequence[Results] = ())
         downloads=_downloads(results),
         first=first_screen(analysed, partial(_target, parts, results), beside),
         unmeasured=unmeasured(results),
+        compared=compared(results, threshold),
     )
 
 
@@ -178,7 +187,7 @@ def views(results: Results) -> list[ExperimentView]:
     if len({each.run_id for each in results.experiments}) < 2:
         return found
     return [
-        replace(one, title=f"{one.title}, run {each.run_id}")
+        replace(one, title=f"{one.title}, run {label(each)}")
         for one, each in zip(found, results.experiments, strict=True)
     ]
 
@@ -297,6 +306,7 @@ def _facts(results: Results) -> list[tuple[str, str]]:
         ("Started", first.started.replace("T", " ").replace("+00:00", " UTC")),
         ("Profile", profile),
         ("Run" if len(runs) == 1 else "Runs", ", ".join(runs)),
+        ("Measured by", ", ".join(dict.fromkeys(filter(None, map(build_name, results.experiments))))),
     ]
     return [(name, str(value)) for name, value in facts if value]
 

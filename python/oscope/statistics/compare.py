@@ -24,7 +24,7 @@ from oscope.statistics.compared import BENJAMINI_HOCHBERG, HOLM, Answer, Compare
 from oscope.statistics.earlier import EarlierPoints, EarlierRuns
 from oscope.statistics.estimating import Result, estimate_difference
 from oscope.statistics.interrupt_filter import Tallies, undisturbed
-from oscope.statistics.machines import label
+from oscope.statistics.machines import labels
 from oscope.statistics.multiplicity import correct, quantity
 from oscope.statistics.pairing import Match, interleaved, match_points, refuse_unlike
 from oscope.statistics.quantiles import TailDifference, correct_tails, tail_differences
@@ -97,7 +97,7 @@ def compare_results(
     metrics = [column for column in _comparable(a) if column.name in b.metrics]
     # Two experiments of one run are not interleaved; two runs may be.
     paired = interleaved(a, b)
-    sides, remarks = (label(a), label(b)), [*injected.caveats({"A": a, "B": b}), *caveats, *missing]
+    sides, remarks = labels(a, b), [*injected.caveats({"A": a, "B": b}), *caveats, *missing]
     found = _compare(
         matches,
         metrics,

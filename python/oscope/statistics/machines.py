@@ -23,6 +23,8 @@ _KERNEL: Mapping[str, str] = {
 }
 _LONG = 60
 """Letters from which on only the words of a text are reported that differ."""
+_DIGITS_SHOWN = 12
+"""Hexadecimal digits of a digest, enough to tell it from others."""
 _SAME_GUEST: Mapping[str, str] = {
     "accelerator": "accelerator of the guests",
     "cpu_model": "CPU model of the guests",
@@ -50,10 +52,31 @@ def refuse_other_machine(a: ExperimentResults, b: ExperimentResults, allow: froz
 
 
 def label(results: ExperimentResults) -> str:
-    """Return what distinguishes a side of a comparison: the run, a guest's kernel, the user's own program."""
-    kernel, program = kernel_name(results), results.environment.get("program") or {}
-    parts = [results.run_id, kernel and f"kernel {kernel}", program.get("name")]
-    return ", ".join(filter(None, parts))
+    """Return what distinguishes a side of a comparison: the run, a guest's kernel, the program or build."""
+    kernel = kernel_name(results)
+    return ", ".join(filter(None, [results.run_id, kernel and f"kernel {kernel}", build_name(results)]))
+
+
+def labels(a: ExperimentResults, b: ExperimentResults) -> tuple[str, str]:
+    """Return the labels of both sides; builds of one name have the beginnings of their digests."""
+    if build_name(a) != build_name(b) or build_digest(a) == build_digest(b):
+        return label(a), label(b)
+    texts = [f"{label(each)} {build_digest(each)}".rstrip() for each in (a, b)]
+    return texts[0], texts[1]
+
+
+def build_name(results: ExperimentResults) -> str | None:
+    """Return the user's own program or the build of the probe that measured; None: the usual probe."""
+    name = (results.environment.get("program") or {}).get("name") or results.settings.get("build")
+    return None if name is None else str(name)
+
+
+def build_digest(results: ExperimentResults) -> str:
+    """Return the beginning of the SHA-256 of what `build_name` names; empty where there is none."""
+    if build_name(results) is None:
+        return ""
+    program, laboratory = (results.environment.get(name) or {} for name in ("program", "laboratory"))
+    return str(program.get("sha256") or laboratory.get("probe_sha256") or "")[:_DIGITS_SHOWN]
 
 
 def kernel_name(results: ExperimentResults) -> str | None:

@@ -137,6 +137,8 @@ def _assemble(
             "budget_s": plan.budget_s,
             # Only of runs whose blocks have pauses between them.
             **({} if plan.spread_s is None else {"spread_s": plan.spread_s}),
+            # Only of runs that compare builds of the probe.
+            **({} if plan.build is None else {"build": plan.build}),
             # In a duet a side has nothing repeated without the other one.
             "again": plan.again and not duet,
             "notes": list(events.get("note", ())),

@@ -57,7 +57,7 @@ class RunEntry:
     has_injection: bool
     """Whether interference was injected into it: it is no clean measurement."""
     programs: tuple[str, ...]
-    """The commands or functions that a bench measures."""
+    """The commands or functions that a bench measures, the user's workload programs, builds of the probe."""
 
     @property
     def has_ended(self) -> bool:
@@ -368,11 +368,14 @@ def _entry(row: sa.Row[Any], status: str, samples: int) -> RunEntry:
         experiments=(*(e["name"] for e in plan["experiments"]), *plan.get("inspections", ())),
         samples=samples,
         has_injection=plan.get("injection") is not None,
-        programs=_programs(plan["experiments"]),
+        programs=_programs(plan),
     )
 
 
-def _programs(experiments: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+def _programs(plan: Mapping[str, Any]) -> tuple[str, ...]:
+    experiments = plan["experiments"]
     points = (point for experiment in experiments for point in experiment["points"])
-    named = (point.get("command", point.get("function")) for point in points)
+    named = [point.get("command", point.get("function")) for point in points]
+    named += [(experiment.get("program") or {}).get("name") for experiment in experiments]
+    named.append(plan.get("build"))
     return tuple(dict.fromkeys(name for name in named if isinstance(name, str)))

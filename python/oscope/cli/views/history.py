@@ -17,6 +17,7 @@ from oscope.model.formatting import Scale
 from oscope.model.samples import ExperimentResults
 from oscope.report.terminal import MOST_ROWS, aligned, print_columns, print_prose, table_room, table_width
 from oscope.statistics.changes import FEWEST_RUNS, Change
+from oscope.statistics.machines import build_digest, build_name
 
 _BARS = "▁▂▃▄▅▆▇█"
 _COLUMNS = ("run", "started", "median", "95 % interval")
@@ -102,7 +103,8 @@ def series_columns(line: Line, series: Series, most: int) -> list[list[str]]:
     halves = [(v.ci95[1] - v.ci95[0]) / 2 if v.ci95 else None for v in values]
     scale = Scale.choose([v.median for v in values], halves, series.metric.shown_unit)
     steps = {change.at: _step(change) for change in series.changes}
-    marks = [_marks(line.runs[place], steps.get(place), place in kernels) for place in shown]
+    builds = _builds(line)
+    marks = [_marks(line.runs[place], steps.get(place), place in kernels, builds[place]) for place in shown]
     unit = f" [{scale.unit}]" if scale.unit and scale.unit != series.metric.name else ""
     intervals = [
         f"{scale.text(v.ci95[0])} to {scale.text(v.ci95[1])}" if v.ci95 else formatting.MISSING
@@ -118,9 +120,15 @@ def series_columns(line: Line, series: Series, most: int) -> list[list[str]]:
     return [*columns, ["", *marks]] if any(marks) else columns
 
 
-def _marks(run: ExperimentResults, step: str | None, is_other_kernel: bool) -> str:
-    parts = [step or "", "kernel" if is_other_kernel else "", run.status if run.status != "done" else ""]
-    return ", ".join(filter(None, parts))
+def _builds(line: Line) -> list[str]:
+    """Return for each run the program or build that measured it; empty texts where all are the same."""
+    texts = [f"{build_name(run) or 'oscope-probe'} {build_digest(run)}".rstrip() for run in line.runs]
+    return texts if len(set(texts)) > 1 else [""] * len(texts)
+
+
+def _marks(run: ExperimentResults, step: str | None, is_other_kernel: bool, build: str) -> str:
+    ended = run.status if run.status != "done" else ""
+    return ", ".join(filter(None, [step or "", "kernel" if is_other_kernel else "", build, ended]))
 
 
 def _step(change: Change) -> str:
