@@ -19,7 +19,8 @@ from oscope.api import Run
 from oscope.model.errors import UsageError
 from oscope.model.experiment import Lab
 from oscope.model.samples import Results
-from oscope.report.comparison import each_quantity_once, verdict
+from oscope.report.comparison import each_quantity_once
+from oscope.report.comparison_verdict import verdict
 
 
 @pytest.fixture

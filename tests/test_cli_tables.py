@@ -26,8 +26,8 @@ from oscope.report.comparison import (
     comparison_table,
     print_comparison,
     remarks,
-    verdict,
 )
+from oscope.report.comparison_verdict import verdict
 from oscope.report.forms import encode
 from oscope.report.terminal import Piped, aligned, console, grid, prose, table_width
 from oscope.statistics import Comparison, compare_results, compare_within, summarise

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import io
 from dataclasses import replace
 
 import numpy as np
 from rich.console import Console
 
 import synthetic
-from oscope.report.comparison import MARK, comparison_table, intervals, print_comparison, remarks, verdict
-from oscope.statistics import compare_results
+from oscope.report.comparison import (
+    MARK,
+    comparison_table,
+    differences,
+    intervals,
+    print_comparison,
+    remarks,
+)
+from oscope.report.comparison_verdict import verdict
+from oscope.statistics import ComparedMetric, compare_results
 from test_statistics_compare import constant, sides
 
 
@@ -98,3 +107,78 @@ def test_a_ratio_that_is_not_known_has_one_dash_for_its_interval() -> None:
     table = comparison_table(a, replace(found, rows=(row,)))
     [cells] = (dict(zip(table.columns, cells, strict=True)) for cells in table.rows)
     assert (cells["B/A"], cells["95 % interval"]) == ("–", "–")
+
+
+def test_the_verdict_says_first_that_it_cannot_tell() -> None:
+    a, b = sides()
+    found = compare_results(a, b)
+    row = replace(found.rows[0], different="cannot tell", matters="cannot tell", detectable=0.35)
+
+    def of(*rows: ComparedMetric) -> str:
+        return verdict(replace(found, rows=rows))
+
+    assert (
+        of(row) == "cannot tell: no difference found in 1 of 1 (a difference of 35 % would have been found)"
+    )
+    few = of(row, replace(row, detectable=7.5))
+    assert few.startswith(
+        "cannot tell: no difference found in 2 of 2 (too few samples to see one below a factor of 1.4 to 8.5;"
+    )
+    assert "--blocks" in few
+    assert "a factor of more than 100;" in of(replace(row, detectable=1e300))
+    assert "one reading a side shows none" in of(replace(row, n_a=1, n_b=1, detectable=1e300))
+    differs = replace(row, different="yes")
+    assert (
+        of(differs) == "1 of 1 differ, 0 by more than 1 %; cannot tell of 1 of them whether by more than 1 %"
+    )
+    assert of(replace(row, different="no"), row).startswith("no difference found in 1 of 2 (")
+
+
+def test_single_readings_keep_their_digits_and_have_no_interval() -> None:
+    a, b = (
+        replace(side, points=(side.points[0].only(np.arange(len(side.points[0])) == 0),))
+        for side in (constant(each, value) for each, value in zip(sides(), (12_812.0, 13_104.0), strict=True))
+    )
+    comparison = compare_results(a, b)
+    for each_unit in (False, True):
+        table = comparison_table(a, comparison, intervals(a, b, comparison), each_unit=each_unit)
+        [row] = (dict(zip(table.columns, cells, strict=True)) for cells in table.rows)
+        assert (row["A"], row["B"], row["unit"]) == ("12.81", "13.10", "µs")
+        assert (row["95 % interval"], row["mde"]) == ("–", "–")
+
+
+def test_a_difference_is_in_the_unit_of_its_row() -> None:
+    a, b = sides()
+    found = compare_results(a, b)
+    row = replace(found.rows[0], median_a=54_000.0, median_b=54_015.0, difference=15.0, ci95=(1.0002, 1.0004))
+    table = comparison_table(a, replace(found, rows=(row, replace(row, median_a=540.0, median_b=555.0))))
+    shown = [dict(zip(table.columns, cells, strict=True)) for cells in table.rows]
+    assert [(each["unit"], each["difference"]) for each in shown] == [("µs", "+0.015"), ("ns", "+15.00")]
+
+
+def test_a_sentence_gives_the_ratio_of_medians_that_have_another_one() -> None:
+    a, b = sides()
+    found = compare_results(a, b)
+    row = replace(found.rows[0], ratio=1.2, ci95=(1.1, 1.3), median_a=100.0, median_b=126.0, different="yes")
+    [text] = differences(a, replace(found, rows=(row,)))
+    assert "100 → 126 ns (medians of all samples, 1.26 times A's); block by block: " in text
+    [text] = differences(a, replace(found, rows=(replace(row, median_b=120.0),)))
+    assert "medians of all samples" not in text
+
+
+def test_a_narrow_terminal_names_the_columns_that_it_leaves_out() -> None:
+    a, b = sides()
+    found = compare_results(a, b)
+    narrow, wide = (Console(record=True, width=width, file=io.StringIO()) for width in (80, 200))
+    noted: set[str] = set()
+    for out in (narrow, wide):
+        print_comparison(a, found, out, intervals(a, b, found), noted)
+    text = " ".join(narrow.export_text().split())
+    assert "wider terminals also show: " in text
+    assert "difference" in text.partition("wider terminals also show: ")[2]
+    again = wide.export_text()
+    assert "wider terminals" not in again
+    # Each note is printed once.
+    assert found.caveats
+    assert "note: " in text
+    assert "note: " not in again

@@ -11,7 +11,7 @@ import null_compare as null
 import synthetic
 from oscope.model.errors import UsageError
 from oscope.model.samples import Column, ExperimentResults, PointSamples
-from oscope.report.comparison import verdict
+from oscope.report.comparison_verdict import verdict
 from oscope.runner.injection.spec import Injection
 from oscope.statistics import ComparedMetric, compare_points, compare_results, compare_within
 from oscope.statistics.sides import _median_weights

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -67,7 +68,7 @@ def ab(
     names: Annotated[
         list[str],
         typer.Argument(
-            metavar="EXPERIMENT|LAB", help="What to measure by both builds.", autocompletion=part_names
+            metavar="EXPERIMENT|LAB...", help="What to measure by both builds.", autocompletion=part_names
         ),
     ],
     settings: Annotated[
@@ -106,9 +107,10 @@ def ab(
         Output | None, output_file("--report", help="Write an HTML report on both; - is standard output.")
     ] = None,
 ) -> int:
-    """Measure by two builds of the probe, interleaved, and print whether they differ.
+    """Measure by two builds of a workload program, or of the probe, interleaved; print whether they differ.
 
-    They may be builds of a workload program of your own: then EXPERIMENT is one that both describe.
+    Of workload programs of your own, each EXPERIMENT is one that both describe; any other command is measured
+    by oscope bench.
 
     Each block is a fresh process of either build, in random order: what the machine does meanwhile hits both
     alike, so that far smaller differences are found than between two runs. As a duet, both builds measure at
@@ -173,6 +175,10 @@ def _builds(
         except UsageError as error:
             what = f"{text}, a build of oscope-probe" if is_probe else text
             raise UsageError(f"{what}: {error.message}", remedy=error.remedy) from None
+        except ProbeError as error:
+            both = " --vs ".join(map(shlex.quote, written))
+            remedy = f"{error.remedy}; or measure whole commands: oscope bench -- {both}"
+            raise ProbeError(error.message, remedy=remedy) from None
         for each in experiments:
             if each.program is None:
                 raise UsageError(
@@ -225,6 +231,7 @@ def _tell(
     out = terminal.console(to_standard_error=targets.take_standard_output)
     compared: list[tuple[ExperimentResults, Comparison]] = []
     refused: list[str] = []
+    noted: set[str] = set()
     for before, after in zip(*(side.experiments for side in sides), strict=True):
         try:
             comparison = compare_results(before, after, threshold=threshold)
@@ -232,7 +239,7 @@ def _tell(
             refused.append(f"{before.experiment} is not compared: {error}")
             continue
         compared.append((before, comparison))
-        print_comparison(before, comparison, out, intervals(before, after, comparison))
+        print_comparison(before, comparison, out, intervals(before, after, comparison), noted)
     for text in refused:
         terminal.print_prose(text, out, style="bold")
     _print_runs(sides, out)

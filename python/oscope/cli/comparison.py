@@ -89,9 +89,10 @@ def compare(
         tables = [comparison_table(*each, each_unit=form != "md") for each in compared]
         print(encode(tables, form), end="")
     else:
+        noted: set[str] = set()
         with paged(terminal.console()) as out:
             for experiment, comparison, sides in compared:
-                print_comparison(experiment, comparison, out, sides)
+                print_comparison(experiment, comparison, out, sides, noted)
             for text in dict.fromkeys(text for side in sides_measured for text in _revisions(side)):
                 print_prose(f"note: {text}", out)
     found = [name for experiment, comparison, _ in compared for name in worse(experiment, comparison)]

@@ -8,7 +8,8 @@ from dataclasses import replace
 from oscope.model.document import Section
 from oscope.model.errors import UsageError
 from oscope.model.samples import ExperimentResults, Results
-from oscope.report.comparison import comparison_table, differences, each_quantity_once, intervals, verdict
+from oscope.report.comparison import comparison_table, differences, each_quantity_once, intervals
+from oscope.report.comparison_verdict import verdict
 from oscope.statistics import compare_results
 from oscope.statistics.compare import THRESHOLD
 from oscope.statistics.machines import labels
@@ -40,7 +41,8 @@ def _section(a: ExperimentResults, b: ExperimentResults, threshold: float) -> Se
     except UsageError as error:
         return Section(title, "", (names,), missing=str(error))
     once, _ = each_quantity_once(a, found)
-    answer, table = verdict(once), comparison_table(a, found, intervals(a, b, found))
+    known = intervals(a, b, once)
+    answer, table = verdict(once), comparison_table(a, once, known)
     # The answer stands above.
     note = "\n".join(line for line in table.note.splitlines() if line != answer)
-    return Section(title, answer, (names, *differences(a, once)), (replace(table, note=note),))
+    return Section(title, answer, (names, *differences(a, once, known)), (replace(table, note=note),))

@@ -15,8 +15,8 @@ from oscope.model.clocks import counted
 from oscope.model.document import Table
 from oscope.model.factors import Level
 from oscope.model.samples import ExperimentResults
-from oscope.model.units import format_share
-from oscope.report.terminal import aligned, print_columns, print_prose, table_room, table_width
+from oscope.report.comparison_verdict import detectable_text, verdict
+from oscope.report.terminal import aligned, print_columns, print_prose, table_room, table_width, without
 from oscope.statistics import ComparedMetric, Comparison
 from oscope.statistics.compared import LARGEST_RATIO
 from oscope.statistics.effect import LEVEL
@@ -42,42 +42,52 @@ ABOUT_AS_LARGE = 10
 """Up to this ratio both medians of a row have equal digits after the point."""
 _FINEST_RATIO = 0.001
 """Half an interval below which a ratio gets no more digits: four after the point."""
-SMALLEST_SHARE = 0.0001
-"""Below it the share that would have been found is not written out."""
 
 
 def print_comparison(
-    experiment: ExperimentResults, comparison: Comparison, out: Console, sides: Sides | None = None
+    experiment: ExperimentResults,
+    comparison: Comparison,
+    out: Console,
+    sides: Sides | None = None,
+    noted: set[str] | None = None,
 ) -> None:
     """Print the verdict and the differences in words, then a row for each quantity and point, and caveats.
 
-    Of the slow tail there is a line for each quantile that differs, and nothing where none does.
+    Of the slow tail there is a line for each quantile that differs, and nothing where none does. What is in
+    `noted` was printed with another experiment and is left out; what is printed is added.
     """
     comparison, others = each_quantity_once(experiment, comparison)
     title = f": B ({comparison.label_b}) against A ({comparison.label_a})"
     out.print(Text.assemble((experiment.experiment, "bold"), title))
     print_prose(verdict(comparison), out, style="bold")
-    for text in differences(experiment, comparison):
+    for text in differences(experiment, comparison, sides):
         print_prose(text, out)
     out.print()
-    columns, alike = _fitting(experiment, comparison.rows, sides, table_room(out))
+    columns, alike, hidden = _fitting(experiment, comparison.rows, sides, table_room(out))
     print_columns(columns, out)
     if alike:
         print_prose(f"in every row: {', '.join(alike)}", out)
-    for text in remarks(comparison):
-        print_prose(text, out)
-    for caveat in (*comparison.caveats, *others):
-        print_prose(f"note: {caveat}", out)
+    if hidden:
+        print_prose(without(hidden), out, style="dim")
+    noted = set() if noted is None else noted
+    texts = [*remarks(comparison), *(f"note: {text}" for text in (*comparison.caveats, *others))]
+    for text in texts:
+        if text not in noted:
+            print_prose(text, out)
+    noted.update(texts)
     out.print()
 
 
-def differences(experiment: ExperimentResults, comparison: Comparison) -> Iterator[str]:
+def differences(
+    experiment: ExperimentResults, comparison: Comparison, sides: Sides | None = None
+) -> Iterator[str]:
     """Yield a sentence for each point whose headline differs, and for each quantile of the slow tail."""
-    varied = _varied(comparison.rows)
-    for row in comparison.rows:
+    rows = comparison.rows
+    varied = _varied(rows)
+    for row, pair in zip(rows, _known(rows, sides), strict=True):
         # The other metrics of a point mostly say the same; the table has them.
         if row.different == "yes" and row.metric == experiment.headline:
-            yield f"{_named(experiment, row, varied)}: {_change(row)}: {row.sentence}"
+            yield f"{_named(experiment, row, varied)}: {_change(row, pair)}: {row.sentence}"
     for tail in comparison.tails:
         if tail.different:
             yield f"slow tail of {_named(experiment, tail, varied)}: {tail_sentence(tail)}"
@@ -88,9 +98,12 @@ def _named(experiment: ExperimentResults, of: ComparedMetric | TailDifference, v
     return " · ".join(filter(None, (label(experiment, of.factors, varied), of.metric)))
 
 
-def _change(row: ComparedMetric) -> str:
-    """Return both medians, `2.71 → 1.50 ms`."""
-    return f"{_median(row, 0)} → {_median(row, 1)} {_scale(row).unit}".rstrip()
+def _change(row: ComparedMetric, pair: Known) -> str:
+    """Return both medians, `2.71 → 1.50 ms`, and their ratio where the sentence that follows has another."""
+    text = f"{_median(row, 0, pair)} → {_median(row, 1, pair)} {_scale(row).unit}".rstrip()
+    if not row.is_unlike_medians:
+        return text
+    return f"{text} (medians of all samples, {_ratio(row, row.ratio_of_medians)} times A's); block by block"
 
 
 def each_quantity_once(
@@ -146,13 +159,14 @@ def comparison_table(
 
 def _fitting(
     experiment: ExperimentResults, rows: Sequence[ComparedMetric], sides: Sides | None, room: int
-) -> tuple[list[list[str]], list[str]]:
+) -> tuple[list[list[str]], list[str], list[str]]:
     """Return the columns that fit: always the answers, then the figures behind them.
 
-    Where the answers do not fit, a metric or an answer that all rows share is no column but a text.
+    Where the answers do not fit, a metric or an answer that all rows share is no column but a text. Last come
+    the headings of what has no room.
     """
     columns, further = _columns(experiment, rows, sides, plain=False)
-    alike = []
+    alike, hidden = [], []
     for column in list(columns):
         heading, *cells = column
         shared = heading in ("metric", "different", "matters") and len(cells) > len(set(cells)) == 1
@@ -162,7 +176,9 @@ def _fitting(
     for column in further:
         if not alike and table_width([*columns, column]) <= room:
             columns.append(column)
-    return columns, alike
+        else:
+            hidden.append(column[0])
+    return columns, alike, hidden
 
 
 def _columns(
@@ -176,15 +192,14 @@ def _columns(
     columns = [[name, *(levels(experiment, row.factors)[name] for row in rows)] for name in _varied(rows)]
     columns.append(["metric", *(row.metric for row in rows)])
     # Of a count of instructions the difference itself is what is looked for.
-    exact = any(counted(row.unit) for row in rows)
-    known = [(None, None) if exact or sides is None else sides(row) for row in rows]
+    exact, known = _is_exact(rows), _known(rows, sides)
     columns += _medians(rows, known)
     columns.append(aligned(["B/A", *(_marked_ratio(row, plain=plain) for row in rows)]))
     columns.append(["different", *(row.different for row in rows)])
     columns.append(["matters", *(row.matters for row in rows)])
     change = aligned(["difference", *(_difference(row, plain=plain) for row in rows)])
     interval = ["95 % interval", *(_ratio_interval(row, plain=plain) for row in rows)]
-    detectable = aligned(["mde", *(detectable_text(row.detectable, plain=plain) for row in rows)])
+    detectable = aligned(["mde", *(_detectable(row, plain=plain) for row in rows)])
     if exact:
         return columns, [change, interval, detectable]
     medians = [
@@ -216,6 +231,15 @@ def intervals(
     return lambda row: found.get(id(row), (None, None))
 
 
+def _is_exact(rows: Sequence[ComparedMetric]) -> bool:
+    return any(counted(row.unit) for row in rows)
+
+
+def _known(rows: Sequence[ComparedMetric], sides: Sides | None) -> list[Known]:
+    """Return the intervals of each row's medians; none where instructions are counted."""
+    return [(None, None) if sides is None or _is_exact(rows) else sides(row) for row in rows]
+
+
 def _side(row: ComparedMetric, side: int, intervals: Known) -> str:
     """Write the interval of a side's median in the unit and with the digits of the median beside it."""
     return _digits(row, side, intervals).span(intervals[side])
@@ -225,29 +249,6 @@ def _marked_ratio(row: ComparedMetric, *, plain: bool) -> str:
     """Return B over A, with a mark where it is not that of the medians beside it."""
     mark = " *" if row.at_one_speed else f" {MARK}" if row.is_unlike_medians else ""
     return f"{_ratio(row, row.ratio, plain=plain)}{'' if plain else mark}"
-
-
-def verdict(comparison: Comparison) -> str:
-    """Tell in one sentence what all rows together say."""
-    rows = comparison.rows
-    alike = [row for row in rows if row.different != "yes"]
-    threshold = format_share(comparison.threshold)
-    parts = []
-    if len(alike) < len(rows):
-        matter = sum(row.matters == "yes" for row in rows)
-        parts.append(f"{len(rows) - len(alike)} of {len(rows)} differ, {matter} by more than {threshold}")
-    if alike:
-        # Of rows that are identical in every sample, 0 says nothing of how much would have been found.
-        sizes = [row.detectable for row in alike if isfinite(row.detectable) and row.detectable > 0]
-        span = " to ".join(dict.fromkeys(map(detectable_text, (min(sizes), max(sizes))))) if sizes else ""
-        parts.append(
-            f"no difference found in {len(alike)} of {len(rows)}"
-            + (f" (a difference of {span} would have been found)" if span else "")
-        )
-    unsure = sum(row.matters == "cannot tell" for row in rows)
-    if unsure:
-        parts.append(f"cannot tell of {unsure} whether they differ by more than {threshold}")
-    return "; ".join(parts)
 
 
 def remarks(comparison: Comparison) -> tuple[str, ...]:
@@ -324,14 +325,22 @@ def _digits(row: ComparedMetric, side: int, intervals: Known) -> formatting.Scal
     and so is the other side where it is about as large, so that what is equal reads so.
     """
     values, scale = (row.median_a, row.median_b), _scale(row)
-    half = abs(row.median_a) * (row.ci95[1] - row.ci95[0]) / 2
-    found = [scale.row(values[side], half if isfinite(half) else None)]
+    found = [scale.row(values[side], _half(row))]
     small, large = sorted(map(abs, values))
     for place, interval in enumerate(intervals):
         if interval is not None and (place == side or large < ABOUT_AS_LARGE * small):
             low, high = interval
             found.append(scale.row((low + high) / 2, (high - low) / 2 or None))
     return max(found, key=lambda each: each.decimals)
+
+
+def _half(row: ComparedMetric) -> float | None:
+    """Return half the interval of the difference, in the metric's unit; None where nothing limits it.
+
+    Of single readings nothing is known but themselves, and they keep their digits.
+    """
+    half = abs(row.median_a) * (row.ci95[1] - row.ci95[0]) / 2
+    return half if isfinite(half) and not row.is_single_reading else None
 
 
 def _ratio(row: ComparedMetric, ratio: float, *, plain: bool = False) -> str:
@@ -343,27 +352,20 @@ def _ratio(row: ComparedMetric, ratio: float, *, plain: bool = False) -> str:
 
 
 def _ratio_interval(row: ComparedMetric, *, plain: bool) -> str:
-    if not isfinite(row.ratio):
+    if not isfinite(row.ratio) or row.is_single_reading:
         return formatting.MISSING
     return " to ".join(_ratio(row, side, plain=plain) for side in row.ci95)
 
 
 def _difference(row: ComparedMetric, *, plain: bool) -> str:
-    """Write B less A in the metric's unit, with the digits that its interval allows."""
-    half = abs(row.median_a) * (row.ci95[1] - row.ci95[0]) / 2
-    spread = half if isfinite(half) else None
-    if plain:
-        return _scale(row).row(row.difference, spread).text(row.difference)
-    text = formatting.format_value(row.difference, spread, row.unit)
-    if row.unit == row.metric:
-        text = text.partition(" ")[0]
-    return f"+{text}" if row.difference > 0 and any(digit in text for digit in "123456789") else text
+    """Write B less A in the row's unit, with the digits that its interval allows."""
+    half = _half(row)
+    if half and not plain and not counted(row.unit):
+        half = max(half, _FINEST_RATIO * abs(row.median_a))
+    text = _scale(row).row(row.difference, half).text(row.difference)
+    is_more = not plain and row.difference > 0 and any(digit in text for digit in "123456789")
+    return f"+{text}" if is_more else text
 
 
-def detectable_text(share: float, *, plain: bool = False) -> str:
-    """Write a minimum detectable effect as per cent within bounds, or `plain` as a share."""
-    if plain:
-        return formatting.format_value(share, share, "")
-    if 0 < share < SMALLEST_SHARE:
-        return f"less than {format_share(SMALLEST_SHARE)}"
-    return f">{LARGEST_RATIO * 100} %" if share > LARGEST_RATIO else formatting.format_share(share)
+def _detectable(row: ComparedMetric, *, plain: bool) -> str:
+    return formatting.MISSING if row.is_single_reading else detectable_text(row.detectable, plain=plain)

@@ -57,6 +57,11 @@ class ComparedMetric:
     """Whose correction that is."""
 
     @property
+    def is_single_reading(self) -> bool:
+        """Whether each side is one reading, which shows neither an interval nor an mde."""
+        return self.n_a == self.n_b == 1
+
+    @property
     def at_one_speed(self) -> bool:
         """Whether the ratio is another than that of the medians: without what the core's speed explains."""
         return self.method.endswith(AT_ONE_SPEED)

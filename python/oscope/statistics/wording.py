@@ -8,6 +8,7 @@ import numpy as np
 
 from oscope.model import clocks, formatting
 from oscope.statistics import between_runs, effect
+from oscope.statistics.compared import LARGEST_RATIO
 from oscope.statistics.core_clock import AT_ONE_SPEED
 from oscope.statistics.estimating import Result
 from oscope.statistics.quantiles import TailDifference
@@ -18,6 +19,21 @@ _MATTERS: Mapping[str, str] = {
     # vocabulary: keep: the labs' answers and notebooks quote it
     "cannot tell": "whether it matters cannot be told",
 }
+
+
+LARGE = 1.0
+"""From this relative difference on, what would have been found is written as a factor."""
+
+LAST_WITH_TENTHS = 9.0
+"""Up to this relative difference a factor is written with one digit after the point."""
+
+
+def factor_text(share: float) -> str:
+    """Write a relative difference as a factor, `6.0` for one of 500 %; beyond bounds `more than 100`."""
+    factor = 1 + share
+    if factor > LARGEST_RATIO:
+        return f"more than {LARGEST_RATIO}"
+    return f"{factor:.1f}" if share < LAST_WITH_TENTHS else f"{factor:.0f}"
 
 
 def sentence(result: Result, different: str, matters: str, figures: tuple[float, float, float, float]) -> str:
@@ -34,7 +50,10 @@ def sentence(result: Result, different: str, matters: str, figures: tuple[float,
     if found.p < effect.LEVEL and result.contradicts:
         return f"cannot tell: {_contradiction(result)}"
     if different != "yes":
-        size = formatting.format_share(result.ratio(reach) - 1)
+        least = result.ratio(reach) - 1
+        if least >= LARGE:
+            return f"no difference found; too few samples to see one below a factor of {factor_text(least)}"
+        size = formatting.format_share(least)
         if np.isnan(ratio):
             size = formatting.format_value(reach, None, unit)
         return f"no difference found; one of {size} would have been"

@@ -17,7 +17,7 @@ from oscope.model import formatting
 from oscope.model.clocks import clock_of
 from oscope.model.units import format_share
 from oscope.programs.spec import EXPERIMENT as OWN_PROGRAMS
-from oscope.report.comparison import detectable_text
+from oscope.report.comparison_verdict import detectable_text
 from oscope.report.terminal import MOST_ROWS, aligned, print_columns, print_prose, table_width
 from oscope.statistics.compare import interleaved_command
 from oscope.statistics.estimating import FEWEST_CLUSTERS

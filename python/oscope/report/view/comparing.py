@@ -24,8 +24,8 @@ from oscope.report.comparison import (
     each_quantity_once,
     intervals,
     remarks,
-    verdict,
 )
+from oscope.report.comparison_verdict import verdict
 from oscope.statistics import Comparison, compare_results
 from oscope.statistics.machines import KERNEL, MACHINE
 from oscope.storage.store import Store
@@ -105,14 +105,15 @@ def _compare(
         is_allowable = "--allow" in (error.remedy or "")
         return Compared(a.experiment, str(error), is_allowable)
     found, others = each_quantity_once(a, found)
+    known = intervals(a, b, found)
     changed = environment_changes(a, b)
     rows = [[name, *pair] for name, pair in changed.items()]
     return Compared(
         name=a.experiment,
         title=f"B ({found.label_b}) against A ({found.label_a})",
         verdict=verdict(found),
-        sentences=list(differences(a, found)),
-        table=replace(comparison_table(a, found, intervals(a, b, found)), title="", note=""),
+        sentences=list(differences(a, found, known)),
+        table=replace(comparison_table(a, found, known), title="", note=""),
         figure=_figure(a, found),
         caveats=(*remarks(found), *found.caveats, *others),
         environment=Table("What differs between the environments", ["", "A", "B"], rows) if rows else None,

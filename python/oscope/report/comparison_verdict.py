@@ -1,0 +1,63 @@
+"""What all rows of a comparison say together, in a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from math import isfinite
+
+from oscope.model import formatting
+from oscope.model.units import format_share
+from oscope.statistics import ComparedMetric, Comparison
+from oscope.statistics.compared import LARGEST_RATIO
+from oscope.statistics.wording import LARGE, factor_text
+
+SMALLEST_SHARE = 0.0001
+"""Below it the share that would have been found is not written out."""
+MORE_SAMPLES = "take more: --blocks and --reps, or a longer --budget"
+
+
+def verdict(comparison: Comparison) -> str:
+    """Say in one sentence what all rows together say: how many differ, do not differ, or cannot be judged."""
+    rows, threshold = comparison.rows, format_share(comparison.threshold)
+    differ, alike, unsure = (
+        [row for row in rows if row.different == answer] for answer in ("yes", "no", "cannot tell")
+    )
+    parts = []
+    if differ:
+        matter = sum(row.matters == "yes" for row in differ)
+        parts.append(f"{len(differ)} of {len(rows)} differ, {matter} by more than {threshold}")
+    if open_rows := sum(row.matters == "cannot tell" for row in differ):
+        parts.append(f"cannot tell of {open_rows} of them whether by more than {threshold}")
+    if alike:
+        parts.append(f"no difference found in {len(alike)} of {len(rows)}{_would_be_found(alike)}")
+    if unsure:
+        found = _would_be_found(unsure)
+        if all(row.is_single_reading for row in unsure):
+            found = f" (one reading a side shows none; {MORE_SAMPLES})"
+        parts.append(f"cannot tell: no difference found in {len(unsure)} of {len(rows)}{found}")
+    return "; ".join(parts)
+
+
+def _would_be_found(rows: Sequence[ComparedMetric]) -> str:
+    """Say how large a difference would have been found, or that the samples are too few; empty if unknown."""
+    # Of rows that are identical in every sample, 0 says nothing of how much would have been found.
+    sizes = [row.detectable for row in rows if isfinite(row.detectable) and row.detectable > 0]
+    if not sizes:
+        return ""
+    ends = min(sizes), max(sizes)
+    if ends[1] < LARGE:
+        return f" (a difference of {_span(map(detectable_text, ends))} would have been found)"
+    return f" (too few samples to see one below a factor of {_span(map(factor_text, ends))}; {MORE_SAMPLES})"
+
+
+def _span(ends: Iterable[str]) -> str:
+    return " to ".join(dict.fromkeys(ends))
+
+
+def detectable_text(share: float, *, plain: bool = False) -> str:
+    """Write a minimum detectable effect as per cent within bounds, or `plain` as a share."""
+    if plain:
+        return formatting.format_value(share, share, "")
+    if 0 < share < SMALLEST_SHARE:
+        return f"less than {format_share(SMALLEST_SHARE)}"
+    return f">{LARGEST_RATIO * 100} %" if share > LARGEST_RATIO else formatting.format_share(share)
