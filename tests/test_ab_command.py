@@ -115,3 +115,13 @@ def test_builds_of_the_probe_are_named(oscope: CommandLine, tmp_path: Path, real
     records = json.loads((tmp_path / "ab.json").read_text())
     assert [each["settings"]["build"] for each in records] == [str(real_probe), "./other-probe"]
     assert here("runs").out.splitlines()[-1].endswith("syscall.cost: ./other-probe")
+
+
+def test_help_and_refusals_name_what_it_takes(builds: CommandLine) -> None:
+    assert "two builds of a workload program or of the probe" in words(builds("--help").out)
+    assert "{EXPERIMENT|LAB...}" in words(builds("ab", "--help").out)
+    (builds.folder / "plain").write_text("#!/bin/sh\nexit 0\n")
+    (builds.folder / "plain").chmod(0o755)
+    (refused,) = builds("ab", "./plain", "./new", "sort.list").errors
+    assert refused.startswith("oscope: ./plain describe printed no JSON")
+    assert refused.endswith("or measure whole commands: oscope bench -- ./plain --vs ./new")

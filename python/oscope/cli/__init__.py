@@ -47,7 +47,7 @@ COMMANDS = {
     "view": ("view:view", "Show the stored runs in a browser, and a run while it goes on."),
     "show": ("stored:show", "Show the summary of a run."),
     "compare": ("comparison:compare", "Compare two runs: whether they differ, and whether it matters."),
-    "ab": ("builds:ab", "Measure with two builds of the probe, interleaved, and compare them."),
+    "ab": ("builds:ab", "Measure with two builds of a workload program or of the probe, and compare them."),
     "explain-variation": (
         "variation:explain_variation",
         "Attribute the variance of a run's samples to causes.",

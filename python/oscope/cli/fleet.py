@@ -142,7 +142,7 @@ def run(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="EXPERIMENT|LAB", help="What to measure (see oscope list).", autocompletion=part_names
+            metavar="EXPERIMENT|LAB...", help="What to measure (see oscope list).", autocompletion=part_names
         ),
     ] = None,
     file: FileOption = Path(fleet_file.FILE),

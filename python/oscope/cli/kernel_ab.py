@@ -48,7 +48,7 @@ def ab(
     names: Annotated[
         list[str],
         typer.Argument(
-            metavar="EXPERIMENT|LAB", help="What to measure on both kernels.", autocompletion=part_names
+            metavar="EXPERIMENT|LAB...", help="What to measure on both kernels.", autocompletion=part_names
         ),
     ],
     patch: Annotated[
