@@ -99,6 +99,148 @@ def test_a_bandwidth_beside_times_is_shown_too(oscope: CommandLine, tmp_path: Pa
         assert part in shown
 
 
+LMBENCH = """[lmbench3.0 results for Linux box]
+Simple syscall: 0.1303 microseconds
+Pagefaults on /var/tmp/XXX: 13098 usecs
+File /var/tmp/XXX write bandwidth: 899118 KB/sec
+
+"mappings
+0.524288 9.824
+
+"File system latency
+0k\t469\t84505\t138552
+
+localhost: RPC: Timed out
+
+Socket bandwidth using localhost
+0.000001 1.80 MB/sec
+10.485760 6790.20 MB/sec
+
+Avg xfer: 3.2KB, 41.8KB in 1.4040 millisecs, 29.75 MB/sec
+
+"libc bcopy unaligned
+0.000512 114131.34
+1.05 58243.29
+
+"size=4k ovr=0.74
+2 3.54
+
+tlb: 32 pages
+Memory load parallelism
+0.001024 3.91
+
+Memory load latency
+"stride=128
+0.00049 1.667
+0.00586 7.5
+
+Random load latency
+"stride=16
+0.00049 1.700
+"""
+
+
+def test_each_table_of_lmbench_is_read_at_its_levels(tmp_path: Path) -> None:
+    file = tmp_path / "lmbench"
+    file.write_text(LMBENCH)
+    found = read(file)
+    values = {}
+    for series in found.series:
+        (reading,) = series.readings
+        figures = [value for value in reading.metrics.values() if value is not None]
+        values[series.name, *series.levels.values()] = figures
+    assert values == {
+        ("Simple syscall",): [pytest.approx(130.3)],
+        ("Pagefaults on /var/tmp/XXX",): [pytest.approx(13_098_000)],
+        ("File /var/tmp/XXX write bandwidth",): [pytest.approx(899_118_000)],
+        ("mmap", 512 * 1024): [pytest.approx(9824)],
+        ("File system latency", 0): [84505, 138552],
+        ("Socket bandwidth using localhost", 1): [pytest.approx(1.8e6)],
+        ("Socket bandwidth using localhost", 10 * 2**20): [pytest.approx(6790.2e6)],
+        # lmbench rounds 1048576 to 1.05 MB, and 512/1048576 to 0.00049.
+        ("libc bcopy unaligned", 512): [pytest.approx(114131.34e6)],
+        ("libc bcopy unaligned", 2**20): [pytest.approx(58243.29e6)],
+        ("context switch", 4096, 2): [pytest.approx(3540)],
+        ("Memory load parallelism", 1024): [3.91],
+        ("Memory load latency", 128, 512): [1.667],
+        ("Memory load latency", 128, 6144): [7.5],
+        ("Random load latency", 16, 512): [1.7],
+    }
+    (note,) = found.notes
+    assert note.startswith("left out, since their heading or unit is not known: 'Avg xfer: 3.2KB, ")
+    assert note.endswith(", 'tlb: 32 pages'")
+
+
+def test_a_table_alone_is_recognised_as_lmbenchs(oscope: CommandLine, tmp_path: Path) -> None:
+    file = tmp_path / "lat_mem_rd"
+    file.write_text('"stride=128\n0.00049 1.667\n0.00098 1.668\n')
+    done = oscope("import", str(file))
+    assert done.out.startswith("lmbench: 1 benchmark at 2 points, 2 samples; lacks "), done.err
+    shown = oscope("show", "last").out
+    assert "benchmark=lat_mem_rd, stride=128 B" in shown
+    assert "1 KiB" in shown
+
+
+def test_what_is_left_out_is_printed(oscope: CommandLine, tmp_path: Path) -> None:
+    file = tmp_path / "lmbench"
+    file.write_text("Simple syscall: 0.1303 microseconds\n32.00 9516.73\n")
+    assert "note: left out, since their heading or unit is not known: '32.00 9516.73'" in " ".join(
+        oscope("import", str(file)).out.split()
+    )
+
+
+def test_a_result_of_lmbench_that_comes_again_is_a_further_sample(tmp_path: Path) -> None:
+    file = tmp_path / "lmbench"
+    file.write_text("Simple read: 0.2 microseconds\n" * 3)
+    (series,) = read(file).series
+    assert [reading.block for reading in series.readings] == [0, 1, 2]
+
+
+def _hyperfine(tmp_path: Path, *results: dict[str, object]) -> Path:
+    file = tmp_path / "hyperfine.json"
+    file.write_text(json.dumps({"results": [{"command": "sleep", **each} for each in results]}))
+    return file
+
+
+def test_commands_of_one_name_are_levels_or_samples(tmp_path: Path) -> None:
+    file = _hyperfine(
+        tmp_path,
+        {"times": [0.1], "parameters": {"n": "1"}},
+        {"times": [0.2], "parameters": {"n": "2"}},
+        {"times": [0.3, 0.4], "parameters": {"n": "2"}},
+    )
+    found = read(file)
+    assert [parameter.name for parameter in found.parameters] == ["n"]
+    assert [(series.name, dict(series.levels), len(series.readings)) for series in found.series] == [
+        ("sleep", {"n": "1"}, 1),
+        ("sleep", {"n": "2"}, 3),
+    ]
+    assert [reading.block for reading in found.series[1].readings] == [0, 1, 1]
+
+
+def test_jobs_of_fio_of_one_name_are_levels_by_their_options(tmp_path: Path) -> None:
+    (job,) = json.loads((FILES / "fio.json").read_text())["jobs"]
+    file = tmp_path / "fio.json"
+    jobs = [{**job, "job options": {"rw": "rw", "bs": size}} for size in ("4k", "64k", "64k")]
+    file.write_text(json.dumps({"jobs": jobs}))
+    found = read(file)
+    reads = [series for series in found.series if "read" in series.name]
+    assert [(each.levels["bs"], len(each.readings)) for each in reads] == [("4k", 1), ("64k", 2)]
+
+
+@pytest.mark.parametrize(
+    ("result", "reported"),
+    [
+        ({"times": [0.1, -0.2]}, "a time of sleep is negative: -0.2"),
+        ({"times": [0.1, float("nan")]}, "a time of sleep is no number: 'nan'"),
+        ({"times": [0.1, 0.2], "exit_codes": [0]}, "sleep has 2 times, but 1 exit codes"),
+    ],
+)
+def test_a_time_that_cannot_be_is_refused(result: dict[str, object], reported: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=reported):
+        read(_hyperfine(tmp_path, result))
+
+
 @pytest.mark.parametrize(
     "file", ["hyperfine.json", "pyperf.json", "google-benchmark.json", "fio.json", "perf.json"]
 )

@@ -41,6 +41,11 @@ def import_results(
     with Store.open(settings.store) as opened:
         run_id = store(found, name or found.tool, file.name, opened)
     count = sum(len(series.readings) for series in found.series)
-    amount = f"{counted(len(found.series), 'benchmark')}, {counted(count, 'sample')}"
-    print(f"{found.tool}: {amount}; lacks {', '.join(found.lacks)}")
-    terminal.print_stored(run_id, terminal.console())
+    names = len({series.name for series in found.series})
+    points = f" at {len(found.series)} points" if len(found.series) > names else ""
+    amount = f"{counted(names, 'benchmark')}{points}, {counted(count, 'sample')}"
+    out = terminal.console()
+    terminal.print_prose(f"{found.tool}: {amount}; lacks {', '.join(found.lacks)}", out)
+    for note in found.notes:
+        terminal.print_prose(f"note: {note}", out)
+    terminal.print_stored(run_id, out)

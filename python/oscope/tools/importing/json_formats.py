@@ -16,33 +16,40 @@ from oscope.tools.importing.value import (
     Reading,
     Series,
     WrongFileError,
-    distinct,
+    amount,
     member,
+    merged,
     number,
+    with_levels,
 )
 
 _UNITS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
 
 
 def hyperfine(data: Any) -> Imported:
-    """Read what `hyperfine --export-json` writes: a time for each run of each command."""
-    series = []
+    """Read what `hyperfine --export-json` writes: a time for each run of each command.
+
+    Parameters (`-P`, `-L`) of commands of one name are levels.
+    """
+    found = []
     only_means = False
-    results = member(data, "results", list, "the file")
-    names = distinct(str(member(each, "command", str, "a result")) for each in results)
-    for name, each in zip(names, results, strict=True):
+    for each in member(data, "results", list, "the file"):
+        name = str(member(each, "command", str, "a result"))
         times = each.get("times")
         if times is None:
             only_means = True
             times = [each.get("mean")]
         codes = each.get("exit_codes") or [0] * len(times)
+        if len(codes) != len(times):
+            raise WrongFileError(f"{name} has {len(times)} times, but {len(codes)} exit codes")
         readings = [
-            Reading({"time_ns": 1e9 * number(time, f"a time of {name}")}, failed=_exit(code))
-            for time, code in zip(times, codes, strict=False)
+            Reading({"time_ns": 1e9 * amount(time, f"a time of {name}")}, failed=_exit(code))
+            for time, code in zip(times, codes, strict=True)
         ]
-        series.append(Series(name, readings))
+        found.append((Series(name, readings), each.get("parameters") or {}))
+    series, parameters = with_levels(found)
     lacks = (NO_BLOCKS, NO_ENVIRONMENT, *([ONLY_MEANS] if only_means else []))
-    return Imported("hyperfine", (TIME_NS,), tuple(series), lacks)
+    return Imported("hyperfine", (TIME_NS,), series, lacks, parameters=parameters)
 
 
 def _exit(code: object) -> str | None:
@@ -53,17 +60,14 @@ def pyperf(data: Any) -> Imported:
     """Read a file of pyperf: the values of each process, of each benchmark."""
     common = data.get("metadata") or {}
     series = []
-    benchmarks = member(data, "benchmarks", list, "the file")
-    names = distinct(
-        str(({**common, **(each.get("metadata") or {})}).get("name", "benchmark")) for each in benchmarks
-    )
-    for name, each in zip(names, benchmarks, strict=True):
+    for each in member(data, "benchmarks", list, "the file"):
         own = {**common, **(each.get("metadata") or {})}
+        name = str(own.get("name", "benchmark"))
         if own.get("unit", "second") != "second":
             raise WrongFileError(f"{name} is in {own['unit']}, and only times are read")
         readings = [
             Reading(
-                {"time_ns": 1e9 * number(value, f"a value of {name}")},
+                {"time_ns": 1e9 * amount(value, f"a value of {name}")},
                 _loops({**own, **(run.get("metadata") or {})}),
                 block,
             )
@@ -72,7 +76,7 @@ def pyperf(data: Any) -> Imported:
         ]
         series.append(Series(name, readings))
     version = f"pyperf {common['perf_version']}" if "perf_version" in common else ""
-    return Imported("pyperf", (TIME_NS,), tuple(series), (NO_BLOCKS, NO_ENVIRONMENT), version)
+    return Imported("pyperf", (TIME_NS,), merged(series), (NO_BLOCKS, NO_ENVIRONMENT), version)
 
 
 def _loops(metadata: Mapping[str, Any]) -> int:
@@ -105,7 +109,7 @@ def _google_reading(each: Mapping[str, Any], name: str) -> Reading:
     if scale is None:
         raise WrongFileError(f"{name} has the unknown time unit {each['time_unit']!r}")
     times = {"time_ns": "real_time", "cpu_time_ns": "cpu_time"}
-    metrics = {own: scale * number(each.get(theirs), f"{theirs} of {name}") for own, theirs in times.items()}
+    metrics = {own: scale * amount(each.get(theirs), f"{theirs} of {name}") for own, theirs in times.items()}
     return Reading(metrics, max(1, int(each.get("iterations", 1))))
 
 
@@ -118,8 +122,11 @@ _FIO = (
 
 
 def fio(data: Any) -> Imported:
-    """Read what `fio --output-format=json` writes: a mean for each job and direction that did something."""
-    rows: list[tuple[str, Reading]] = []
+    """Read what `fio --output-format=json` writes: a mean for each job and direction that did something.
+
+    Options that differ between jobs of one name are levels; jobs of one name and equal options are samples.
+    """
+    found = []
     for job in member(data, "jobs", list, "the file"):
         name = str(member(job, "jobname", str, "a job"))
         code = job.get("error")
@@ -127,11 +134,11 @@ def fio(data: Any) -> Imported:
             part = job.get(way)
             if isinstance(part, dict) and part.get("io_bytes"):
                 reading = _fio_reading(part, f"{name} {way}", None if not code else f"fio's error {code}")
-                rows.append((f"{name} {way}", reading))
-    names = distinct(name for name, _ in rows)
-    series = tuple(Series(name, [reading]) for name, (_, reading) in zip(names, rows, strict=True))
+                found.append((Series(f"{name} {way}", [reading]), job.get("job options") or {}))
+    series, parameters = with_levels(found)
     about = ", ".join(str(data[each]) for each in ("fio version", "time") if data.get(each))
-    return Imported("fio", _FIO, series, (NO_BLOCKS, NO_ENVIRONMENT, ONLY_MEANS), about)
+    lacks = (NO_BLOCKS, NO_ENVIRONMENT, ONLY_MEANS)
+    return Imported("fio", _FIO, series, lacks, about, parameters=parameters)
 
 
 def _fio_reading(part: Mapping[str, Any], where: str, failed: str | None) -> Reading:
@@ -142,10 +149,10 @@ def _fio_reading(part: Mapping[str, Any], where: str, failed: str | None) -> Rea
     p99 = percentiles.get("99.000000")
     return Reading(
         {
-            "iops": number(part.get("iops"), f"iops of {where}"),
-            "bytes_per_s": number(part.get("bw_bytes"), f"bw_bytes of {where}"),
-            "latency_ns": number(latency.get("mean"), f"lat_ns of {where}"),
-            "latency_p99_ns": None if p99 is None else number(p99, f"the 99th percentile of {where}"),
+            "iops": amount(part.get("iops"), f"iops of {where}"),
+            "bytes_per_s": amount(part.get("bw_bytes"), f"bw_bytes of {where}"),
+            "latency_ns": amount(latency.get("mean"), f"lat_ns of {where}"),
+            "latency_p99_ns": None if p99 is None else amount(p99, f"the 99th percentile of {where}"),
         }
     )
 
@@ -161,7 +168,7 @@ def criterion_sample(data: Any, name: str) -> Series:
         turns = number(count, "a number of iters")
         if turns < 1:
             raise WrongFileError(f"a number of iters is {turns:g}")
-        readings.append(Reading({"time_ns": number(time, "a time") / turns}, int(turns)))
+        readings.append(Reading({"time_ns": amount(time, "a time") / turns}, int(turns)))
     return Series(name, readings)
 
 
@@ -169,7 +176,7 @@ def criterion_estimates(data: Any, name: str) -> Series:
     """Return the mean of criterion's `estimates.json`."""
     mean = member(data, "mean", dict, "the file")
     return Series(
-        name, [Reading({"time_ns": number(mean.get("point_estimate"), "the mean's point_estimate")})]
+        name, [Reading({"time_ns": amount(mean.get("point_estimate"), "the mean's point_estimate")})]
     )
 
 

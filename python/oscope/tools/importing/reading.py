@@ -10,6 +10,7 @@ from typing import Any, Literal
 from oscope.model.errors import UsageError
 from oscope.tools.importing import json_formats as formats
 from oscope.tools.importing import text_formats
+from oscope.tools.importing.lmbench import is_lmbench, lmbench
 from oscope.tools.importing.value import Imported, Series, WrongFileError
 
 Format = Literal["hyperfine", "pyperf", "google-benchmark", "criterion", "fio", "perf-stat", "lmbench"]
@@ -93,12 +94,12 @@ def _text_format(text: str) -> Format | None:
         return "perf-stat"
     if lines and all(line.count(",") >= 3 or line.count(";") >= 3 for line in lines) and "{" not in text:
         return "perf-stat"
-    return "lmbench" if any(text_formats.is_lmbench(line) for line in lines) else None
+    return "lmbench" if any(is_lmbench(line) for line in lines) else None
 
 
 def _text(text: str, known: Format) -> Imported:
     if known == "lmbench":
-        return text_formats.lmbench(text)
+        return lmbench(text)
     as_json = '"counter-value"' in text
     return text_formats.perf(text_formats.perf_json(text) if as_json else text_formats.perf_csv(text))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -20,7 +21,7 @@ def store(found: Imported, name: str, file: str, store: Store) -> str:
     What has no value of the headline, as a bandwidth has no time, is an experiment of its own.
     """
     parts = _parts(found, name)
-    experiments = tuple(_experiment(found.tool, *part) for part in parts.items())
+    experiments = tuple(_experiment(found, *part) for part in parts.items())
     plan = Plan(0, "full", f"imported from {found.tool}", None, None, experiments)
     environment = {
         "imported": {"tool": found.tool, "about": found.about, "file": file, "lacks": list(found.lacks)},
@@ -46,18 +47,22 @@ Part = tuple[Sequence[Metric], Sequence[Series]]
 
 
 def _parts(found: Imported, name: str) -> dict[str, Part]:
-    """Return the experiments by their names: the series whose first metric with a value is the same."""
-    by_metric: dict[str, list[Series]] = {}
+    """Return the experiments by their names: the series of the same factors and the same first metric.
+
+    Others than the first are called after these, as `lmbench.bytes_per_s.size`.
+    """
+    # What has no value at all, such as an event that perf could not count, is shown as not measured.
+    parts: dict[tuple[str, ...], list[Series]] = {}
     for series in found.series:
-        own = _with_values(found.metrics, [series]) or found.metrics
-        by_metric.setdefault(own[0].name, []).append(series)
-    if len(by_metric) == 1:
-        # What has no value at all, such as an event that perf could not count, is shown as not measured.
+        metric = (_with_values(found.metrics, [series]) or found.metrics)[0].name
+        parts.setdefault((metric, *series.levels), []).append(series)
+    if len(parts) == 1:
         return {name: (found.metrics, found.series)}
-    names = [metric.name for metric in found.metrics]
+    order = [metric.name for metric in found.metrics]
+    ordered = sorted(parts.items(), key=lambda part: (len(part[0]), order.index(part[0][0])))
     return {
-        f"{name}.{metric}" if number else name: (_with_values(found.metrics, own) or found.metrics, own)
-        for number, (metric, own) in enumerate(sorted(by_metric.items(), key=lambda one: names.index(one[0])))
+        ".".join((name, *key)) if number else name: (_with_values(found.metrics, own) or found.metrics, own)
+        for number, (key, own) in enumerate(ordered)
     }
 
 
@@ -66,16 +71,19 @@ def _with_values(metrics: Sequence[Metric], found: Sequence[Series]) -> Sequence
     return [metric for metric in metrics if any(each.get(metric.name) is not None for each in readings)]
 
 
-def _experiment(tool: str, name: str, part: Part) -> PlannedExperiment:
+def _experiment(imported: Imported, name: str, part: Part) -> PlannedExperiment:
     metrics, found = part
-    names = tuple(series.name for series in found)
-    parameter = Parameter(BENCHMARK, "choice", names[0], names, doc="The name that the tool gives it.")
+    tool = imported.tool
+    names = tuple(dict.fromkeys(series.name for series in found))
+    doc = "The name that the tool gives it."
+    factors = [Parameter(BENCHMARK, "choice", names[0], names, doc=doc)]
+    factors += [_with_choices(each, found) for each in imported.parameters if each.name in found[0].levels]
     workload = Workload(
         name=f"imported.{tool}",
         version=1,
         purpose=f"What {tool} measured",
         timing_model=f"as {tool} times it; raw is the time of all iterations in ns, where there is one",
-        parameters=(parameter,),
+        parameters=tuple(factors),
         metrics=tuple(metrics),
     )
     return PlannedExperiment(
@@ -83,12 +91,19 @@ def _experiment(tool: str, name: str, part: Part) -> PlannedExperiment:
         title=f"What {tool} measured",
         question=f"What did {tool} measure?",
         metrics=tuple(metric.name for metric in metrics),
-        points=tuple({BENCHMARK: each} for each in names),
+        points=tuple({BENCHMARK: series.name, **series.levels} for series in found),
         reps=max(1, *(len(series.readings) for series in found)),
         blocks=max(1, *(len({r.block for r in series.readings}) for series in found)),
         min_time_ns=1,
         workload=workload,
     )
+
+
+def _with_choices(parameter: Parameter, found: Sequence[Series]) -> Parameter:
+    if parameter.type != "choice":
+        return parameter
+    levels = tuple(dict.fromkeys(str(series.levels[parameter.name]) for series in found))
+    return replace(parameter, default=levels[0], choices=levels)
 
 
 def _row(reading: Reading, metrics: Sequence[Metric]) -> dict[str, Any]:

@@ -1,9 +1,8 @@
-"""perf stat and lmbench: what their lines hold."""
+"""perf stat: what its lines hold."""
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 
 from oscope.probe.catalogue import Metric
@@ -15,13 +14,9 @@ from oscope.tools.importing.value import (
     Reading,
     Series,
     WrongFileError,
-    distinct,
 )
 
 _NOT_MEASURED = ("<not supported>", "<not counted>")
-_LMBENCH = re.compile(r"^(?P<name>[A-Za-z][^:\t]*?)\s*: (?P<value>[0-9.]+(?:e[-+]?\d+)?) (?P<unit>\S+)\s*$")
-_TIMES = {"microseconds": 1e3, "nanoseconds": 1.0, "milliseconds": 1e6, "us": 1e3, "ns": 1.0}
-_RATES = {"MB/sec": 1e6, "KB/sec": 1e3}
 _SCALES = {
     "msec": ("ns", 1e6),
     "ms": ("ns", 1e6),
@@ -88,37 +83,3 @@ def _value(text: str, where: str) -> float:
         return float(text.replace(",", "."))
     except ValueError:
         raise WrongFileError(f"the value of {where} is no number: {text[:40]!r}") from None
-
-
-def lmbench(text: str) -> Imported:
-    """Read the lines `NAME: VALUE UNIT` that lmbench's programs print; its tables of sizes are left out."""
-    found: list[tuple[str, str, float]] = []
-    left = 0
-    for line in text.splitlines():
-        match = _LMBENCH.match(line)
-        if match is None:
-            left += bool(re.match(r"^[0-9.]+ [0-9.]+$", line))
-        elif match["unit"] in _TIMES:
-            found.append((match["name"], "time_ns", _TIMES[match["unit"]] * float(match["value"])))
-        elif match["unit"] in _RATES:
-            found.append((match["name"], "bytes_per_s", _RATES[match["unit"]] * float(match["value"])))
-    if not found:
-        raise WrongFileError("it has no line like 'Simple syscall: 0.1 microseconds'")
-    metrics = (
-        Metric("time_ns", "ns", "less", "Time, as lmbench gives it."),
-        Metric("bytes_per_s", "B/s", "more", "Bytes a second, as lmbench gives it."),
-    )
-    used = tuple(each for each in metrics if any(each.name == name for _, name, _ in found))
-    names = distinct(name for name, _, _ in found)
-    series = tuple(
-        Series(name, [Reading({each.name: value if each.name == metric else None for each in used})])
-        for name, (_, metric, value) in zip(names, found, strict=True)
-    )
-    notes = (f"{left} lines of lmbench's tables are left out",) if left else ()
-    return Imported("lmbench", used, series, (NO_BLOCKS, NO_ENVIRONMENT, ONLY_MEANS), notes=notes)
-
-
-def is_lmbench(line: str) -> bool:
-    """Say whether a line is one of lmbench's results."""
-    match = _LMBENCH.match(line)
-    return match is not None and match["unit"] in {**_TIMES, **_RATES}
