@@ -289,3 +289,38 @@ def test_a_real_folder_of_criterion_is_read() -> None:
     assert len(found.series[0].readings) == 10
     estimates = read(FILES / "criterion" / "sum" / "100" / "new" / "estimates.json")
     assert "single readings (it has only means)" in estimates.lacks
+
+
+def _imported_twice(oscope: CommandLine, tmp_path: Path) -> list[str]:
+    file = tmp_path / "lmbench"
+    for value in ("0.1", "0.2"):
+        file.write_text(f"Simple read: {value} microseconds\n")
+        assert oscope("import", str(file)).code == 0
+    return [line.split()[0] for line in oscope("runs").out.splitlines() if line.startswith("20")]
+
+
+def test_advice_on_an_import_names_commands_that_exist(oscope: CommandLine, tmp_path: Path) -> None:
+    first, second = _imported_twice(oscope, tmp_path)
+    gated = " ".join(oscope("gate", first, second).out.split())
+    assert "oscope run" not in gated
+    assert (
+        "what lmbench measured shows no more: measure both sides interleaved, such as by oscope bench"
+        in gated
+    )
+    compared = " ".join(oscope("compare", first, second).out.split())
+    assert "no difference found in 1 of 1 (even a factor of 100 could have been missed)" in compared
+
+
+def test_the_report_of_an_import_claims_nothing_of_a_probe(oscope: CommandLine, tmp_path: Path) -> None:
+    _imported_twice(oscope, tmp_path)
+    page = tmp_path / "report.html"
+    assert oscope("report", "last", "-o", str(page)).code == 0
+    text = page.read_text()
+    for untrue in (
+        "probe process",
+        "Checked whenever a probe starts",
+        "not calibrated",
+        "commands that repeat",
+    ):
+        assert untrue not in text
+    assert "What was imported was measured by another tool" in text

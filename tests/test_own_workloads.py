@@ -121,6 +121,10 @@ def test_a_program_is_measured_stored_and_shown_without_it(project: CommandLine)
     assert "Sort a list of numbers" in shown.out
     assert here("export", "last", "--format", "csv").out.count("\n") == 9
     assert here("report", "last", "-o", "report.html").code == 0
+    page = (here.folder / "report.html").read_text()
+    assert "in a fresh process of the program" in page
+    assert "in a fresh probe process" not in page
+    assert "oscope run --workload ./mybench sort.list --set size=10,20" in page
     assert "sort.list" in here("history", "sort.list").out
 
 

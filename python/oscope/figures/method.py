@@ -33,6 +33,9 @@ def tables(results: Results) -> list[Table]:
         seen.append(environment)
         suffix = "" if len(seen) == 1 else f" ({part.run_id})"
         own = next((each for each in results.experiments if each.environment is environment), None)
+        if imported := environment.get("imported"):
+            found.append(_imported(imported, suffix))
+            continue
         found += [
             certificate.table(environment, own, suffix),
             _machine(environment, suffix),
@@ -71,12 +74,39 @@ def _settings(results: Results) -> Table:
         "status",
     ]
     rows = [_settings_row(experiment) for experiment in results.experiments]
-    note = (
-        "A block is one pass over all points in random order, in a fresh probe process; the seed fixes "
-        "the order, but where instructions are counted it is the same in every run. Intervals resample "
-        "whole blocks (or boots), since repetitions of one process are not independent."
-    )
-    return Table("What was run", columns, rows, frozenset({6, 7, 8}), note)
+    return Table("What was run", columns, rows, frozenset({6, 7, 8}), _blocks(results.experiments))
+
+
+def _blocks(experiments: Sequence[ExperimentResults]) -> str:
+    """Say what a block of these experiments is."""
+    measured = [each for each in experiments if not each.environment.get("imported")]
+    parts = []
+    if measured:
+        own = [bool(each.environment.get("program")) for each in measured]
+        process = "a fresh process of the program" if all(own) else "a fresh probe process"
+        process += " (of a workload of your own: of its program)" if any(own) and not all(own) else ""
+        parts.append(
+            f"A block is one pass over all points in random order, in {process}; the seed fixes "
+            "the order, but where instructions are counted it is the same in every run. Intervals resample "
+            "whole blocks (or boots), since repetitions of one process are not independent."
+        )
+    if len(measured) < len(experiments):
+        parts.append(
+            "What was imported was measured by another tool, earlier and in its own order; started is when "
+            "it was imported, and a block is a result of its own in that tool's file."
+        )
+    return " ".join(parts)
+
+
+def _imported(imported: Mapping[str, Any], suffix: str) -> Table:
+    """Return what is known of results that another tool measured."""
+    rows = [
+        ["tool", _text(imported.get("tool"))],
+        ["version and time, as the tool gives them", _text(imported.get("about") or None)],
+        ["file", _text(imported.get("file"))],
+        ["what it lacks", _text(imported.get("lacks"))],
+    ]
+    return Table(f"Imported{suffix}", ["what", "as found"], rows)
 
 
 def _settings_row(experiment: ExperimentResults) -> list[str]:

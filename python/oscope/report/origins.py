@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from oscope.model.experiment import Lab
@@ -96,21 +97,42 @@ def origins(title: str, results: Results, labs: Sequence[Lab]) -> list[Origin]:
 
 
 def command(experiment: ExperimentResults, labs: Sequence[Lab]) -> str:
-    """Return the command that measures the same points again; empty where no lab has the experiment."""
+    """Return the command that measures the same points again.
+
+    Empty for what another tool measured, and where no lab has the experiment.
+    """
+    if experiment.environment.get("imported"):
+        return ""
     designed = next(
         (each for lab in labs for each in lab.experiments if each.name == experiment.experiment), None
     )
+    program = experiment.environment.get("program")
+    if program:
+        levels = {} if designed is None else designed.design("full").factors
+        return _own_command(experiment, str(program["name"]), levels)
     if designed is None:
         return ""
     profile: Profile = "quick" if experiment.settings.get("profile") == "quick" else "full"
     levels = designed.design(profile).factors
     parts = ["oscope", "run", experiment.experiment]
     parts += ["--profile", "quick"] if profile == "quick" else []
+    return " ".join([*parts, *_set(experiment, levels)])
+
+
+def _own_command(experiment: ExperimentResults, program: str, levels: Mapping[str, Sequence[Level]]) -> str:
+    """Return the command for a workload of the user's own, in the folder where its program was named."""
+    parts = ["oscope", "run", "--workload", shlex.quote(program), experiment.experiment]
+    known: dict[str, Sequence[Level]] = {**dict.fromkeys(experiment.names, ()), **levels}
+    return " ".join([*parts, *_set(experiment, known)])
+
+
+def _set(experiment: ExperimentResults, levels: Mapping[str, Sequence[Level]]) -> Iterator[str]:
+    """Yield the options `--set` for the factors that have other levels here than `levels`."""
     for name in experiment.names:
         own = experiment.levels(name)
         if name in levels and set(own) != set(levels[name]):
-            parts += ["--set", f"{name}={','.join(map(_written, own))}"]
-    return " ".join(parts)
+            yield "--set"
+            yield f"{name}={','.join(map(_written, own))}"
 
 
 def _written(level: Level) -> str:

@@ -205,6 +205,8 @@ def interleaved_command(a: ExperimentResults) -> str:
     """Return the command that measures such sides interleaved."""
     if a.experiment in _BENCHED:
         return _BENCHED[a.experiment]
+    if a.environment.get("imported"):
+        return _BENCHED["command.run"]
     if a.environment.get("guest"):
         return f"oscope kernel ab {a.experiment}"
     if a.environment.get("program"):

@@ -76,6 +76,13 @@ def take_more(found: Gate) -> str:
 
     Half an interval is about a third of the difference that is found with 80 % power.
     """
+    tools = {(judged.experiment.environment.get("imported") or {}).get("tool") for judged in found.blind}
+    if None not in tools:
+        # Nothing can be added to the files of another tool.
+        return (
+            f"what {' and '.join(sorted(map(str, tools)))} measured shows no more: measure both sides "
+            f"interleaved, such as by {interleaved_command(found.blind[0].experiment)}"
+        )
     counts = [judged.enough for judged in found.blind]
     others = f"a quieter machine, or interleaved sides: {interleaved_command(found.blind[0].experiment)}"
     if any(judged.is_thin for judged in found.blind):
