@@ -81,6 +81,29 @@ def find_build(text: str) -> Path:
     return path
 
 
+def _check_factors(
+    builds: Sequence[tuple[Catalogue, Sequence[Experiment]]], settings: Mapping[str, Sequence[Level]]
+) -> None:
+    """Raise UsageError for a factor of `settings` that not all builds have."""
+    names = [experiments[0].program.name if experiments[0].program else "" for _, experiments in builds]
+    sides = [name or side for name, side in zip(names, ("OLD", "NEW"), strict=True)]
+    known = [
+        {
+            parameter.name
+            for each in experiments
+            for parameter in described.workload(each.workload, each.program).parameters
+        }
+        for described, experiments in builds
+    ]
+    for factor in settings:
+        without = [side for side, own in zip(sides, known, strict=True) if factor not in own]
+        if len(without) == 1:
+            raise UsageError(
+                f"{without[0]} has no factor {factor!r}, and both builds are measured at the same levels",
+                remedy=f"leave out --set {factor}: the other build then has its default",
+            )
+
+
 def make_plans(
     builds: Sequence[tuple[Catalogue, Sequence[Experiment]]],
     settings: Mapping[str, Sequence[Level]],
@@ -94,6 +117,7 @@ def make_plans(
     Raises UsageError where the builds do not have the same workload, or a request cannot be.
     """
     seed = draw_seed() if seed is None else seed
+    _check_factors(builds, settings)
     plans = [
         make_plan(experiments, described, profile="quick", settings=settings, seed=seed)
         for described, experiments in builds

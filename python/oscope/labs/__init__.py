@@ -125,17 +125,29 @@ def with_own(names: Sequence[str], program: str | None = None) -> tuple[Labs, Se
     if program is not None:
         from oscope.labs import own  # noqa: PLC0415 - start-up
 
-        added = own.of_program(program, find_project(), built_in_names)
+        added = own.of_program(program, find_project(), built_in_names, names)
         return Labs((*LABS, added)), names or (added.name,)
     wanted = [name for name in names if name not in built_in_names]
-    if not wanted or (project := find_project()) is None:
+    if not wanted:
         return ours, names
-    known = {project.name, *(each.name for each in project.experiments)}
+    project = find_project()
+    known = (
+        {project.name, *(each.name for each in project.experiments), *project.commands} if project else set()
+    )
     for name in wanted:
         if name not in known:
-            nearest = nearest_name(name, built_in_names | known)
-            raise UsageError(f"there is no experiment {name!r}, nor in {project.file}", remedy=nearest)
-    return Labs((*LABS, project.lab(wanted))), names
+            where = f", nor in {project.file}" if project else ""
+            remedy = _nearest_or_own(name, built_in_names | known)
+            raise UsageError(f"there is no experiment {name!r}{where}", remedy=remedy)
+    return Labs((*LABS, project.lab(wanted)) if project else LABS), names
+
+
+def _nearest_or_own(name: str, known: Iterable[str]) -> str:
+    """Return a remedy that names the nearest of `known`, and how to name a program where none is near."""
+    remedy = nearest_name(name, known)
+    if difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.75):
+        return remedy
+    return f"{remedy}{' ' if remedy.endswith('?') else '; '}a workload of your own needs --workload PROGRAM"
 
 
 def nearest_name(name: str, known: Iterable[str]) -> str:

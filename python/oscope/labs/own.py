@@ -67,18 +67,25 @@ class Project:
     def lab(self, names: Sequence[str]) -> Lab:
         """Return those of its experiments that `names` name, itself or all, as a lab.
 
+        A workload that is named itself is one of its defaults, also where experiments over it are declared.
         The programs of others are not started. Raises OscopeError where a program is missing.
         """
         chosen = [each for each in self.experiments if each.name in names or self.name in names]
+        chosen += _defaults(names, self.commands, chosen)
         return _lab(self.name, self.title, tuple(map(self.experiment, chosen)))
 
 
-def of_program(written: str, project: Project | None = None, taken: Collection[str] = ()) -> Lab:
+def of_program(
+    written: str,
+    project: Project | None = None,
+    taken: Collection[str] = (),
+    names: Collection[str] = (),
+) -> Lab:
     """Return the experiments of the workloads that the program `written` describes, as a lab.
 
     Those are the experiments of `project` over these workloads, and for each other workload one of its
-    defaults: a single point, and every factor may be set. None may have a name of `taken`. Raises OscopeError
-    where there is no such program, or it does not describe itself.
+    defaults: a single point, and every factor may be set; so it is for a workload that `names` has. None may
+    have a name of `taken`. Raises OscopeError where there is no such program, or it does not describe itself.
     """
     program = find_program(written, Path.cwd())
     workloads = describe(program).workloads
@@ -90,8 +97,17 @@ def of_program(written: str, project: Project | None = None, taken: Collection[s
     declared = [each for each in (project.experiments if project else ()) if each.workload in workloads]
     covered = {each.workload for each in declared}
     declared += [Declared(name, name) for name in workloads if name not in covered]
+    declared += _defaults(names, workloads, declared)
     experiments = tuple(_experiment(each, program) for each in declared)
     return _lab(NAME, f"Workloads of {program.name}", experiments)
+
+
+def _defaults(
+    names: Collection[str], workloads: Collection[str], declared: Collection[Declared]
+) -> list[Declared]:
+    """Return the workloads of `names` at their defaults, but those that an experiment is called after."""
+    known = {each.name for each in declared}
+    return [Declared(name, name) for name in dict.fromkeys(names) if name in workloads and name not in known]
 
 
 def find_project(folder: Path) -> Path | None:
@@ -154,7 +170,7 @@ def _command(name: str, value: object) -> tuple[str | Sequence[str], float]:
     """Return the command of a workload, and its patience in s."""
     patience: object = None
     if isinstance(value, dict):
-        given = _table(value, f"[workloads.{name}]", command=None, patience=None)
+        given = _table(value, f"[workloads.{name}]", name, command=None, patience=None)
         value, patience = given["command"], given["patience"]
     seconds = PATIENCE_S
     if patience is not None:
@@ -179,7 +195,7 @@ def _declared(name: str, data: object, commands: Mapping[str, Any]) -> Declared:
         raise UsageError(f"{where} is no table", remedy=f"see {DOCUMENT}")
     texts = {"workload": name, "title": name, "question": ""}
     numbers = {"reps": REPS, "blocks": BLOCKS}
-    given = _table(data, where, **texts, **numbers, factors={}, metrics=[], min_time=None)
+    given = _table(data, where, name, **texts, **numbers, factors={}, metrics=[], min_time=None)
     if given["workload"] not in commands:
         raise UsageError(
             f"{where}: the workload {given['workload']!r} has no program",
@@ -209,12 +225,20 @@ def _levels(value: object, where: str) -> tuple[Level, ...]:
     return tuple(levels)
 
 
-def _table(data: Mapping[str, Any], where: str, **defaults: Any) -> dict[str, Any]:
-    """Return the values of a table, each of the type of its default; of any type where that is None."""
+def _table(
+    data: Mapping[str, Any], where: str, unquoted: str | None = None, **defaults: Any
+) -> dict[str, Any]:
+    """Return the values of a table, each of the type of its default; of any type where that is None.
+
+    `unquoted` is the table's own name, where a key that is not known may be the rest of that.
+    """
     words = {str: "a text", dict: "a table", list: "an array", int: "a whole number"}
     for name, value in data.items():
         if name not in defaults:
-            raise UsageError(f"{where}: there is no key {name!r}", remedy=f"there is {', '.join(defaults)}")
+            remedy = f"there is {', '.join(defaults)}"
+            if unquoted is not None:
+                remedy += f'; a name with a dot stands in quotation marks: "{unquoted}.{name}"'
+            raise UsageError(f"{where}: there is no key {name!r}", remedy=remedy)
         kind = type(defaults[name])
         if kind in words and type(value) is not kind:
             raise UsageError(f"{where} {name} is not {words[kind]}", remedy=f"see {DOCUMENT}")
