@@ -132,7 +132,7 @@ fn a_later_change_of_another_keeps_ours_beside_it() {
     assert!(fs::read(&beside[0]).unwrap() == ours);
 }
 
-/// What another wrote cannot be told by size and time: what is written anew here must not be mixed with it.
+/// Size and time do not show what another wrote: what is written anew here must not be mixed with it.
 #[test]
 fn what_is_written_anew_is_sent_whole() {
     for reads_between in [false, true] {
