@@ -1,8 +1,8 @@
 //! A whole file to the server: under a temporary name, compared with what is there, then renamed over it.
 //!
 //! Of a large file of which little changed, the server copies the rest from the version that is replaced, if it can
-//! (`copy-data`, <https://datatracker.ietf.org/doc/html/draft-ietf-secsh-filexfer-extensions-00#section-7>): one round trip
-//! more.
+//! (`copy-data`, <https://datatracker.ietf.org/doc/html/draft-ietf-secsh-filexfer-extensions-00#section-7>): one round
+//! trip more.
 //!
 //! Three round trips for a small file: open the temporary; write, attributes, close, look at both names; rename. The
 //! rename cannot go with the second: a write that failed, or a version that is not the expected one, must keep it back.
