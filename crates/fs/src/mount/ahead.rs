@@ -10,11 +10,23 @@ use super::tree::Cached;
 impl Shared {
     /// A file was opened to be read: the folder and the names in it that had better be fetched now.
     pub(super) fn next_to_fetch(&self, ino: u64) -> Option<(u64, Vec<OsString>)> {
-        let far = |time| time >= self.options.fetch_ahead_from;
-        if self.is_down() || !self.remote.round_trip().is_some_and(far) {
-            return None;
+        match self.is_far() && !self.is_down() {
+            true => self.tree().next_to_fetch(ino),
+            false => None,
         }
-        self.tree().next_to_fetch(ino)
+    }
+
+    /// A file is fetched, for who opens it or ahead.
+    pub(super) fn note_fetch(&self, ino: u64) {
+        if self.is_far() {
+            self.tree().fetched(ino);
+        }
+    }
+
+    /// Whether a round trip takes long enough for files to be fetched ahead.
+    fn is_far(&self) -> bool {
+        let time = self.remote.round_trip();
+        time.is_some_and(|time| time >= self.options.fetch_ahead_from)
     }
 
     /// Fetches a file that nobody has opened yet and of which there is no copy. Its opening asks for its version all

@@ -281,7 +281,7 @@ impl Shared {
             }
             Ok(())
         };
-        self.tree().fetched(ino);
+        self.note_fetch(ino);
         let began = self.remote.clock().now();
         let fetched = self.remote.fetch(&path, copy.file(), &watch);
         let got = fetched.inspect_err(|why| self.not_fetched(&path, *why))?;

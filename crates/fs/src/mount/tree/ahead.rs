@@ -18,7 +18,7 @@ const SMALL: u64 = 64 << 10;
 const FEWEST: usize = 2;
 /// So many are fetched ahead of the last one that was opened at most, and never more than were read before.
 const MOST: usize = 16;
-/// So many names of a folder are remembered: after that its reading counts as begun anew.
+/// So many names of a folder are remembered at most: then its reading counts as begun anew.
 const REMEMBERED: usize = 10_000;
 /// What was read longer ago belongs to other work.
 const TOGETHER: Duration = Duration::from_secs(5);
@@ -31,6 +31,17 @@ pub(super) struct Ahead {
     last: Option<Instant>,
 }
 
+impl Ahead {
+    /// Remember that a name is fetched; false if that is known.
+    fn remember(&mut self, name: OsString) -> bool {
+        if self.fetched.len() >= REMEMBERED {
+            self.fetched.clear();
+            self.run = 0;
+        }
+        self.fetched.insert(name)
+    }
+}
+
 impl Tree {
     /// A file is fetched.
     pub fn fetched(&mut self, ino: u64) {
@@ -38,7 +49,7 @@ impl Tree {
             return;
         };
         self.node(parent, |node| {
-            node.ahead.fetched.insert(name);
+            node.ahead.remember(name);
         });
     }
 
@@ -46,8 +57,7 @@ impl Tree {
     pub fn next_to_fetch(&mut self, ino: u64) -> Option<(u64, Vec<OsString>)> {
         let (parent, name) = self.first_place(ino)?;
         let ahead = &mut self.nodes.get_mut(&parent)?.ahead;
-        let is_old = ahead.last.is_some_and(|last| last.elapsed() > TOGETHER);
-        if is_old || ahead.fetched.len() > REMEMBERED {
+        if ahead.last.is_some_and(|last| last.elapsed() > TOGETHER) {
             ahead.run = 0;
             ahead.fetched.retain(|fetched| *fetched == name);
         }
@@ -69,7 +79,7 @@ impl Tree {
         let ahead = &mut self.nodes.get_mut(&parent)?.ahead;
         let new = next
             .into_iter()
-            .filter(|name| ahead.fetched.insert(name.clone()))
+            .filter(|name| ahead.remember(name.clone()))
             .collect();
         Some((parent, new))
     }
@@ -123,6 +133,14 @@ mod tests {
         let (mut tree, files) = folder(100);
         read(&mut tree, files[0]);
         assert!(tree.next_to_fetch(files[5]).is_none());
+    }
+
+    #[test]
+    fn the_names_of_a_large_folder_are_not_remembered_without_end() {
+        let mut ahead = Ahead::default();
+        let names = (0..3 * REMEMBERED).map(|number| OsString::from(number.to_string()));
+        assert!(names.into_iter().all(|name| ahead.remember(name)));
+        assert!(ahead.fetched.len() <= REMEMBERED);
     }
 
     #[test]
