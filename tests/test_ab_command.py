@@ -4,26 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from pathlib import Path
 
 import pytest
 
-from cli_driver import ROOT, CommandLine
+from cli_driver import CommandLine
+from sorting_program import PROGRAM
 
-PROGRAM = f"""#!{sys.executable}
-import sys
-sys.path.insert(0, {str(ROOT / "python")!r})
-import oscope.workload as kit
-
-@kit.workload("sort.list")
-def sort_list(size: int = 100):
-    "Sort a list of numbers."
-    numbers = list(range(size, 0, -1))
-    return lambda: sorted(numbers)
-
-kit.main()
-"""
 BROKEN = PROGRAM.replace("return lambda", "if size == 10: return lambda: 1 / 0\n    return lambda")
 
 

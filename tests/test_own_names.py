@@ -3,26 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
 
-from cli_driver import ROOT, CommandLine
+from cli_driver import CommandLine
+from sorting_program import PROGRAM
 
-BENCH = f"""#!{sys.executable}
-import sys
-sys.path.insert(0, {str(ROOT / "python")!r})
-import oscope.workload as kit
-
-@kit.workload("sort.list")
-def sort_list(size: int = 100):
-    "Sort a list of numbers."
-    numbers = list(range(size, 0, -1))
-    return lambda: sorted(numbers)
-
-kit.main()
-"""
 TOML = """
 [workloads]
 "sort.list" = "./mybench"
@@ -38,7 +25,7 @@ def here(oscope: CommandLine, tmp_path: Path) -> CommandLine:
     """Give the command line in a folder with a program and its oscope.toml."""
     folder = tmp_path / "project"
     folder.mkdir()
-    (folder / "mybench").write_text(BENCH)
+    (folder / "mybench").write_text(PROGRAM)
     (folder / "mybench").chmod(0o755)
     (folder / "oscope.toml").write_text(TOML)
     return CommandLine(folder, oscope.environment)
@@ -67,7 +54,7 @@ def test_an_unknown_name_is_told_how_to_name_a_program(here: CommandLine) -> Non
 @pytest.mark.usefixtures("real_probe")
 def test_a_factor_of_one_build_alone_is_one_line(here: CommandLine) -> None:
     (here.folder / "oscope.toml").unlink()
-    (here.folder / "old").write_text(BENCH.replace("size", "length"))
+    (here.folder / "old").write_text(PROGRAM.replace("size", "length"))
     (here.folder / "old").chmod(0o755)
     for sides in (("./old", "./mybench"), ("./mybench", "./old")):
         (reported,) = here("ab", *sides, "sort.list", "--set", "size=10").errors

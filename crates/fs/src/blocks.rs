@@ -152,23 +152,11 @@ fn subtree(values: &[ChainingValue], size: u64) -> ChainingValue {
 
 #[cfg(test)]
 mod tests {
-    use std::fs::File;
     use std::os::unix::fs::FileExt;
 
     use super::{BLOCK, Blocks, LEAST};
     use crate::store;
-
-    /// Bytes that differ from place to place.
-    fn contents(length: usize) -> Vec<u8> {
-        let whole = (0u32..).flat_map(|number| number.wrapping_mul(0x9e37_79b9).to_le_bytes());
-        whole.take(length).collect()
-    }
-
-    fn file_of(bytes: &[u8]) -> File {
-        let file = tempfile::tempfile().unwrap();
-        file.write_all_at(bytes, 0).unwrap();
-        file
-    }
+    use crate::testing::{contents, file_of};
 
     fn blocks(bytes: &[u8]) -> Blocks {
         Blocks::of(&file_of(bytes)).unwrap().unwrap()

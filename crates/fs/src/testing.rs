@@ -1,6 +1,7 @@
 //! A real `sshd` for tests: own port, own keys, own configuration, in a folder that goes with it.
 
 use std::fs::{self, File, Permissions};
+use std::io::Write;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -13,6 +14,27 @@ use nix::unistd::{Pid, Uid, User};
 use tempfile::TempDir;
 
 use crate::remote::{Limits, Target};
+
+/// Bytes that differ from place to place.
+pub fn contents(length: usize) -> Vec<u8> {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut bytes = Vec::with_capacity(length + 8);
+    while bytes.len() < length {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        bytes.extend(state.to_le_bytes());
+    }
+    bytes.truncate(length);
+    bytes
+}
+
+/// A file without a name that holds them.
+pub fn file_of(bytes: &[u8]) -> File {
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(bytes).unwrap();
+    file
+}
 
 /// How long the server may take to answer, or its children to end.
 const PATIENCE: Duration = Duration::from_secs(20);

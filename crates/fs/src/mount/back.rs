@@ -9,11 +9,11 @@ use nix::errno::Errno;
 use crate::blocks::Blocks;
 use crate::log;
 use crate::remote::{Attributes, Changed, Put, PutError, Stored, Time, Unsettled, Version};
-use crate::store::{self, Copy, Digest};
+use crate::store::{Copy, Digest};
 
 use super::Shared;
 use super::attributes::errno;
-use super::file::{FileNode, Noted, times};
+use super::file::{FileNode, Noted, digest, times};
 use super::filling::fills_empty;
 use super::recover::{missing_folder, without_folder};
 
@@ -156,10 +156,7 @@ impl Shared {
             return Ok(None);
         }
         let blocks = Blocks::of(copy.file()).map_err(errno)?;
-        let digest = match &blocks {
-            Some(blocks) => blocks.digest(),
-            None => store::digest(copy.file()).map_err(errno)?,
-        };
+        let digest = digest(copy, blocks.as_ref())?;
         let same = (before.is_none() || before == Some(noted)) && acknowledged == Some(digest);
         if same && !resync {
             file.state().noted = Some(noted);

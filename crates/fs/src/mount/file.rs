@@ -16,7 +16,7 @@ use nix::sys::time::TimeSpec;
 
 use crate::blocks::Blocks;
 use crate::remote::{Remote, Time, Unsettled, Version};
-use crate::store::{Copy, Digest};
+use crate::store::{self, Copy, Digest};
 
 use super::attributes::errno;
 use super::locked;
@@ -197,6 +197,17 @@ impl Noted {
     /// Bytes of content.
     pub fn size(&self) -> u64 {
         self.size
+    }
+}
+
+/// The digest of a copy, of which these are the blocks if they are known.
+///
+/// # Errors
+/// Those of read(2).
+pub fn digest(copy: &Copy, blocks: Option<&Blocks>) -> Result<Digest, Errno> {
+    match blocks {
+        Some(blocks) => Ok(blocks.digest()),
+        None => store::digest(copy.file()).map_err(errno),
     }
 }
 

@@ -13,7 +13,7 @@ use crate::remote::{Attributes, State as Connection, Version};
 use crate::store::{self, Copy, Digest, Dirty, Entry, Kept};
 
 use super::attributes::errno;
-use super::file::{FileNode, set_times};
+use super::file::{FileNode, digest, set_times};
 use super::{Handle, Shared, locked};
 
 /// Room is asked for in steps of this many bytes when a file turns out to be bigger than its attributes said.
@@ -142,11 +142,8 @@ impl Shared {
                 Some(_) if wanted == Use::Write => file.blocks_of(&copy)?,
                 _ => None,
             };
-            let content = match (base, &blocks) {
-                (Some(base), Some(blocks)) if self.may_hide(base, known) => Some(blocks.digest()),
-                (Some(base), None) if self.may_hide(base, known) => {
-                    Some(store::digest(copy.file()).map_err(errno)?)
-                }
+            let content = match base {
+                Some(base) if self.may_hide(base, known) => Some(digest(&copy, blocks.as_deref())?),
                 _ => None,
             };
             self.store.mark_dirty(&copy, base, content)?;

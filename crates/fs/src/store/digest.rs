@@ -2,8 +2,8 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 
+use crate::blocks::read;
 use crate::digest::{Digest, Hasher};
 
 /// Bytes read at a time: few enough for a processor's own cache, enough for BLAKE3 to use wide instructions.
@@ -22,14 +22,11 @@ pub fn digest(file: &File) -> io::Result<Digest> {
     let mut chunk = vec![0; size.saturating_add(1).min(CHUNK_BYTES)];
     let mut offset = 0;
     loop {
-        match file.read_at(&mut chunk, offset) {
-            Ok(0) => break,
-            Ok(read) => {
-                hasher.update(&chunk[..read]);
-                offset += read as u64;
-            }
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            Err(e) => return Err(e),
+        let count = read(file, &mut chunk, offset)?;
+        hasher.update(&chunk[..count]);
+        offset += count as u64;
+        if count < chunk.len() {
+            break;
         }
     }
     Ok(hasher.finish())

@@ -102,7 +102,7 @@ def merged(found: Iterable[Series]) -> tuple[Series, ...]:
 def with_levels(
     found: Sequence[tuple[Series, Mapping[str, Any]]],
 ) -> tuple[tuple[Series, ...], tuple[Parameter, ...]]:
-    """Return the series, told apart by the options that they were measured with, and the factors.
+    """Return the series, distinguished by the options that they were measured with, and the factors.
 
     Options that differ between series of one name become levels. Series of one name and equal options are
     samples of one point.

@@ -33,6 +33,13 @@ fn open(rig: &Rig) -> File {
     how.read(true).write(true).open(rig.at("f")).unwrap()
 }
 
+/// Ours is the one conflict copy.
+fn is_beside(rig: &Rig, ours: &[u8]) {
+    let beside = rig.conflicts();
+    assert_eq!(beside.len(), 1);
+    assert!(fs::read(&beside[0]).unwrap() == ours);
+}
+
 /// Change file and model alike, once.
 fn change(numbers: &mut Numbers, file: &File, model: &mut Vec<u8>) {
     match numbers.below(8) {
@@ -102,9 +109,7 @@ fn another_change_of_the_same_second_and_size_keeps_ours_beside_it() {
         written.set_modified(time).unwrap();
         drop(file);
         assert!(fs::read(rig.on("f")).unwrap() == theirs);
-        let beside = rig.conflicts();
-        assert_eq!(beside.len(), 1);
-        assert!(fs::read(&beside[0]).unwrap() == ours);
+        is_beside(&rig, &ours);
     }
 }
 
@@ -127,9 +132,7 @@ fn a_later_change_of_another_keeps_ours_beside_it() {
     let theirs = fs::read(rig.on("f")).unwrap();
     drop(file);
     assert!(fs::read(rig.on("f")).unwrap() == theirs);
-    let beside = rig.conflicts();
-    assert_eq!(beside.len(), 1);
-    assert!(fs::read(&beside[0]).unwrap() == ours);
+    is_beside(&rig, &ours);
 }
 
 /// Size and time do not show what another wrote: what is written anew here must not be mixed with it.
@@ -170,9 +173,7 @@ fn a_fifo_in_place_of_the_file_keeps_ours_beside_it() {
     mkfifo(&rig.on("f"), Mode::S_IRWXU).unwrap();
     file.sync_all().unwrap();
     drop(file);
-    let beside = rig.conflicts();
-    assert_eq!(beside.len(), 1);
-    assert!(fs::read(&beside[0]).unwrap() == ours);
+    is_beside(&rig, &ours);
     let left = fs::read_dir(&rig.there).unwrap().count();
     assert_eq!(left, 2, "a temporary file is left");
 }

@@ -10,9 +10,9 @@ use std::time::{Duration, Instant, SystemTime};
 use nix::errno::Errno;
 
 use super::names::connected;
-use super::transfer::{contents, file_of, names, order, read_all};
+use super::transfer::{names, order, read_all};
 use crate::remote::{Limits, PutError, Remote, State};
-use crate::testing::{LIMITS, Server};
+use crate::testing::{LIMITS, Server, contents, file_of};
 
 /// Wait until something is so, at most a minute.
 pub fn within_patience(so: impl Fn() -> bool) {

@@ -8,11 +8,11 @@ use std::time::{Duration, UNIX_EPOCH};
 use nix::errno::Errno;
 
 use super::hostile::Hostile;
-use super::transfer::{contents, file_of, names, order};
+use super::transfer::{names, order};
 use crate::blocks::Blocks;
 use crate::remote::{Attributes, Changed, Put, PutError, Remote, Stored, Version};
 use crate::store;
-use crate::testing::{LIMITS, Server};
+use crate::testing::{LIMITS, Server, contents, file_of};
 
 const PATH: &str = "x";
 

@@ -9,11 +9,11 @@ use nix::errno::Errno;
 use tempfile::TempDir;
 
 use super::broken::within_patience;
-use super::transfer::{file_of, order};
+use super::transfer::order;
 use crate::remote::talk::{RequestError, RequestPipeline};
 use crate::remote::wire::{Packet, kind};
 use crate::remote::{BOUNDS, Bounds, Limits, PutError, Remote};
-use crate::testing::{LIMITS, Server};
+use crate::testing::{LIMITS, Server, file_of};
 
 const PROGRAM: &str = include_str!("hostile_sftp.py");
 

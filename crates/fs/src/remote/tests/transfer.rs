@@ -13,27 +13,7 @@ use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use super::names::connected;
 use crate::remote::{Attributes, Put, PutError, Remote, Time, Unsettled, Version};
 use crate::store;
-use crate::testing::{LIMITS, Server};
-
-/// Bytes that differ from place to place.
-pub fn contents(length: usize) -> Vec<u8> {
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut bytes = Vec::with_capacity(length + 8);
-    while bytes.len() < length {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        bytes.extend(state.to_le_bytes());
-    }
-    bytes.truncate(length);
-    bytes
-}
-
-pub fn file_of(bytes: &[u8]) -> File {
-    let mut file = tempfile::tempfile().unwrap();
-    file.write_all(bytes).unwrap();
-    file
-}
+use crate::testing::{LIMITS, Server, contents, file_of};
 
 pub fn read_all(mut file: &File) -> Vec<u8> {
     let mut bytes = Vec::new();
