@@ -23,7 +23,7 @@ def describe(probe: Path) -> dict[str, Any]:
         "oscope": __version__,
         "python": platform.python_version(),
         "libraries": {name: _version(name) for name in _LIBRARIES},
-        "git_commit": _commit(Path(__file__).parent),
+        "git_commit": _commit(Path(__file__)),
         "probe_sha256": digest,
     }
 
@@ -35,19 +35,19 @@ def _version(name: str) -> str | None:
         return None
 
 
-def _commit(folder: Path) -> str | None:
-    """Return the commit of the checkout that this is part of, `-dirty` where it was changed; else None."""
+def _commit(file: Path) -> str | None:
+    """Return the commit of the checkout that `file` is part of, `-dirty` where it was changed; else None."""
     try:
         # Installed into an environment inside somebody's repository, the package is not part of that
         # repository.
         subprocess.run(
-            ["git", "-C", folder, "ls-files", "--error-unmatch", "laboratory.py"],
+            ["git", "-C", file.parent, "ls-files", "--error-unmatch", file.name],
             capture_output=True,
             timeout=_GIT_LIMIT_S,
             check=True,
         )
         answer = subprocess.run(
-            ["git", "-C", folder, "describe", "--always", "--abbrev=40", "--exclude=*", "--dirty"],
+            ["git", "-C", file.parent, "describe", "--always", "--abbrev=40", "--exclude=*", "--dirty"],
             capture_output=True,
             timeout=_GIT_LIMIT_S,
             check=True,
