@@ -14,6 +14,7 @@ import pytest
 import sqlalchemy as sa
 
 from conftest import make_experiment
+from oscope.cli import stored
 from oscope.model.errors import StoreError, UsageError
 from oscope.planning.plan import Plan, make_plan
 from oscope.probe.catalogue import Catalogue
@@ -406,3 +407,17 @@ def test_opening_again_adds_nothing(store: Store, store_path: Path) -> None:
     Store.open(store_path).close()
     with store.reading() as connection:
         assert connection.scalar(sa.select(sa.func.count()).select_from(schema.layout)) == 1
+
+
+def test_several_runs_are_read_through_one_connection(
+    plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "oscope.db"
+    with Store.open(place) as store:
+        names = [begin(store, plan).run_id for _ in range(2)]
+    opened = []
+    read = Store.read
+    monkeypatch.setattr(Store, "read", lambda where: (opened.append(where), read(where))[1])
+    found = stored.load(names, str(place))
+    assert [each.run_id for each in found.experiments] == names
+    assert len(opened) == 1

@@ -14,7 +14,6 @@ from oscope.cli.errors import DONE
 from oscope.cli.options import AllowOption, FormOption, MattersOption, Settings
 from oscope.cli.pager import paged
 from oscope.cli.request import parse_threshold
-from oscope.cli.stored import load
 from oscope.figures.analysed import level_text
 from oscope.model.errors import OscopeError, UsageError
 from oscope.model.units import parse_bytes, parse_duration
@@ -24,6 +23,7 @@ from oscope.report.comparison import Sides, comparison_table, intervals, print_c
 from oscope.report.forms import encode
 from oscope.report.terminal import print_prose
 from oscope.statistics import compare_results, compare_within
+from oscope.storage.named import read_several
 
 if TYPE_CHECKING:
     from oscope.model.factors import Level
@@ -77,11 +77,10 @@ def compare(
             "(oscope compare last --by style=loop,single)",
         )
     a = a or "last"
-    first = load([a], settings.store, columns="metrics")
-    sides_measured = [first]
-    if b is not None:
-        sides_measured.append(load([b], settings.store, columns="metrics"))
-        compared = _between(first, sides_measured[1], limit, allowed(allow or ()), settings.store)
+    names = [a] if b is None else [a, b]
+    first, *others = sides_measured = read_several(names, settings.store, columns="metrics")
+    if others:
+        compared = _between(first, others[0], limit, allowed(allow or ()), settings.store)
     else:
         compared = _within(first, by or "", limit)
 

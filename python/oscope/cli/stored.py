@@ -26,7 +26,7 @@ from oscope.report import encode, terminal
 from oscope.report.forms import encode as encode_tables
 from oscope.storage import record
 from oscope.storage.export import encode as encode_samples
-from oscope.storage.named import read_named
+from oscope.storage.named import read_several
 from oscope.storage.store import Store
 
 if TYPE_CHECKING:
@@ -227,7 +227,7 @@ def export(
 
 def load(runs: Sequence[str], store: str | None, *, columns: Columns = "all") -> Results:
     """Return the results of runs and record files together, in the order named. Raises UsageError."""
-    loaded = [read_named(run, store, columns=columns) for run in runs]
+    loaded = read_several(runs, store, columns=columns)
     return Results(
         tuple(experiment for results in loaded for experiment in results.experiments),
         tuple(inspected for results in loaded for inspected in results.inspections),

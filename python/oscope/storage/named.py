@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 from oscope.model.errors import UsageError
@@ -15,12 +17,27 @@ def read_named(name: str | Path, place: str | Path | None, *, columns: Columns =
 
     A record has all its columns. `last` is never a file: ./last is. Raises UsageError where there is neither.
     """
-    path = Path(name)
-    if name != "last" and path.is_file():
-        return record.read(path)
-    if isinstance(name, Path) or path.suffix == ".json" or len(path.parts) > 1:
-        raise UsageError(
-            f"there is no record file {name}", remedy="give a file written by --json, or a run (oscope runs)"
-        )
-    with Store.read(place) as opened:
-        return opened.results(name, columns=columns)
+    return read_several([name], place, columns=columns)[0]
+
+
+def read_several(
+    names: Sequence[str | Path], place: str | Path | None, *, columns: Columns = "all"
+) -> list[Results]:
+    """Return what `read_named` returns for each name. The store is opened once, and for runs alone."""
+    found: list[Results] = []
+    with ExitStack() as stack:
+        store: Store | None = None
+        for name in names:
+            path = Path(name)
+            if name != "last" and path.is_file():
+                found.append(record.read(path))
+                continue
+            if isinstance(name, Path) or path.suffix == ".json" or len(path.parts) > 1:
+                raise UsageError(
+                    f"there is no record file {name}",
+                    remedy="give a file written by --json, or a run (oscope runs)",
+                )
+            if store is None:
+                store = stack.enter_context(Store.read(place))
+            found.append(store.results(name, columns=columns))
+    return found
