@@ -32,7 +32,7 @@ def print_report(traced: Traced, out: Console) -> None:
         _faults(reading["faults"], out)
     print_prose(_losses(traced), out)
     print_prose(
-        "probe effect: tracing made the command slower; a single run does not show by how much. "
+        "probe effect: tracing costs time; a single run does not show whether it made the command slower. "
         f"oscope bench --trace syscalls -- {shlex.join(traced.command)} measures it for this command",
         out,
     )
