@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from cli_driver import CommandLine
+from oscope.cli.stored import with_programs
 from sorting_program import PROGRAM
 
 BROKEN = PROGRAM.replace("return lambda", "if size == 10: return lambda: 1 / 0\n    return lambda")
@@ -112,3 +113,10 @@ def test_help_and_refusals_name_what_it_takes(builds: CommandLine) -> None:
     (refused,) = builds("ab", "./plain", "./new", "sort.list").errors
     assert refused.startswith("oscope: ./plain describe printed no JSON")
     assert refused.endswith("or measure whole commands: oscope bench -- ./plain --vs ./new")
+
+
+def test_a_list_of_runs_cuts_commands_but_no_path_of_a_build() -> None:
+    builds = ["/home/me/old/target/release/oscope-probe", "/home/me/new/target/release/oscope-probe"]
+    assert [with_programs("syscall.cost", [each], 20).partition(": ")[2] for each in builds] == builds
+    assert with_programs("command.run", ["sleep 0.1", "sleep 0.2"], 20) == "command.run: sleep …"
+    assert with_programs("command.run", ["sleep 0.1"], 40) == "command.run: sleep 0.1"

@@ -65,7 +65,7 @@ def print_runs(entries: Sequence[RunEntry], form: Form, without: str = "") -> No
             room = terminal.table_room(out) - terminal.table_width([*columns[:-1], [""]])
             for row, entry in enumerate(entries, 1):
                 if entry.programs:
-                    columns[-1][row] = _cut(f"{columns[-1][row]}: {', '.join(entry.programs)}", room)
+                    columns[-1][row] = with_programs(columns[-1][row], entry.programs, room)
             terminal.print_columns(columns, out, wrap_last=True)
             if hidden:
                 terminal.print_prose(terminal.without(hidden), out, style="dim")
@@ -90,8 +90,15 @@ def _runs_table(entries: Sequence[RunEntry], most: int | None = None) -> Table:
     return Table("", names, rows, frozenset({3}))
 
 
-def _cut(text: str, room: int) -> str:
-    return text if len(text) <= room else f"{text[: max(room - 1, 0)]}…"
+def with_programs(experiments: str, programs: Sequence[str], room: int) -> str:
+    """Return the experiments of a run with what they measured, cut to `room` where that is commands.
+
+    The path of one program is whole, over several lines: two builds often differ in its last part alone.
+    """
+    text = f"{experiments}: {', '.join(programs)}"
+    if len(text) <= room or (len(programs) == 1 and " " not in programs[0]):
+        return text
+    return f"{text[: max(room - 1, 0)]}…"
 
 
 def _few(names: Sequence[str], most: int | None) -> str:
