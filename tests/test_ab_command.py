@@ -10,9 +10,17 @@ import pytest
 
 from cli_driver import CommandLine
 from oscope.cli.stored import with_programs
-from sorting_program import PROGRAM
+from sorting_program import PROGRAM as SORTING
 
-BROKEN = PROGRAM.replace("return lambda", "if size == 10: return lambda: 1 / 0\n    return lambda")
+SUM = """@kit.workload("sum.list")
+def sum_list(size: int = 100):
+    "Sum a list of numbers."
+    return lambda: sum(range(size))
+
+kit.main()
+"""
+PROGRAM = SORTING.replace("kit.main()\n", SUM)
+BROKEN = PROGRAM.replace("return lambda: sorted", "return lambda: 1 / (size - 10) and sorted")
 
 
 @pytest.fixture
@@ -43,6 +51,12 @@ def test_a_level_that_fails_in_one_build_leaves_the_others_compared(builds: Comm
     for run, name in zip(command.split()[1:], ("./old", "./broken"), strict=True):
         assert f"run {run}, {name}" in words(done.out)
         assert f"  → oscope show {run}\n" in done.out
+    # On the page each note is a sentence of its own.
+    assert builds("report", *command.split()[1:], "-o", "both.html").code == 0
+    page = (builds.folder / "both.html").read_text()
+    comparison = page.partition('<section id="comparison">')[2].partition("</section>")[0]
+    (note,) = re.findall(r'<p class="note">(.*?)</p>', comparison, re.DOTALL)
+    assert "\n" not in note
 
 
 def test_where_every_level_fails_the_runs_are_named_still(builds: CommandLine) -> None:
@@ -120,3 +134,18 @@ def test_a_list_of_runs_cuts_commands_but_no_path_of_a_build() -> None:
     assert [with_programs("syscall.cost", [each], 20).partition(": ")[2] for each in builds] == builds
     assert with_programs("command.run", ["sleep 0.1", "sleep 0.2"], 20) == "command.run: sleep …"
     assert with_programs("command.run", ["sleep 0.1"], 40) == "command.run: sleep 0.1"
+
+
+def test_an_experiment_without_values_leaves_the_others_compared(builds: CommandLine) -> None:
+    options = ("sort.list", "sum.list", "--set", "size=10", "--budget", "1s")
+    done = builds("ab", "./old", "./broken", *options)
+    assert done.code == 1
+    assert "sum.list: B (" in words(done.out)
+    (command,) = re.findall(r"^  → oscope (compare \S+ \S+)$", done.out, re.MULTILINE)
+    again = builds(*command.split())
+    assert again.code == 0, again.err
+    assert "sum.list: B (" in words(again.out)
+    (left_out,) = again.errors
+    assert left_out.startswith(
+        "oscope: sort.list is not compared: nothing to compare: both sides need values"
+    )

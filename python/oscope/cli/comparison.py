@@ -10,12 +10,12 @@ import typer
 from oscope.analysis.earlier_runs import earlier_runs
 from oscope.cli.chosen_runs import last_two
 from oscope.cli.completing import run_ids
-from oscope.cli.errors import DONE
+from oscope.cli.errors import DONE, note
 from oscope.cli.options import AllowOption, FormOption, MattersOption, Settings
 from oscope.cli.pager import paged
 from oscope.cli.request import parse_threshold
 from oscope.figures.analysed import level_text
-from oscope.model.errors import OscopeError, UsageError
+from oscope.model.errors import NoCommonValueError, OscopeError, UsageError
 from oscope.model.units import parse_bytes, parse_duration
 from oscope.programs.findings import revision_notes
 from oscope.report import terminal
@@ -122,11 +122,20 @@ def _between(
             f"A has {names[0]}, B has {names[1]}: nothing in common",
             remedy="choose runs of the same experiment",
         )
-    compared = []
+    compared: list[tuple[ExperimentResults, Comparison, Sides]] = []
+    lacking: list[tuple[str, NoCommonValueError]] = []
     for e, other in pairs:
         known = earlier_runs(store, e, other)
-        comparison = compare_results(e, other, threshold=threshold, allow=allow, earlier=known)
+        try:
+            comparison = compare_results(e, other, threshold=threshold, allow=allow, earlier=known)
+        except NoCommonValueError as error:
+            lacking.append((e.experiment, error))
+            continue
         compared.append((e, comparison, intervals(e, other, comparison)))
+    if not compared:
+        raise lacking[0][1]
+    for name, why in lacking:
+        note(f"{name} is not compared: {why}")
     return compared
 
 

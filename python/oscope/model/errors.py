@@ -24,6 +24,10 @@ class UsageError(OscopeError):
     exit_code = 2
 
 
+class NoCommonValueError(UsageError):
+    """Two sides have no value of one metric at one point to compare."""
+
+
 class ProbeError(OscopeError):
     """The probe died, hung, or broke the protocol."""
 

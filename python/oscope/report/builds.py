@@ -43,6 +43,6 @@ def _section(a: ExperimentResults, b: ExperimentResults, threshold: float) -> Se
     once, _ = each_quantity_once(a, found)
     known = intervals(a, b, once)
     answer, table = verdict(once), comparison_table(a, once, known)
-    # The answer stands above.
-    note = "\n".join(line for line in table.note.splitlines() if line != answer)
+    # The answer stands above; a page shows a note as one paragraph.
+    note = ". ".join(line for line in table.note.splitlines() if line != answer)
     return Section(title, answer, (names, *differences(a, once, known)), (replace(table, note=note),))

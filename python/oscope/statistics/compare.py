@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from oscope.model.errors import UsageError
+from oscope.model.errors import NoCommonValueError, UsageError
 from oscope.model.factors import Level
 from oscope.model.samples import Column, ExperimentResults, PointSamples
 from oscope.statistics import carryover, effect, injected
@@ -89,7 +89,7 @@ def compare_results(
     for side in (a, b):
         if side.points and not any(len(point) for point in side.points):
             why = next((f" ({point.skipped})" for point in side.points if point.skipped), "")
-            raise UsageError(
+            raise NoCommonValueError(
                 f"run {side.run_id} has no samples of {side.experiment}{why}", remedy="name another run"
             )
     caveats = refuse_unlike(a, b, frozenset(allow))
@@ -261,7 +261,7 @@ def _compare(
             without_value.setdefault(tuple(lacking), []).append(match)
     notes.update(dict.fromkeys(_not_compared(without_value, len(matches))))
     if not results:
-        raise UsageError(
+        raise NoCommonValueError(
             "nothing to compare", remedy="both sides need values of the same metric at the same point"
         )
     notes.update(dict.fromkeys(tallies.notes))
