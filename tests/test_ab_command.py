@@ -86,6 +86,7 @@ def test_the_builds_are_named_wherever_their_runs_are_shown(builds: CommandLine)
     history = builds("history", "sort.list").out
     assert re.search(rf"^{one} .* \./old [0-9a-f]{{12}}$", history, re.MULTILINE)
     assert re.search(rf"^{two} .* \./new [0-9a-f]{{12}}$", history, re.MULTILINE)
+    assert "2 builds or programs measured these runs: a change may be that of the build" in words(history)
     # The report on both runs has the comparison, too.
     assert builds("report", one, two, "-o", "both.html").code == 0
     assert '<section id="comparison">' in (builds.folder / "both.html").read_text()

@@ -55,6 +55,11 @@ def remarks(line: Line) -> Iterator[str]:
     yield from told
     if wandering := autocorrelation(line):
         yield wandering
+    if (builds := len(set(_builds(line)))) > 1:
+        yield (
+            f"{builds} builds or programs measured these runs: a change may be that of the build; "
+            "oscope compare A B compares two runs"
+        )
     for place, text in line.kernel_changes().items():
         yield f"kernel changed at {_when(line.runs[place])}: {text}"
 
