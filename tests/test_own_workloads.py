@@ -275,7 +275,6 @@ def test_a_program_that_lies_ends_the_run_in_one_line(
     [
         ("die", ["killed by SIGSEGV", "segment violated", '"do":"die"', "./liar run"]),
         ("exit", ["ended with status 3", "giving up", "./liar run"]),
-        ("hang", ["was silent for 1 s", "flush standard output", "patience"]),
     ],
 )
 def test_a_program_that_is_lost_is_tried_again_and_given_up(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args
 from oscope import labs, report
 from oscope.analysis.earlier_runs import earlier_runs
 from oscope.figures.analysed import Analysed
+from oscope.figures.experiments import failures
 from oscope.figures.tables import summary_table
 from oscope.model.clocks import Clock
 from oscope.model.errors import UsageError
@@ -123,15 +124,22 @@ class Run:
         self._place = place
 
     def __repr__(self) -> str:
-        """Name the run, its experiments and inspections, and how many samples it has."""
+        """Name the run, its experiments and inspections, and how many samples it has, failed ones too."""
         names = ", ".join(self.results.names)
-        count = sum(len(p) for e in self.results.experiments for p in e.points)
-        return f"<Run {self.id}: {names}, {count} samples>"
+        points = [point for each in self.results.experiments for point in each.points]
+        failed = sum(len(point.failed) for point in points)
+        text = (
+            f"{failed} of {sum(map(len, points))} samples failed"
+            if failed
+            else f"{sum(map(len, points))} samples"
+        )
+        return f"<Run {self.id}: {names}, {text}>"
 
     def _repr_html_(self) -> str:
-        """Return the summary of each experiment's headline metric as tables, for a notebook."""
+        """Return each experiment's headline metric as tables, and what failed, for a notebook."""
         analysed = Analysed.of(self.results)
-        return html([summary_table(analysed, each, each.headline) for each in analysed.experiments])
+        failed = "".join(f"<p>{escape(text)}</p>" for each in analysed.experiments for text in failures(each))
+        return html([summary_table(analysed, each, each.headline) for each in analysed.experiments]) + failed
 
     def frame(self) -> pd.DataFrame:
         """Return a row per sample (see `oscope.storage.frames.to_frame`)."""
@@ -295,6 +303,8 @@ def run(
     )
     with Store.open(store) as opened:
         outcome = execute(replace(plan, again=again), opened, find_inspection=labs.inspection)
+        for text in outcome.failures:
+            tell(text)
         return Run(outcome.run_id, opened.results(outcome.run_id), store)
 
 

@@ -93,7 +93,7 @@ def _warnings(results: Analysed) -> Iterator[str]:
     if (emulated := emulation(results.experiments)) is not None:
         yield emulated
     # A run without any sample says why where its figures would be.
-    measured = [each for each in results.experiments if any(map(len, each.points))]
+    measured = [e for e in results.experiments if any(len(p) > len(p.failed) for p in e.points)]
     for status in dict.fromkeys(each.status for each in measured if each.status != "done"):
         yield f"The run {ENDED.get(status, f'is {status}')}: samples are missing."
 

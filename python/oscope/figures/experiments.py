@@ -225,6 +225,21 @@ def _as_level(number: float) -> int | float:
     return int(number) if number.is_integer() else number
 
 
+def failures(experiment: ExperimentResults) -> list[str]:
+    """Return a line for each point that has failed samples."""
+    names = _names(experiment) if experiment.points else ()
+    return [
+        f"{experiment.experiment} {label(experiment, point.factors, names)}".rstrip() + f": {_failed(point)}"
+        for point in experiment.points
+        if point.failed
+    ]
+
+
+def _failed(point: PointSamples) -> str:
+    count, reason = len(point.failed), point.failed[0][1]
+    return f"{format_count(count)} of {format_count(len(point))} samples failed: {reason}"
+
+
 def _notes(results: Analysed, experiment: ExperimentResults) -> list[str]:
     """Return remarks on the points: notes, failed samples, what the summaries found."""
     found: dict[str, dict[str, None]] = {}
@@ -232,11 +247,7 @@ def _notes(results: Analysed, experiment: ExperimentResults) -> list[str]:
     for point in experiment.points:
         where = label(experiment, point.factors, names)
         remarks = [cause(each) for each in point.notes]
-        if point.failed:
-            reason = point.failed[0][1]
-            remarks.append(
-                f"{format_count(len(point.failed))} of {format_count(len(point))} samples failed: {reason}"
-            )
+        remarks += [_failed(point)] if point.failed else []
         summary = results.summary(experiment, point, experiment.headline)
         if summary is not None:
             remarks += [note for note in summary.notes if not note.endswith(UNMEASURED)]

@@ -36,6 +36,10 @@ class BrokenProtocolError(ProbeError):
     """A workload program of the user's own does not keep to the protocol: no other try would help."""
 
 
+class SilentProgramError(ProbeError):
+    """A workload program of the user's own was silent for longer than its patience: a try takes as long."""
+
+
 class StoreError(OscopeError):
     """The store cannot be opened, read or written."""
 

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 import orjson
 
-from oscope.model.errors import BrokenProtocolError, ProbeError
+from oscope.model.errors import BrokenProtocolError, ProbeError, SilentProgramError
 from oscope.model.program import Program
 from oscope.probe.own_program import DOCUMENT, START_REMEDY
 from oscope.probe.process import Probe, Request
@@ -17,7 +17,6 @@ from oscope.probe.wire import Done, Event, Sample
 CLOCK: Mapping[str, Any] = {"kind": "monotonic_raw", "hz": 1e9}
 """The clock of a program that names none: `raw` is in nanoseconds."""
 _SHOWN = 3
-_SLOW = ("was silent", "did not end")
 _FIXES = (
     (
         "broke the protocol",
@@ -70,11 +69,13 @@ class WorkloadProcess(Probe):
         return f"see what it does by hand: echo {line} | {self._program.name} run"
 
     def give_up(self, what: str, doing: str = "") -> NoReturn:
-        """Kill it and raise: ProbeError where it was slow, BrokenProtocolError for all else that it did."""
+        """Kill it and raise: BrokenProtocolError, but another ProbeError where it was slow."""
         try:
             super().give_up(what, doing)
         except ProbeError as error:
-            if what.startswith(_SLOW):
+            if what.startswith("was silent"):
+                raise SilentProgramError(error.message, remedy=error.remedy) from None
+            if what.startswith("did not end"):
                 raise
             raise BrokenProtocolError(error.message, remedy=error.remedy) from None
 

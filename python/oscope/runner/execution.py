@@ -39,14 +39,17 @@ from oscope.targets.guest.place import GuestPlace
 from oscope.targets.host.place import HostPlace
 from oscope.targets.target import Machine, Place
 
+RunStatus = Literal["done", "failed", "interrupted", "unfinished"]
+
 
 @dataclass(frozen=True)
 class Outcome:
     """How a run ended."""
 
     run_id: str
-    status: Literal["done", "interrupted", "unfinished"]
-    """Unfinished is a run of which a share was asked for, and all of that is there."""
+    status: RunStatus
+    """Failed: something went wrong, and no sample has a value. Unfinished: a share of the run was asked for,
+    and all of that is there."""
     samples: int
     """Samples of the run in the store."""
     failures: tuple[str, ...]
@@ -165,18 +168,22 @@ def begin(
 def finish(run: ActiveRun, share: Share = WHOLE) -> Outcome:
     """Record how the run ended, or its share."""
     recorder = run.recorder
-    status: Literal["done", "interrupted", "unfinished"] = "done" if share.last else "unfinished"
+    failing = [point for points in recorder.points.values() for point in points if point.failed]
+    failures = [*run.failures, *map(_failed, failing)]
+    kept = recorder.finished - sum(len(point.failed) for point in failing)
+    status: RunStatus = "done" if share.last else "unfinished"
     if run.runner.interrupted:
         status = "interrupted"
+    elif share.last and failures and not kept and not recorder.inspected:
+        status = "failed"
     _record_environment_after(run)
     run.append(Happened("status", status))
-    failed = [
-        f"{point.label}: {len(point.failed)} samples failed, the first: {point.failed[0]}"
-        for points in recorder.points.values()
-        for point in points
-        if point.failed
-    ]
-    return Outcome(recorder.run_id, status, recorder.finished, (*run.failures, *failed))
+    return Outcome(recorder.run_id, status, recorder.finished, tuple(failures))
+
+
+def _failed(point: PointState) -> str:
+    count = f"{len(point.failed)} of {sum(point.taken.values())} samples failed"
+    return f"{point.label}: {count}, the first: {point.failed[0]}"
 
 
 def _begin(plan: Plan, store: Store, runner: PointRunner, resume: str | None) -> Recorder:

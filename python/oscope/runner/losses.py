@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
-from oscope.model.errors import OscopeError, ProbeError, UsageError
+from oscope.model.errors import OscopeError, ProbeError, SilentProgramError, UsageError
 from oscope.probe.wire import Refusal
 from oscope.runner.events import Happened, RunEvent
 from oscope.runner.point_state import PointState
@@ -32,7 +33,15 @@ def fail(point: PointState, block: int, why: Refusal | OscopeError) -> Iterator[
 
 
 def lose(point: PointState, block: int, error: ProbeError) -> Iterator[RunEvent]:
-    """Close the block of a point over which the probe died; another process measures the other points."""
+    """Close the block of a point over which the probe died; another process measures the other points.
+
+    A program of the user's own that hangs is not tried again: that would take its patience once more.
+    """
+    if isinstance(error, SilentProgramError):
+        yield Happened("death", {"block": block, "text": str(error)}, point)
+        what = error.message.partition("; ")[0]
+        yield replace(skip(point, error.message, error.remedy, shown=what), failure=True)
+        return
     yield _close_block(point, block, "death", str(error))
     if point.deaths >= _MOST_DEATHS:
         # Of a guest, the error names the file that has all that its console said.
@@ -46,7 +55,7 @@ def lose(point: PointState, block: int, error: ProbeError) -> Iterator[RunEvent]
         yield skip(point, f"{point.deaths} probes were lost over it, last: {error}", remedy)
 
 
-def skip(point: PointState, reason: str, remedy: str | None, shown: str | None = None) -> RunEvent:
+def skip(point: PointState, reason: str, remedy: str | None, shown: str | None = None) -> Happened:
     """Measure nothing more of a point; `shown` is the reason for whoever follows the run."""
     text = f"{point.label} is skipped: {shown or reason}"
     return Happened("skipped", {"reason": reason, "remedy": remedy}, point, text)

@@ -48,7 +48,8 @@ def summary_frame(results: Results) -> pd.DataFrame:
 
     Columns: `run`, `experiment`; the factors; `metric`, `unit`, `n`, `effective_n` (how many independent
     samples would tell as much), `mean`, `median`, `std`, `min`, `max`, `ci95_low`, `ci95_high` (of the
-    median), `representative`, `level`, `skipped` (why nothing was measured, or missing).
+    median), `representative`, `level`, `skipped` (why nothing was measured, or missing),
+    `failed` (how many of the point's samples failed).
     """
     rows = [
         _summary_row(experiment, point, metric)
@@ -129,4 +130,5 @@ def _summary_row(experiment: ExperimentResults, point: PointSamples, metric: str
         "representative": summary.representative,
         "level": summary.level,
         "skipped": point.skipped,
+        "failed": len(point.failed),
     }
