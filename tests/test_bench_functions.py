@@ -301,7 +301,7 @@ def test_what_cannot_be_measured_is_refused(measure: Callable[..., Any]) -> None
         (count_to, {"parameters": {"limit": [[1]]}}, "texts or numbers"),
         (lambda **given: given, {"parameters": {"command": [1]}}, "the name is taken"),
         (count_to, {"metric": "user_ns"}, "no metric of a function"),
-        (count_to, {"reps": 0}, "--reps 0"),
+        (count_to, {"reps": 0}, "reps=0 measures nothing"),
         ("true", {"args": [1]}, "belong to functions"),
         ("true", {"setup": count_to}, "belong to functions"),
     ]

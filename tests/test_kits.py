@@ -227,7 +227,7 @@ def test_a_python_iteration_that_raises_is_a_failed_sample(tmp_path: Path) -> No
         *({"id": 1, "workload": w, "params": p} for w, p in (("x", {}), ("x", {"wrong": True}), ("y", {}))),
     )
     failed = [each["failed"] for each in answers if each["event"] == "sample"]
-    assert failed == ["ZeroDivisionError: division by zero", "the result is 4"]
+    assert failed == ["ZeroDivisionError: division by zero (bad.py, line 7, in iterate)", "the result is 4"]
     assert answers[-1]["kind"] == "failed"
     assert "no device" in answers[-1]["message"]
 

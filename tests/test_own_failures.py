@@ -70,6 +70,19 @@ def test_a_run_without_a_good_sample_failed(here: CommandLine) -> None:
 
 
 @pytest.mark.usefixtures("real_probe")
+def test_an_exception_is_shown_with_its_place(here: CommandLine) -> None:
+    place = "mybench, line 16, in once"
+    ran = here("run", "my.work", "--set", "level=2", "--reps", "1", "--no-again")
+    assert f"ValueError: no luck ({place})" in ran.err
+    program = here.folder / "mybench"
+    program.write_text(
+        BENCH.replace("kit.main()", "def connect():\n    raise OSError('no database')\nconnect()")
+    )
+    (reported,) = here("run", "--workload", "./mybench").errors
+    assert f"its last words: OSError: no database ({program}, line 20, in connect): correct that" in reported
+
+
+@pytest.mark.usefixtures("real_probe")
 def test_python_says_how_many_samples_failed(
     here: CommandLine, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -81,4 +94,4 @@ def test_python_says_how_many_samples_failed(
     )
     assert repr(run).endswith("my.work, 4 of 4 samples failed>")
     assert list(run.summary()["failed"]) == [4]
-    assert "my.work 2: 4 of 4 samples failed: ValueError: no luck" in run._repr_html_()
+    assert "my.work 2: 4 of 4 samples failed: ValueError: no luck (mybench" in run._repr_html_()

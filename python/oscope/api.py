@@ -16,6 +16,7 @@ from oscope.analysis.earlier_runs import earlier_runs
 from oscope.figures.analysed import Analysed
 from oscope.figures.experiments import failures
 from oscope.figures.tables import summary_table
+from oscope.model.arguments import naming_arguments
 from oscope.model.clocks import Clock
 from oscope.model.errors import UsageError
 from oscope.model.experiment import Experiment, Inspection
@@ -66,6 +67,7 @@ _TYPES: Mapping[str, tuple[tuple[type, ...], str]] = {
     "store": ((str, Path, NoneType), "a path or URL"),
     "workload": ((str, Path, NoneType), "a path of a workload program, such as './mybench'"),
     "run_id": ((str, Path), "the id of a run, the start of it, 'last', or a record file"),
+    "parameters": ((Mapping, NoneType), "a mapping from names to lists of values"),
     "fleet": ((str,), "the id of a fleet's measurement, the start of it, or 'last'"),
 }
 """What each argument may be, and how an error names it."""
@@ -232,6 +234,7 @@ def _shared(
     return wanted or shared[0]
 
 
+@naming_arguments()
 def run(
     name: str,
     *,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, cast
 
 from oscope.api import Bench, as_bytes, as_seconds, as_share, check_types, tell
+from oscope.model.arguments import naming_arguments
 from oscope.model.errors import UsageError
 from oscope.planning.plan import Plan
 from oscope.programs.command import Command, Parameter, Surroundings
@@ -29,6 +30,7 @@ from oscope.targets.guest.spec import Where
 from oscope.trace.factor import parse_kinds
 
 
+@naming_arguments()
 def bench(
     commands: str | Callable[..., Any] | Sequence[str | Sequence[str] | Callable[..., Any]],
     *,
@@ -95,8 +97,9 @@ def bench(
         memory=memory,
         seed=seed,
         store=store,
+        parameters=parameters,
     )
-    given = (commands,) if isinstance(commands, str) or callable(commands) else tuple(commands)
+    given = _given(commands)
     seconds = as_seconds(timeout)
     amount = Amount(reps, as_share(precision), as_seconds(budget), warmup, quick)
     surroundings: dict[str, Any] = {
@@ -144,6 +147,22 @@ def bench(
     revisions = (git,) if isinstance(git, str) else tuple(git)
     planned = _revisions(revisions, build, spec) if revisions else nullcontext(bench_plan(spec)[0])
     return _measured(planned, store)
+
+
+def _given(commands: object) -> tuple[Any, ...]:
+    """Return what is measured; TypeError with a sentence for what can be no command."""
+    is_one = isinstance(commands, str | bytes | Mapping) or callable(commands)
+    several = tuple(commands) if isinstance(commands, Iterable) and not is_one else (commands,)
+    for each in several:
+        words = each if isinstance(each, Sequence) and not isinstance(each, bytes) else None
+        if not callable(each) and (words is None or not all(isinstance(word, str) for word in words)):
+            raise TypeError(
+                "a command is a text, a list of words or a function, "
+                f"and not {each!r} ({type(each).__name__})"
+            )
+    if not several:
+        raise UsageError("there is no command to measure", remedy='give one, such as "./program"')
+    return several
 
 
 def _refuse(of_programs: Mapping[str, object]) -> None:

@@ -28,6 +28,7 @@ import signal
 import statistics
 import sys
 import time
+import traceback
 import typing
 from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
@@ -42,9 +43,7 @@ TIMING_MODEL = (
 _NOTE = "The cost of reading the clock is subtracted."
 _TIME_NS = {"name": "time_ns", "unit": "ns", "better": "less", "quantity": "time", "per": "iteration"}
 _TIME_NS |= {"note": _NOTE, "doc": f"Time per iteration. {_NOTE}"}
-_CLOCK_READINGS = 2001
-_MOST_ITERATIONS = 1 << 40
-_SHOWN_FAILURE = 200
+_CLOCK_READINGS, _MOST_ITERATIONS, _SHOWN_FAILURE = 2001, 1 << 40, 200
 
 
 class Size(int):
@@ -116,9 +115,8 @@ def workload(
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         if name in _REGISTERED:
             raise ValueError(f"there are two workloads {name!r}")
-        _REGISTERED[name] = _Workload(
-            name, version, function, tuple(_parameters(function)), dict(metrics or {}), loops, alone
-        )
+        parameters, figures = tuple(_parameters(function)), dict(metrics or {})
+        _REGISTERED[name] = _Workload(name, version, function, parameters, figures, loops, alone)
         return function
 
     return register
@@ -129,9 +127,8 @@ def _parameters(function: Callable[..., Any]) -> Iterator[dict[str, Any]]:
     hints = typing.get_type_hints(function)
     code = function.__code__
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-    positional = names[: code.co_argcount]
-    defaults = dict(zip(reversed(positional), reversed(function.__defaults__ or ()), strict=False))
-    defaults |= function.__kwdefaults__ or {}
+    last = zip(reversed(names[: code.co_argcount]), reversed(function.__defaults__ or ()), strict=False)
+    defaults = dict(last) | (function.__kwdefaults__ or {})
     for name in names:
         if name not in defaults:
             raise TypeError(f"{function.__name__}: the parameter {name} needs a default")
@@ -231,8 +228,7 @@ class _Server:
         # What a workload prints must not get among the answers.
         self._out = os.fdopen(os.dup(1), "w")
         os.dup2(2, 1)
-        self._ended = False
-        self._idle = False
+        self._ended = self._idle = False
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._end)
         self._clock = _clock()
@@ -253,11 +249,10 @@ class _Server:
         self._say(event="hello", **hello, environment={"clock": self._clock})
         while line := self._next():
             request = json.loads(line)
-            number = request["id"]
             try:
-                self._answer(number, request)
+                self._answer(request["id"], request)
             except _RefusedError as refused:
-                self._refuse(number, refused)
+                self._refuse(request["id"], refused)
 
     def _refuse(self, number: int, refused: _RefusedError) -> None:
         kind, field, message = refused.args
@@ -284,8 +279,7 @@ class _Server:
     ) -> tuple[int, int]:
         """Calibrate, warm up, and take the samples; return the iterations of each, and how many there are."""
         iterations = request.get("iterations") or _calibrate(found, body, request.get("min_time_ns") or 10**6)
-        limit_s = request.get("time_limit_s")
-        begun = time.monotonic()
+        begun, limit_s = time.monotonic(), request.get("time_limit_s")
         for _ in range(1 if request.get("warmup") is None else request["warmup"]):
             with contextlib.suppress(Exception):
                 _measure(found, body, iterations)
@@ -307,12 +301,20 @@ class _Server:
                 after = _covariates()
             metrics = _figures(found, result) | {"time_ns": (raw - overhead) / iterations}
         except Exception as error:  # noqa: BLE001 - whatever a workload raises, the repetition has failed.
-            failed = str(error) if isinstance(error, Failed) else f"{type(error).__name__}: {error}"
-        reason = failed[:_SHOWN_FAILURE] or "failed" if failed is not None else None
+            failed = _reason(error) or "failed"
         spent = {name: value - before.get(name, value) for name, value in after.items()}
         timed = {"raw": raw, "iterations": iterations, "correction": overhead, "started_ns": started_ns}
-        sample = {"rep": rep, "failed": reason, "metrics": metrics, "covariates": spent}
+        sample = {"rep": rep, "failed": failed, "metrics": metrics, "covariates": spent}
         self._say(event="sample", request=number, **timed, **sample)
+
+
+def _reason(error: Exception) -> str:
+    """Return what was raised, and the last line of the program itself that led to it."""
+    kind = "" if isinstance(error, Failed) else f"{type(error).__name__}: "
+    main = getattr(sys.modules["__main__"], "__file__", None)
+    own = [f for f in traceback.extract_tb(error.__traceback__) if kind and f.filename == main]
+    where = "".join(f" ({Path(f.filename).name}, line {f.lineno}, in {f.name})" for f in own[-1:])
+    return f"{kind}{error}"[:_SHOWN_FAILURE] + where
 
 
 def _figures(found: _Workload, result: Any) -> dict[str, float | None]:
@@ -353,20 +355,18 @@ def _prepared(found: _Workload, params: Mapping[str, Any]) -> Iterator[Body]:
         made = found.prepare(**levels)
         body = next(made) if isinstance(made, Generator) else made
     except Exception as error:
-        raise _RefusedError("failed", None, f"preparing failed: {type(error).__name__}: {error}") from error
+        raise _RefusedError("failed", None, f"preparing failed: {_reason(error)}") from error
     if not callable(body):
         raise _RefusedError("failed", None, f"{found.name} has to return a function: what one iteration is")
     try:
         yield body
     finally:
         if isinstance(made, Generator):
-            with contextlib.suppress(StopIteration):
-                next(made)
+            next(made, None)
 
 
 def _measure(found: _Workload, body: Body, iterations: int) -> tuple[int, Any]:
     """Take one repetition; return its time in ns, and what the last iteration returned."""
-    result: Any = None
     collecting = gc.isenabled()
     gc.disable()
     # Only the last result is kept: one more that lives meanwhile would change where the next is allocated.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import selectors
 import signal
 import subprocess
@@ -19,6 +20,7 @@ _LOOK_S = 0.5
 """A signal handler shortens a wait by at most this."""
 _LONGEST_LINE = 16 * 2**20
 _LAST_WORDS = 5
+_FRAME = re.compile(r'File "(.+)", line (\d+), in (.+)')
 _REST = 4096
 """Bytes kept of an unfinished line of standard error."""
 
@@ -133,7 +135,9 @@ class Child:
     def last_words(self) -> str:
         """Return what it last said to people, to be put behind a message; empty if nothing."""
         self._drain_words()
-        return f"; its last words: {' / '.join(self._words)}" if self._words else ""
+        return (
+            f"; its last words: {_exception(self._words) or ' / '.join(self._words)}" if self._words else ""
+        )
 
     def fail(self) -> NoReturn:
         """Wait for its end, and raise OscopeError with the reason and the remedy that it reported."""
@@ -204,6 +208,15 @@ class Child:
         if rest := self._unread["stderr"].decode(errors="replace").strip():
             self._words.append(rest)
             self._unread["stderr"] = b""
+
+
+def _exception(words: Sequence[str]) -> str:
+    """Return the exception that a Python traceback ends with, and where it was raised; empty: it is none."""
+    frames = [match for word in words if (match := _FRAME.fullmatch(word))]
+    if not frames or _FRAME.fullmatch(words[-1]):
+        return ""
+    file, line, function = frames[-1].groups()
+    return f"{words[-1]} ({file}, line {line}, in {function})"
 
 
 def _cpu_ticks(pid: int) -> int:

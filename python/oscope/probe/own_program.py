@@ -145,6 +145,8 @@ def _remedy(program: Program, words: str) -> str:
         return f"name the Python that has Oscope in its first line: #!{sys.executable}"
     if NOT_ASKED in words and program.command[1:]:
         return f"leave out its arguments ({shlex.join(program.command[1:])}), or have the program take them"
+    if ", line " in words:
+        return f"correct that; {program.name} describe prints the whole traceback"
     return f"answer describe as in {DOCUMENT}"
 
 
