@@ -299,7 +299,7 @@ def fast(results: Analysed) -> Section:
     experiment = results.get("disk.xor")
     lines = []
     for size in disk.XOR_POWERS:
-        theirs = reference.XOR_SECONDS[size]
+        theirs = (reference.XOR_COLD[size], reference.XOR_WARM[size])
         points = (
             []
             if experiment is None

@@ -74,7 +74,7 @@ def _quickest(run: q.Run) -> dict[int, list[str]]:
 
 
 def _table(run: q.Run, _: object) -> q.Table:
-    quickest, original = _quickest(run), reference.XOR_SECONDS
+    quickest = _quickest(run)
 
     def xor(size: int) -> str | None:
         read = _xors(point for point in run.experiment.points if point.factors.get("block_size") == size)
@@ -85,8 +85,8 @@ def _table(run: q.Run, _: object) -> q.Table:
         *q.size_columns({cache: _curves(run).get(cache, ()) for cache in CACHES}, "s"),
         q.text("XOR", xor),
         q.text("fastest, or not distinguished", lambda size: q.listed(quickest.get(size, ())) or None),
-        q.number("original cold [s]", lambda size: original[size][0] if size in original else None, "d"),
-        q.number("original warm [s]", lambda size: original[size][1] if size in original else None, "d"),
+        q.number("original cold [s]", reference.XOR_COLD.get, "d"),
+        q.number("original warm [s]", reference.XOR_WARM.get, "d"),
         note="Medians. The original read an image of Ubuntu 21.04, with four threads, each row once.",
     ).of(q.sizes_of(_curves(run)))
 

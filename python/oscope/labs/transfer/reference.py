@@ -7,7 +7,7 @@ repeated where a page turns is one line: only so do its averages come out.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from itertools import pairwise, product
 from statistics import median as middle
 
 METHODS = {"fcntl": "readwrite", "mmap": "mmap"}
@@ -43,45 +43,24 @@ AVERAGE: Mapping[int, Mapping[str, float]] = {
 """Averages as printed; that of five is not the one of the values listed."""
 
 Inputs = Mapping[tuple[str, str], Sequence[float]]
-
-RECEIVER: Inputs = {
-    ("fcntl", "zeros"): (
-        *(66.6403, 72.1542, 970.9382, 65.9212, 65.8288),
-        *(974.6809, 66.4419, 970.4192, 974.9208, 967.156),
-    ),
-    ("fcntl", "random"): (
-        *(970.6869, 972.0741, 969.7755, 966.9341, 970.1286),
-        *(967.2372, 970.2826, 971.1512, 970.2386, 965.9293),
-    ),
-    ("mmap", "zeros"): (
-        *(920.1746, 919.9434, 20.3253, 20.3667, 19.7118),
-        *(59.1146, 19.6091, 19.8341, 28.7002, 20.8734),
-    ),
-    ("mmap", "random"): (
-        *(935.2579, 938.1343, 38.2906, 938.0444, 20.6685),
-        *(937.0983, 20.4245, 938.3567, 41.6466, 36.6994),
-    ),
-}
+"""Times by method and content."""
+_LARGE = """
+    66.6403   970.6869  920.1746  935.2579  6993.9874  1957.6946  1939.5967  8944.1425
+    72.1542   972.0741  919.9434  938.1343  1073.9881  2010.3711  1059.2527  1991.522
+    970.9382  969.7755  20.3253   38.2906   2912.2439  2031.6007  1043.389   1064.6171
+    65.9212   966.9341  20.3667   938.0444  1976.9759  1984.3315  1048.8432  1998.3348
+    65.8288   970.1286  19.7118   20.6685   1074.9658  1086.1197  1041.1049  1043.2462
+    974.6809  967.2372  59.1146   937.0983  2012.0503  2008.6447  1076.6149  1955.157
+    66.4419   970.2826  19.6091   20.4245   1079.1926  1978.3624  1014.9622  1045.3011
+    970.4192  971.1512  19.8341   938.3567  1987.3991  2924.7662  1044.9449  1950.5229
+    974.9208  970.2386  28.7002   41.6466   1994.6568  2012.7083  1044.0456  1052.6168
+    967.156   965.9293  20.8734   36.6994   1981.9341  2960.611   1028.8669  1054.3627
+"""
+_KEYS = tuple(product(METHODS, ("zeros", "random")))
+_COLUMNS = zip(*(map(float, row.split()) for row in _LARGE.strip().splitlines()), strict=True)
+RECEIVER: Inputs = {key: next(_COLUMNS) for key in _KEYS}
 """The five large inputs in one execution, by method and content."""
-
-SENDER: Inputs = {
-    ("fcntl", "zeros"): (
-        *(6993.9874, 1073.9881, 2912.2439, 1976.9759, 1074.9658),
-        *(2012.0503, 1079.1926, 1987.3991, 1994.6568, 1981.9341),
-    ),
-    ("fcntl", "random"): (
-        *(1957.6946, 2010.3711, 2031.6007, 1984.3315, 1086.1197),
-        *(2008.6447, 1978.3624, 2924.7662, 2012.7083, 2960.611),
-    ),
-    ("mmap", "zeros"): (
-        *(1939.5967, 1059.2527, 1043.389, 1048.8432, 1041.1049),
-        *(1076.6149, 1014.9622, 1044.9449, 1044.0456, 1028.8669),
-    ),
-    ("mmap", "random"): (
-        *(8944.1425, 1991.522, 1064.6171, 1998.3348, 1043.2462),
-        *(1955.157, 1045.3011, 1950.5229, 1052.6168, 1054.3627),
-    ),
-}
+SENDER: Inputs = {key: next(_COLUMNS) for key in _KEYS}
 """The same at the sender, started by hand."""
 WITHOUT_FIRST = frozenset({("fcntl", "zeros"), ("mmap", "random")})
 """Those of the sender of which the original report leaves out the first run, which waited for a person."""
