@@ -299,6 +299,23 @@ def _imported_twice(oscope: CommandLine, tmp_path: Path) -> list[str]:
     return [line.split()[0] for line in oscope("runs").out.splitlines() if line.startswith("20")]
 
 
+def test_tables_for_programs_have_sizes_as_numbers(oscope: CommandLine, tmp_path: Path) -> None:
+    file = tmp_path / "lmbench"
+    file.write_text(LMBENCH)
+    for _ in range(2):
+        assert oscope("import", str(file)).code == 0
+    shown = oscope("show", "last", "--format", "csv").out
+    assert "benchmark,stride,size,time [ns],95 % low,95 % high,n,ess,stride [B],size [B]" in shown
+    assert "Memory load latency,128 B,6 KiB,7.5,,,1,1,128,6144" in shown
+    first, second = [line.split()[0] for line in oscope("runs").out.splitlines() if line.startswith("20")]
+    compared = oscope("compare", first, second, "--format", "json")
+    assert compared.code == 0, compared.err
+    rows = [row for table in json.loads(compared.out) for row in table["rows"]]
+    assert [row["size [B]"] for row in rows if row.get("benchmark") == "libc bcopy unaligned"] == [512, 2**20]
+    # One sample on each side: any difference could be missed.
+    assert all(row["mde"] > 100 for row in rows if row["metric"] == "parallelism")
+
+
 def test_advice_on_an_import_names_commands_that_exist(oscope: CommandLine, tmp_path: Path) -> None:
     first, second = _imported_twice(oscope, tmp_path)
     gated = " ".join(oscope("gate", first, second).out.split())

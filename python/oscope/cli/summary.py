@@ -13,7 +13,7 @@ from rich.text import Text
 from oscope.cli.views.columns import measurement_columns, median_column
 from oscope.cli.views.found import sentences
 from oscope.figures import traces
-from oscope.figures.analysed import WORDS, Analysed, label, levels, shown_metrics, words
+from oscope.figures.analysed import WORDS, Analysed, label, levels, plain_levels, shown_metrics, words
 from oscope.figures.tables import fixed_levels
 from oscope.figures.words import cause, counted, emulation, kind
 from oscope.labs import LABS
@@ -159,6 +159,7 @@ def tables(results: Results, *, verbose: bool = False) -> list[Table]:
         if _is_measured(analysed, part):
             columns, _ = summary_columns(analysed, part, None)
             texts = [*notes(analysed, part, verbose=verbose), *(line for line, _ in skipped(part))]
+            points = [p.factors for p in part.points if analysed.summary(part, p, part.headline) is not None]
             made.append(
                 Table(
                     part.experiment,
@@ -166,6 +167,7 @@ def tables(results: Results, *, verbose: bool = False) -> list[Table]:
                     [[cell.strip() for cell in row] for row in zip(*(c[1:] for c in columns), strict=True)],
                     frozenset(range(len(part.varied()), len(columns))),
                     note="\n".join([", ".join(fixed_levels(part)), *texts]).strip(),
+                    plain=plain_levels(part, points, part.varied()),
                 )
             )
         made += traces.tables(part)

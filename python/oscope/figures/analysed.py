@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -97,6 +97,21 @@ def level_text(level: Level, kind: str | None) -> str:
 def levels(experiment: ExperimentResults, factors: Mapping[str, Level]) -> dict[str, str]:
     """Return each factor's level as a person writes it."""
     return {name: level_text(level, experiment.factor_types.get(name)) for name, level in factors.items()}
+
+
+def plain_levels(
+    experiment: ExperimentResults, points: Sequence[Mapping[str, Level]], names: Iterable[str]
+) -> dict[str, list[float | None]]:
+    """Return the levels that `level_text` writes with a unit as numbers, under a heading that has it."""
+    units = {"bytes": "B", "duration": "s"}
+    kinds = {name: experiment.factor_types.get(name, "") for name in names}
+    return {
+        f"{name} [{units[kind]}]": [
+            level if isinstance(level := factors.get(name), int | float) else None for factors in points
+        ]
+        for name, kind in kinds.items()
+        if kind in units
+    }
 
 
 def label(experiment: ExperimentResults, factors: Mapping[str, Level], names: Iterable[str]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 
@@ -18,6 +18,8 @@ class Table:
     numeric: frozenset[int] = frozenset()
     """Indices of the columns aligned on the decimal point."""
     note: str = ""
+    plain: Mapping[str, Sequence[float | None]] = field(default_factory=dict)
+    """Further columns for programs (csv, json): levels as numbers, with the unit in the heading."""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from math import isfinite
 from rich.console import Console
 from rich.text import Text
 
-from oscope.figures.analysed import label, levels
+from oscope.figures.analysed import label, levels, plain_levels
 from oscope.model import formatting
 from oscope.model.clocks import counted
 from oscope.model.document import Table
@@ -154,6 +154,7 @@ def comparison_table(
         [list(row) for row in zip(*(cells for _, *cells in texts), strict=True)],
         frozenset(i for i, (heading, *_) in enumerate(texts) if i >= named and heading not in words),
         note="\n".join(notes),
+        plain=plain_levels(experiment, [row.factors for row in comparison.rows], _varied(comparison.rows)),
     )
 
 

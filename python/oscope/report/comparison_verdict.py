@@ -57,7 +57,8 @@ def _span(ends: Iterable[str]) -> str:
 def detectable_text(share: float, *, plain: bool = False) -> str:
     """Write a minimum detectable effect as per cent within bounds, or `plain` as a share."""
     if plain:
-        return formatting.format_value(share, share, "")
+        # Where almost nothing is known it is too large to be written out.
+        return f"{share:.3g}" if share > LARGEST_RATIO else formatting.format_value(share, share, "")
     if 0 < share < SMALLEST_SHARE:
         return f"less than {format_share(SMALLEST_SHARE)}"
     return f">{LARGEST_RATIO * 100} %" if share > LARGEST_RATIO else formatting.format_share(share)

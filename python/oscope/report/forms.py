@@ -25,7 +25,8 @@ def encode(tables: Sequence[Table], form: Form) -> str:
     """Return tables in a form other than text, with all columns and rows.
 
     csv: several tables are parted by an empty line. json: an array of objects with title, note and rows. In
-    both, numbers have no groups, a missing one is empty or null, and an interval is two columns.
+    both, numbers have no groups, a missing one is empty or null, an interval is two columns, and a level with
+    a unit, such as `4 KiB`, is a number in a further column, such as `size [B]`.
     """
     match form:
         case "md":
@@ -103,6 +104,10 @@ def _parted(table: Table) -> tuple[list[str], list[list[str | float | None]]]:
                 row += [_number(low), _number(high)]
             else:
                 row.append(_number(cell) if index in table.numeric else cell.strip())
+    for heading, values in table.plain.items():
+        columns.append(heading)
+        for row, value in zip(rows, values, strict=True):
+            row.append(value)
     return columns, rows
 
 
