@@ -316,6 +316,14 @@ def test_tables_for_programs_have_sizes_as_numbers(oscope: CommandLine, tmp_path
     assert all(row["mde"] > 100 for row in rows if row["metric"] == "parallelism")
 
 
+def test_levels_of_an_import_are_compared_with_what_it_lacks(oscope: CommandLine, tmp_path: Path) -> None:
+    times = [0.1, 0.101, 0.102]
+    file = _hyperfine(tmp_path, *({"times": times, "parameters": {"n": n}} for n in "12"))
+    assert oscope("import", str(file)).code == 0
+    compared = oscope("compare", "last", "--by", "n=1,2")
+    assert "note: imported from hyperfine, which lacks randomized blocks" in " ".join(compared.out.split())
+
+
 def test_advice_on_an_import_names_commands_that_exist(oscope: CommandLine, tmp_path: Path) -> None:
     first, second = _imported_twice(oscope, tmp_path)
     gated = " ".join(oscope("gate", first, second).out.split())

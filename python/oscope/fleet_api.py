@@ -13,6 +13,7 @@ from oscope.analysis import fleet_compare, fleet_drift
 from oscope.analysis.fleet import FleetFindings, examine
 from oscope.analysis.fleet_drift import Drift
 from oscope.api import Run, as_share, check_levels, check_types, parts_named, tell
+from oscope.model.arguments import naming_arguments
 from oscope.model.atomic_write import write_bytes
 from oscope.model.errors import UsageError
 from oscope.model.factors import Level, Profile
@@ -167,6 +168,7 @@ class Fleet:
         return {host: run.results for host, run in self.results.items()}
 
 
+@naming_arguments()
 def fleet(
     name: str,
     *,

@@ -24,7 +24,7 @@ from oscope.statistics.compared import BENJAMINI_HOCHBERG, HOLM, Answer, Compare
 from oscope.statistics.earlier import EarlierPoints, EarlierRuns
 from oscope.statistics.estimating import Result, estimate_difference
 from oscope.statistics.interrupt_filter import Tallies, undisturbed
-from oscope.statistics.machines import labels
+from oscope.statistics.machines import imported, labels
 from oscope.statistics.multiplicity import correct, quantity
 from oscope.statistics.pairing import Match, interleaved, match_points, refuse_unlike
 from oscope.statistics.quantiles import TailDifference, correct_tails, tail_differences
@@ -140,7 +140,7 @@ def compare_within(
             matches.append(Match(rest, point, other))
     labels = (f"{factor}={a}", f"{factor}={b}")
     metrics = _comparable(results)
-    caveats = injected.caveats({f"run {results.run_id}": results})
+    caveats = [*injected.caveats({f"run {results.run_id}": results}), *imported(results, results)]
     return _compare(matches, metrics, labels, threshold, caveats, same_run=True, headline=results.headline)
 
 

@@ -48,7 +48,7 @@ def refuse_other_machine(a: ExperimentResults, b: ExperimentResults, allow: froz
 
     Guests are alike if host, accelerator, CPU model and CPU count are. Returns caveats.
     """
-    return [*_imported(a, b), *_machines(a, b, allow), *_kernels(a, b, allow), *_boots(a, b)]
+    return [*imported(a, b), *_machines(a, b, allow), *_kernels(a, b, allow), *_boots(a, b)]
 
 
 def label(results: ExperimentResults) -> str:
@@ -114,7 +114,7 @@ def told_apart(a: str | None, b: str | None) -> tuple[str, str]:
     return (one or "without that", other or "without that") if one != other else texts
 
 
-def _imported(a: ExperimentResults, b: ExperimentResults) -> list[str]:
+def imported(a: ExperimentResults, b: ExperimentResults) -> list[str]:
     """Return what the sides lack that were measured by another tool (see `oscope.tools.importing`)."""
     lacks: dict[str, list[str]] = {}
     for side in (a, b):
