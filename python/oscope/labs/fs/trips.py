@@ -105,22 +105,14 @@ def fitted(shown: Shown, system: str, operation: str) -> Trips | None:
         return None
     round_trips = np.array([2 * delay * NS for delay in by_delay])
     times: q.Floats = np.array([[medians[block] for medians in by_delay.values()] for block in shared])
-    lines = np.array([_line(round_trips, row) for row in times])
+    # Residuals are relative: times grow by orders of magnitude, and absolute ones would leave what happens
+    # without delay to the noise of the longest.
+    lines = np.array([np.polyfit(round_trips, row, 1, w=1 / row) for row in times])
     seed = shown.experiment.seed
-    start, trips = (q.summarise(lines[:, column], shared, seed=seed) for column in (0, 1))
+    trips, start = (q.summarise(lines[:, column], shared, seed=seed) for column in (0, 1))
     centre: q.Floats = np.median(times, axis=0)
     off = np.abs(start.median + trips.median * round_trips - centre) / centre
     return Trips(start, trips, float(off.max()), len(by_delay))
-
-
-def _line(round_trips: q.Floats, times: q.Floats) -> q.Floats:
-    """Return start and slope of the line with the least squares of *relative* residuals.
-
-    Times grow by orders of magnitude: absolute ones would leave what happens without delay to the noise of
-    the longest.
-    """
-    design = np.column_stack([1 / times, round_trips / times])
-    return np.asarray(np.linalg.lstsq(design, np.ones(len(times)), rcond=None)[0], dtype=np.float64)
 
 
 def _model(run: q.Run) -> Model:
