@@ -100,7 +100,7 @@ def test_the_call_and_fork_of_one_guest_are_in_one_table_with_their_units(survey
         assert list(table.rows[2][6:]) == ["522560.90", "349551.50", "429520.55"]
         assert "in a loop" in table.rows[0][0]
     # Under this clock each repeats the other.
-    assert counted.rows[0][2:6] == ["4000", "4000", "4000 to 4000", "0"]
+    assert counted.rows[0][2:6] == ["4000", "4000", "–", "0"]
     assert any("--set style=single" in text for text in section.text)
 
 

@@ -122,11 +122,6 @@ def _proof(run: q.Run) -> str:
     return f" In the page cache were, of the pages to be read, {q.listed(said)}." if said else ""
 
 
-def _cited_ratio(size: int) -> float | None:
-    cold, warm = reference.COLD.get(size), reference.WARM.get(size)
-    return None if cold is None or warm is None else warm / cold
-
-
 def _cache_table(run: q.Run, _: Sequence[int]) -> q.Table:
     curves = _by_cache(run)
     return _by_size(
@@ -136,7 +131,11 @@ def _cache_table(run: q.Run, _: Sequence[int]) -> q.Table:
         f"Medians; the factor is paired by block. The original is of another machine.{_proof(run)}",
         q.ratio("warm / cold", _warm_over_cold(run).get),
         *_originals({"original cold": reference.COLD, "original warm": reference.WARM}),
-        q.number("original warm / cold", _cited_ratio, ".1f"),
+        q.number(
+            "original warm / cold",
+            lambda size: q.over(reference.WARM.get(size), reference.COLD.get(size)),
+            ".1f",
+        ),
     )
 
 

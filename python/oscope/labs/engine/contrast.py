@@ -222,18 +222,15 @@ def apart(rows: Sequence[Contrast]) -> list[Contrast]:
     return [each for each in rows if each.row.different == "yes" and np.isfinite(each.row.ratio)]
 
 
-def strongest(rows: Sequence[Contrast]) -> Contrast | None:
-    """Return the greatest proven difference, as a ratio; None where there is none."""
-    return max(apart(rows), key=lambda each: abs(np.log(each.row.ratio)), default=None)
-
-
 def strongest_said(
-    said: Callable[[Contrast], str], none: Callable[[str, Sequence[Contrast]], str]
+    said: Callable[[Contrast], str], equal: str, unknown: str
 ) -> Callable[[Run, Sequence[Contrast]], str]:
-    """Return a headline of the greatest proven difference; where there is none, of how many points."""
+    """Return a headline of the greatest proven ratio; of how many points where all are `equal`, or not."""
 
     def headline(_: Run, rows: Sequence[Contrast]) -> str:
-        most = strongest(rows)
-        return none(counted(len(rows), "point"), rows) if most is None else said(most)
+        if proven := apart(rows):
+            return said(max(proven, key=lambda each: abs(np.log(each.row.ratio))))
+        none = equal if all(each.row.different == "no" for each in rows) else unknown
+        return none.format(counted(len(rows), "point"))
 
     return headline

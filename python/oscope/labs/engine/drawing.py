@@ -55,16 +55,15 @@ def interval(ends: tuple[float, float] | None, factor: float) -> tuple[float, fl
 def strips(
     title: str,
     what: str,
-    points: Sequence[Point],
-    name: Callable[[Point], str],
+    rows: Iterable[tuple[str, Point | None]],
     colour: Callable[[Point], int] = lambda _: 0,
     note: str = STRIPS,
 ) -> Figure:
-    """Draw each point as a row: its samples, and their median with its interval."""
-    unit = points[0].unit if points else ""
-    scale = shared_scale([each.summary for each in points], unit)
-    rows = [samples_dot(each, scale, name(each), colour(each)) for each in points]
-    return plots.strips(title, f"{what} [{scale.unit}]" if what else scale.unit, rows, note)
+    """Draw each point as a row by its name: its samples, and their median with its interval."""
+    named = [(name, point) for name, point in rows if point is not None]
+    scale = shared_scale([point.summary for _, point in named], named[0][1].unit if named else "")
+    drawn = [samples_dot(point, scale, name, colour(point)) for name, point in named]
+    return plots.strips(title, f"{what} [{scale.unit}]" if what else scale.unit, drawn, note)
 
 
 def by_level(points: Sequence[Point], factor: str) -> Callable[[Point], int]:

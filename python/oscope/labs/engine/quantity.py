@@ -57,11 +57,6 @@ class Quantity:
         step = experiment.resolution(point, self.key) if self.key in experiment.metrics else 0.0
         return derived(experiment, point, self.of, resolution=step * self.factor(point))
 
-    def median(self, experiment: ExperimentResults, point: PointSamples | None) -> float | None:
-        """Return the median; None where no sample has it."""
-        summary = self.summary(experiment, point)
-        return None if summary is None else summary.median
-
     def text(self, experiment: ExperimentResults, point: PointSamples | None) -> str:
         """Return the median with its interval, or that it is missing."""
         return figure_text(self.summary(experiment, point), self.unit)

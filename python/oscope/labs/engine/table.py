@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, Generic, TypeVar, cast
 
-from oscope.figures.tables import row_scale, shared_scale
+from oscope.figures.tables import row_scale, shared_scale, uncertainty
 from oscope.figures.words import median
 from oscope.labs.engine.quantity import Quantity
 from oscope.labs.engine.run import Point
@@ -30,7 +30,8 @@ PARTS: Mapping[str, Callable[[Summary, Scale], str]] = {
     "mean": lambda found, own: own.text(found.mean),
     "std. dev.": lambda found, own: own.text(found.std),
     "median": lambda found, own: own.text(found.median),
-    INTERVAL: lambda found, own: own.span(found.ci95),
+    # What is the same in every sample has none.
+    INTERVAL: lambda found, own: MISSING if uncertainty(found) is None else own.span(found.ci95),
     "min": lambda found, own: own.text(found.minimum),
     "max": lambda found, own: own.text(found.maximum),
 }

@@ -120,7 +120,10 @@ LATENCY = q.Question(
         note=f"Medians over the repetitions, of one round trip. {q.MISSING}: too few for the percentile.",
     ),
     figures=lambda _, found: q.strips(
-        "Round-trip time, median of each repetition", "time", found, _trip, q.by_level(found, "channel")
+        "Round-trip time, median of each repetition",
+        "time",
+        ((_trip(each), each) for each in found),
+        q.by_level(found, "channel"),
     ),
     factors=ROUND_TRIP,
 )
@@ -151,11 +154,8 @@ SOCKET_BUFFER = q.Question(
             f"With -s, {most.level('channel')} by {most.level('buffer')} {MODE_WORDS[most.level('mode')]} "
             f"reaches {q.times(most.row)} the throughput."
         ),
-        lambda points, rows: (
-            f"With -s nothing changes at {points}."
-            if all(each.row.different == "no" for each in rows)
-            else f"At none of {points} can the throughput with -s be distinguished from that without."
-        ),
+        equal="With -s nothing changes at {}.",
+        unknown="At none of {} can the throughput with -s be distinguished from that without.",
     ),
     text="`sockbuf=buffer` is the original report's `-s`: SO_SNDBUF and SO_RCVBUF are set (socket(7)).",
     tables=q.TableOf(
@@ -205,11 +205,8 @@ THREADS = q.Question(
             f"Between processes, {most.level('channel')} by {most.level('buffer')} reaches "
             f"{q.times(most.row)} the throughput of threads."
         ),
-        lambda points, rows: (
-            f"Threads and processes move data equally fast at all of {points}."
-            if all(each.row.different == "no" for each in rows)
-            else f"At none of {points} can threads and processes be distinguished."
-        ),
+        equal="Threads and processes move data equally fast at all of {}.",
+        unknown="At none of {} can threads and processes be distinguished.",
     ),
     text="A switch between processes changes the page tables; everything else is the same.",
     tables=q.TableOf(

@@ -67,6 +67,15 @@ def _original(_: q.Run, known: Sequence[Side]) -> str | None:
     return None
 
 
+def _cost(side: Side) -> q.Column[str]:
+    """Return median and interval of each call, each side's in one unit."""
+
+    def cost(call: str) -> q.Summary | None:
+        return point.summary if (point := side.at(call=call)) else None
+
+    return q.stat("", cost, side.unit, scale=side.metric)
+
+
 def _over_silent(side: Side) -> list[q.Column[str]]:
     """Return the columns of how each call compares with the silent one, and the printing's share of it."""
     unit = "instructions" if side.unit == "instructions" else "time"
@@ -97,12 +106,12 @@ PRECIOUS = q.Question(
     tables=lambda _, known: q.TableOf[str](
         "The new call beside others",
         q.text("call", str),
-        *clocked.columns(known, lambda call: {"call": call}),
+        *map(_cost, known),
         *(column for side in known if side.metric != "cycles" for column in _over_silent(side)),
         note="Medians of one call; intervals over the boots. Ratios are paired by boot.",
     ).of(CALLS),
     figures=lambda _, known: [
-        clocked.drawn(f"{side.what} of a call", {call: side.at(call=call) for call in CALLS})
+        q.strips(f"{side.what} of a call", "", ((call, side.at(call=call)) for call in CALLS))
         for side in known
         if side.metric != "cycles"
     ],
@@ -168,7 +177,7 @@ def _fork_table(_: q.Run, measured: Sequence[Sides]) -> q.Table:
             if (point := points.get(who)) is None:
                 return [q.MISSING, q.MISSING]
             scale = q.Scale.of(point.summary.median, q.uncertainty(point.summary), point.unit)
-            return [scale.with_unit(point.summary.median), clocked.interval(point.summary, scale)]
+            return [scale.with_unit(point.summary.median), q.PARTS[q.INTERVAL](point.summary, scale)]
 
         return q.Column(("counted" if sides[0].unit == "instructions" else "timed", "95 %"), cells, True)
 
@@ -183,11 +192,11 @@ def _fork_table(_: q.Run, measured: Sequence[Sides]) -> q.Table:
 
 def _fork_figures(_: q.Run, measured: Sequence[Sides]) -> list[q.Figure]:
     note = "Faint: single forks. Diamond: median with its 95 % interval."
-    named = [(sides[0].what, zip(ENDS.values(), sides, strict=False)) for sides in measured]
-    return [
-        clocked.drawn(f"{what} of fork", {end: side.at(**WHERE) for end, side in ends}, note)
-        for what, ends in named
+    named = [
+        (sides[0].what, [(end, side.at(**WHERE)) for end, side in zip(ENDS.values(), sides, strict=False)])
+        for sides in measured
     ]
+    return [q.strips(f"{what} of fork", "", rows, note=note) for what, rows in named]
 
 
 FORK_BESIDE = q.Question(

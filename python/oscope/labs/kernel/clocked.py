@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TypeVar
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 from oscope.labs import engine as q
 from oscope.probe.instructions import translate_names
 
-Row = TypeVar("Row")
 APART = "The clocks are not compared: one counts instructions and repeats, the other measures a guest's time."
 
 
@@ -69,30 +67,3 @@ def conditions(found: Iterable[q.ExperimentResults]) -> list[str]:
     experiments = list(found)
     said = dict.fromkeys(text for each in experiments for text in q.cautions(each))
     return [*said, *filter(None, [apart(experiments)])]
-
-
-def interval(found: q.Summary, scale: q.Scale) -> str:
-    """Return the interval of a median; a count that is the same in every boot has none."""
-    return q.MISSING if q.uncertainty(found) is None else scale.span(found.ci95)
-
-
-def columns(found: Sequence[Side], where: Callable[[Row], dict[str, q.Level]]) -> list[q.Column[Row]]:
-    """Return median and interval of each side at the point of a row, each side's in one unit."""
-
-    def column(side: Side) -> q.Column[Row]:
-        def at(row: Row) -> q.Summary | None:
-            return point.summary if (point := side.at(**where(row))) else None
-
-        def cells(row: Row, shared: q.Scale) -> list[str]:
-            own = q.row_scale(shared, summary) if (summary := at(row)) else shared
-            return [own.text(summary.median), interval(summary, own)] if summary else [q.MISSING, q.MISSING]
-
-        return replace(q.stat("", at, side.unit, scale=side.metric), cells=cells)
-
-    return [column(side) for side in found]
-
-
-def drawn(title: str, rows: Mapping[str, q.Point | None], note: str = q.STRIPS) -> q.Figure:
-    """Draw points by their names, each with its samples."""
-    names = {id(point): name for name, point in rows.items()}
-    return q.strips(title, "", [*filter(None, rows.values())], lambda point: names[id(point)], note=note)

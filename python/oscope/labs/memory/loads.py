@@ -211,10 +211,6 @@ def _streamed(_: q.Run, found: Sequence[q.Point]) -> str:
     return f"Memory: {first} {', '.join(parts) or found[0].value}."
 
 
-def _over_one(point: q.Point) -> q.ComparedMetric | None:
-    return q.beside(point, "threads", ONE) if point.factors.get("threads") == ALL else None
-
-
 def _window(point: q.Point) -> str:
     if point.level("operation") != "copy":
         return ""
@@ -233,14 +229,13 @@ BANDWIDTH = q.Question(
         q.text("cores", lambda each: "all" if each.level("threads") == "0" else each.level("threads")),
         q.text("window", _window),
         q.stat("median", lambda point: point.summary, q.RATE_UNIT),
-        q.ratio("all / one", _over_one),
+        q.ratio("all / one", lambda p: q.beside(p, "threads", ONE) if p["threads"] == str(ALL) else None),
         note="Medians; the ratio is paired by block, p corrected (Holm) for the operations.",
     ),
     figures=lambda _, found: q.strips(
         "Throughput of memory",
         "throughput",
-        found,
-        lambda point: point.name,
+        ((each.name, each) for each in found),
         q.by_level(found, "operation"),
         f"{q.STRIPS} 0 threads: one for each CPU.",
     ),
@@ -321,7 +316,7 @@ FAULTS = q.Question(
         "kinds.",
     ),
     figures=lambda run, _: q.strips(
-        "Time of a page fault by kind", "time", _fewest(run), lambda each: each.level("kind")
+        "Time of a page fault by kind", "time", ((each["kind"], each) for each in _fewest(run))
     ),
     factors=("kind", "threads", "size"),
 )

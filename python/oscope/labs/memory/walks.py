@@ -93,8 +93,7 @@ PATTERNS = q.Question(
     figures=lambda _, found: q.strips(
         "Time of a working set",
         "time",
-        found,
-        lambda point: f"{point.level('pattern')}, {point.level('footprint')}",
+        ((f"{each.level('pattern')}, {each.level('footprint')}", each) for each in found),
         q.by_level(found, "pattern"),
         f"{q.STRIPS} {walked(found)}",
     ),

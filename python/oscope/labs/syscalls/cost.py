@@ -134,7 +134,7 @@ ENTRY = q.Question(
         "No kernel has call 1023: its cost is that of entering and leaving. Call 24 (x86-64) is sched_yield."
     ),
     tables=_beside("Cost of a call beside getppid", "call", "call / getppid", "call", "getppid"),
-    figures=lambda _, found: q.strips("Time of one call", "time", found, lambda point: point.name),
+    figures=lambda _, found: q.strips("Time of one call", "time", ((each.name, each) for each in found)),
 )
 
 # ---- requests through io_uring, many with one system call
@@ -150,7 +150,7 @@ URING = q.Question(
     tables=_beside(
         "Cost of a request by how many one call submits", "requests a call", "beside one", "batch", 1
     ),
-    figures=lambda _, found: q.strips("Time of one request", "time", found, lambda point: point.name),
+    figures=lambda _, found: q.strips("Time of one request", "time", ((each.name, each) for each in found)),
 )
 
 # ---- how many calls fit into a second

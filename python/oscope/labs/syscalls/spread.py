@@ -11,6 +11,7 @@ from oscope.figures import method, variation
 from oscope.figures.variation import NAMED, Attributed
 from oscope.figures.words import share
 from oscope.labs import engine as q
+from oscope.labs.syscalls.cost import BARE, Call
 from oscope.statistics.attribution import FEWEST_SAMPLES, LEAST_EXTREME, Attribution
 from oscope.statistics.shape import FEWEST_FOR_MODES
 from oscope.statistics.summary import FEWEST_FOR_SHAPE
@@ -239,10 +240,8 @@ def _why(experiment: q.ExperimentResults, names: tuple[str, ...]) -> str:
 
 def _pipelining(results: q.Analysed) -> str:
     """Compare single calls, whose serialised readings let nothing overlap, with calls in a loop."""
-    cost = results.get("syscall.cost")
-    loop, single = (cost.point(call="getppid", style=style) if cost else None for style in ("loop", "single"))
-    difference = q.paired_difference(cost, loop, single, "time_ns") if cost and loop and single else None
-    base = results.summary(cost, loop, "time_ns") if cost and loop else None
+    call = Call(cost, BARE) if (cost := q.Run.of(results, "syscall.cost")) else None
+    difference, base = (call.difference(), call.of("loop")) if call else (None, None)
     if difference is None or base is None or difference.ci95 is None:
         return "Not measured, because getppid was not run both in a loop and by itself."
     opening = "Calls in a loop may overlap and single ones, between serialised readings, may not"

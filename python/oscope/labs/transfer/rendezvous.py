@@ -133,14 +133,10 @@ def _step_figure(_: q.Run, found: Sequence[Met]) -> q.Figure:
 
 
 def _strips(_: q.Run, found: Sequence[Met]) -> q.Figure:
-    met = {id(each.point): each for each in found}
+    note = "Faint: single executions. Diamond: median with its 95 % interval."
+    rows = ((each.name(), each.point) for each in found)
     return q.strips(
-        "Time of the receiver",
-        "time",
-        [each.point for each in found],
-        lambda point: met[id(point)].name(),
-        lambda point: int(met[id(point)].meeting in LATE),
-        "Faint: single executions. Diamond: median with its 95 % interval.",
+        "Time of the receiver", "time", rows, lambda p: int(p.factors.get("meeting") in LATE), note
     )
 
 
