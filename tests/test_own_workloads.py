@@ -14,8 +14,8 @@ import pytest
 
 from cli_driver import ROOT, CommandLine
 from oscope import api, labs
-from oscope.labs import own
 from oscope.model.errors import OscopeError, ProbeError, UsageError
+from oscope.probe import own_project
 from oscope.probe.own_program import describe, find_program
 
 # The description of the stand-in for the probe is in the environment.
@@ -401,7 +401,7 @@ def test_a_wrong_oscope_toml_is_one_line_that_names_the_part(
     file = tmp_path / "oscope.toml"
     file.write_text(text)
     with pytest.raises(UsageError) as error:
-        own.load_project(file, labs.built_in().names)
+        own_project.load_project(file, labs.built_in().names)
     assert "\n" not in str(error.value)
     for word in (str(file), *words):
         assert word in str(error.value)
@@ -412,13 +412,13 @@ def test_a_file_that_others_can_write_is_not_trusted(tmp_path: Path) -> None:
     file.write_text('[workloads]\na = "./a"\n')
     file.chmod(0o666)
     with pytest.raises(UsageError, match="chmod o-w"):
-        own.load_project(file)
+        own_project.load_project(file)
     file.chmod(0o644)
-    own.load_project(file)
+    own_project.load_project(file)
     if os.geteuid() == 0:
         os.chown(file, 12345, 12345)
         with pytest.raises(UsageError, match="another user"):
-            own.load_project(file)
+            own_project.load_project(file)
 
 
 def test_an_unknown_name_gets_the_nearest_of_the_project_too(project: CommandLine) -> None:

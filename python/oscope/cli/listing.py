@@ -25,7 +25,7 @@ from oscope.report.forms import encode
 from oscope.trace.factor import TRACER
 
 if TYPE_CHECKING:
-    from oscope.labs.own import Declared, Project
+    from oscope.probe.own_project import Declared, Project
 
 _INDENT = " " * 4
 _NAME_WIDTH = 12

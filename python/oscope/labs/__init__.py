@@ -13,7 +13,7 @@ from oscope.model.errors import UsageError
 from oscope.model.experiment import Experiment, Inspection, Lab
 
 if TYPE_CHECKING:
-    from oscope.labs.own import Project
+    from oscope.probe.own_project import Project
 
 LABS: tuple[Lab, ...] = (
     syscalls.LAB,
@@ -104,10 +104,10 @@ def find_project() -> Project | None:
 
     Raises UsageError where the file is wrong.
     """
-    from oscope.labs import own  # noqa: PLC0415 - start-up: most runs name nothing of a project
+    from oscope.probe import own_project  # noqa: PLC0415 - start-up: most runs name nothing of a project
 
-    file = own.find_project(Path.cwd())
-    return None if file is None else own.load_project(file, built_in().names)
+    file = own_project.find_project(Path.cwd())
+    return None if file is None else own_project.load_project(file, built_in().names)
 
 
 def with_own(names: Sequence[str], program: str | None = None) -> tuple[Labs, Sequence[str]]:
@@ -123,9 +123,9 @@ def with_own(names: Sequence[str], program: str | None = None) -> tuple[Labs, Se
     ours = built_in()
     built_in_names = ours.names
     if program is not None:
-        from oscope.labs import own  # noqa: PLC0415 - start-up
+        from oscope.probe import own_project  # noqa: PLC0415 - start-up
 
-        added = own.of_program(program, find_project(), built_in_names, names)
+        added = own_project.of_program(program, find_project(), built_in_names, names)
         return Labs((*LABS, added)), names or (added.name,)
     wanted = [name for name in names if name not in built_in_names]
     if not wanted:
