@@ -11,9 +11,10 @@ import pytest
 import synthetic_memory
 from oscope.labs.engine.curves import At
 from oscope.labs.memory import FEW_SIZES, reference
-from oscope.labs.memory.levels import levels, segments
+from oscope.labs.memory.levels import levels
 from oscope.model.document import Section
 from oscope.model.samples import PointSamples
+from oscope.statistics.segments import cuts
 from synthetic import column, number, said
 from synthetic_disk import changed
 from synthetic_memory import sections
@@ -210,10 +211,10 @@ def test_a_competitor_that_could_not_be_had_leaves_one_side() -> None:
 
 
 def test_steps_are_found_where_they_are() -> None:
-    assert segments([1.0, 1.01, 0.99, 5.0, 5.1, 90.0, 91.0]) == [(0, 3), (3, 5), (5, 7)]
-    assert segments([1.0, 1.0, 2.5, 5.0, 5.0]) == [(0, 2), (2, 3), (3, 5)]
-    assert segments([4.0] * 6) == [(0, 6)]
-    assert segments([4.0]) == [(0, 1)]
+    assert cuts([1.0, 1.01, 0.99, 5.0, 5.1, 90.0, 91.0]) == [3, 5]
+    assert cuts([1.0, 1.0, 2.5, 5.0, 5.0]) == [2, 3]
+    assert cuts([4.0] * 6) == []
+    assert cuts([4.0]) == []
 
 
 def test_levels_and_the_reach_of_the_tlb_are_those_put_in(survey: dict[str, Section]) -> None:
