@@ -23,8 +23,9 @@ def effect_column(of: Callable[[_Row], Traced | None]) -> Column[_Row]:
 
 
 def effect_note(found: Iterable[Traced]) -> str:
-    """Return the probe effect of what a figure shows: every point's, or the span of many."""
-    known = [(each, each.effect) for each in found if each.effect is not None]
+    """Return the probe effect of what a figure shows: every point's once, or the span of many."""
+    points = {id(each): each for each in found}.values()
+    known = [(each, each.effect) for each in points if each.effect is not None]
     if not known:
         return "Probe effect: not known, since no point was measured without the tracer as well."
     if len(known) <= 2:

@@ -40,14 +40,10 @@ def _most(_: q.Run, found: Sequence[Call]) -> str:
     return f"`{most.name}`{share} at {most.where.name}."
 
 
-def _points(found: Sequence[Call]) -> Iterable[q.Traced]:
-    return {each.where.name: each.where for each in found}.values()
-
-
 def _shares_figure(_: q.Run, found: Sequence[Call]) -> q.Figure:
     rows = ((each.name, each.where.name, each.of_time or None) for each in found)
     axis = q.plots.axis("share of the time in calls [%]", range=[0, 101])
-    note = f"Waiting within a call is in it. {q.effect_note(_points(found))}"
+    note = f"Waiting within a call is in it. {q.effect_note(each.where for each in found)}"
     return q.plots.stacked(q.bars("Time in calls, by call", axis, rows, note, 0.01))
 
 
@@ -57,7 +53,7 @@ def _times_figures(_: q.Run, found: Sequence[Call]) -> Iterable[q.Figure]:
         chosen = sorted(here, key=lambda each: -(each.data["time_ns"]))[:MOST_LINES]
         rows = {f"{each.name} · {each.where.name}": each.data["times"] for each in chosen}
         left = "" if len(chosen) == len(here) else f"The {MOST_LINES} that take most time. "
-        note = left + q.effect_note(_points(chosen))
+        note = left + q.effect_note(each.where for each in chosen)
         yield q.histograms.figure(f"Times of single calls, {channel}", "time in the call [ns]", rows, note)
 
 

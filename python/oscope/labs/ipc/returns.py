@@ -78,7 +78,7 @@ def _bytes_written(mean: float) -> str:
 
 def _short_figure(_: q.Run, found: Sequence[Transfers]) -> q.Figure:
     rows = ((each.call, each.where.name, each.short) for each in found)
-    note = q.effect_note({each.where.name: each.where for each in found}.values())
+    note = q.effect_note(each.where for each in found)
     axis = q.plots.axis("short [% of the calls]", range=[0, 105])
     return q.bars("Share of short transfers", axis, rows, note, 0.01)
 

@@ -121,11 +121,6 @@ def _count(rate: Rate) -> str:
     return f"{rate.count} of {rate.of}" if rate.of else q.MISSING
 
 
-def by_method(found: Sequence[Trial]) -> q.Table:
-    """Return what Oscope, other tools' rules and common habits make of the same samples."""
-    return _by_method(found, METHODS_TITLE, _METHODS_NOTE)
-
-
 def by_method_and_way(found: Sequence[Trial]) -> list[q.Table]:
     """Return that table for each way of measuring: drift between separate runs misleads most methods.
 
@@ -137,10 +132,11 @@ def by_method_and_way(found: Sequence[Trial]) -> list[q.Table]:
     notes = [*[""] * (len(ways) - 1), _METHODS_NOTE]
     own = [[trial for trial in found if trial.way == way] for way in ways]
     titles = [f"{METHODS_TITLE}, sides {way}" for way in ways]
-    return [_by_method(*each) for each in zip(own, titles, notes, strict=True)]
+    return [by_method(*each) for each in zip(own, titles, notes, strict=True)]
 
 
-def _by_method(found: Sequence[Trial], title: str, note: str) -> q.Table:
+def by_method(found: Sequence[Trial], title: str = METHODS_TITLE, note: str = _METHODS_NOTE) -> q.Table:
+    """Return what Oscope, other tools' rules and common habits make of the same samples."""
     effects = trials.effects(found)
 
     def power(effect: float) -> list[q.Column[MethodRates]]:
