@@ -213,6 +213,7 @@ impl Shared {
             // It goes beside whatever is there.
             return Err(PutError::Conflict(None));
         }
+        self.settle_sending(file, load, version)?;
         // After a cut by a rename alone, until it is known to be whole: a server that is held up may resume what it had
         // received.
         let fills = fills_empty(load.base, load.noted.size()) && file.state().filling.is_none();

@@ -3,7 +3,7 @@
 use nix::errno::Errno;
 
 use crate::log;
-use crate::remote::{Attributes, Kind, Version};
+use crate::remote::{Attributes, Kind, PutError, Version};
 use crate::store::Digest;
 
 use super::Shared;
@@ -52,6 +52,31 @@ impl Shared {
             unwritten(load, why);
         }
         Ok(true)
+    }
+
+    /// Before another version is sent than the last, of which no answer came: the server must say whether it has that
+    /// one. Written over here, it would count as another's change.
+    ///
+    /// # Errors
+    /// A conflict: what is there is not the base. The server does not say what is there.
+    pub(super) fn settle_sending(
+        &self,
+        file: &FileNode,
+        load: &Load,
+        next: Version,
+    ) -> Result<(), PutError> {
+        {
+            let state = file.state();
+            let same = (state.sending, state.sent) == (Some(next), Some(load.digest));
+            if state.sending.is_none() || same {
+                return Ok(());
+            }
+        }
+        match self.remote.lstat(&load.path) {
+            Ok(there) if load.base != Some(there.version()) => Err(PutError::Conflict(Some(there))),
+            Ok(_) | Err(Errno::ENOENT) => Ok(()),
+            Err(why) => Err(PutError::Errno(why)),
+        }
     }
 
     /// The version and digest of what is there if a filling that was cut off left it.

@@ -2,7 +2,10 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, UNIX_EPOCH};
 
 use nix::errno::Errno;
 
@@ -103,6 +106,37 @@ fn a_close_that_cannot_copy_back_says_so_and_it_goes_back_later() {
     until("it is reported", || {
         rig.shared().report().failures.is_empty()
     });
+}
+
+#[test]
+fn what_was_sent_without_an_answer_is_no_conflict_when_more_was_written_meanwhile() {
+    let mut rig = Rig::new(options());
+    rig.serve("f", b"base");
+    let mut file = OpenOptions::new().append(true).open(rig.at("f")).unwrap();
+    file.write_all(b" and ours").unwrap();
+    rig.server.freeze();
+    let same = file.try_clone().unwrap();
+    let syncing = thread::spawn(move || number(same.sync_all()));
+    let sending = || {
+        let entry = rig.shared().store.entry("f".as_ref()).unwrap();
+        entry.and_then(|entry| entry.dirty?.sending)
+    };
+    until("it is being sent", || sending().is_some());
+    // What the server would have done; its answer never comes.
+    fs::write(rig.on("f"), b"base and ours").unwrap();
+    let sent = UNIX_EPOCH + Duration::from_secs(sending().unwrap().mtime.seconds as u64);
+    let there = OpenOptions::new().write(true).open(rig.on("f")).unwrap();
+    there.set_modified(sent).unwrap();
+    rig.server.stop();
+    assert_eq!(syncing.join().unwrap(), libc::EIO);
+    file.write_all(b", and more").unwrap();
+    assert_eq!(number(file.sync_all()), libc::EIO);
+    rig.server.start();
+    drop(file);
+    until("it went back", || {
+        fs::read(rig.on("f")).unwrap() == b"base and ours, and more"
+    });
+    assert_eq!(rig.conflicts(), Vec::<PathBuf>::new());
 }
 
 #[test]
