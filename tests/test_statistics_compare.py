@@ -260,7 +260,7 @@ def test_a_metric_that_a_side_lacks_is_told() -> None:
         both.append(replace(side, points=(point,), metrics=metrics))
     result = compare_results(*both)
     assert [row.metric for row in result.rows] == ["time_ns"]
-    assert "cycles: not compared, a side has no value" in result.caveats
+    assert "cycles: not compared, B has no value" in result.caveats
 
 
 def test_metrics_that_a_side_lacks_are_told_in_one_line() -> None:
@@ -290,9 +290,9 @@ def test_metrics_that_a_side_lacks_are_told_in_one_line() -> None:
             for side, lacking in ((a, 0), (b, points))
         ]
         caveats = compare_results(*sides_filled).caveats
-        return [caveat for caveat in caveats if "a side has no value" in caveat]
+        return [caveat for caveat in caveats if "B has no value" in caveat]
 
-    assert without(len(b.points)) == ["minor_faults, major_faults: not compared, a side has no value"]
+    assert without(len(b.points)) == ["minor_faults, major_faults: not compared, B has no value"]
     (told,) = without(1)
     assert told.startswith("minor_faults, major_faults [call=")
     assert without(0) == []

@@ -16,6 +16,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from oscope.model.errors import NoCommonValueError, UsageError
 from oscope.model.factors import Level
 from oscope.model.samples import Column, ExperimentResults, PointSamples
@@ -238,14 +240,14 @@ def _compare(
         raise UsageError(f"threshold {threshold:g}", remedy="give a share above 0, such as 1%")
     results, tests, notes, tallies = [], [], dict.fromkeys(caveats), Tallies()
     known_points = []
-    without_value: dict[tuple[str, ...], list[Match]] = {}
+    without_value: dict[tuple[str, tuple[str, ...]], list[Match]] = {}
     for number, match in enumerate(matches):
-        lacking = []
+        lacking: dict[str, list[str]] = {}
         for metric in metrics:
             (a, told_a), (b, told_b) = undisturbed(metric, match.a, match.b)
             sides = measure(a, b, metric)
             if sides is None:
-                lacking.append(metric.name)
+                lacking.setdefault(_without_value(a, b, metric.name), []).append(metric.name)
                 continue
             if hosts:
                 sides = (replace(sides[0], level="host"), replace(sides[1], level="host"), sides[2])
@@ -257,8 +259,8 @@ def _compare(
             tests.append((number, quantity(metric.name)))
             notes.update(dict.fromkeys(said))
             tallies.add(metric.name, told_a, told_b)
-        if lacking:
-            without_value.setdefault(tuple(lacking), []).append(match)
+        for side, names in lacking.items():
+            without_value.setdefault((side, tuple(names)), []).append(match)
     notes.update(dict.fromkeys(_not_compared(without_value, len(matches))))
     if not results:
         raise NoCommonValueError(
@@ -280,12 +282,20 @@ def _compare(
     return Comparison(rows, tuple(notes), threshold, *labels, tails=tails)
 
 
-def _not_compared(without_value: Mapping[tuple[str, ...], Sequence[Match]], points: int) -> Iterator[str]:
+def _without_value(a: PointSamples, b: PointSamples, metric: str) -> str:
+    """Say which side has no value of a metric."""
+    lacking = [name for name, side in (("A", a), ("B", b)) if not np.isfinite(side.metrics[metric]).any()]
+    return f"{lacking[0]} has no value" if len(lacking) == 1 else "no side has a value"
+
+
+def _not_compared(
+    without_value: Mapping[tuple[str, tuple[str, ...]], Sequence[Match]], points: int
+) -> Iterator[str]:
     """Yield a line for all metrics without a value at a point, and one line where it is so at every point."""
-    for metrics, matches in without_value.items():
+    for (side, metrics), matches in without_value.items():
         places: list[Mapping[str, Level]] = [match.factors for match in matches]
         for factors in places if len(places) < points else [{}]:
-            yield f"{_name(factors, ', '.join(metrics))}: not compared, a side has no value"
+            yield f"{_name(factors, ', '.join(metrics))}: not compared, {side}"
 
 
 def _tails(
