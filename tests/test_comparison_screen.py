@@ -182,3 +182,16 @@ def test_a_narrow_terminal_names_the_columns_that_it_leaves_out() -> None:
     assert found.caveats
     assert "note: " in text
     assert "note: " not in again
+
+
+def test_the_verdict_counts_what_would_not_have_been_found() -> None:
+    a, b = sides()
+    found = compare_results(a, b)
+    row = replace(found.rows[0], different="cannot tell", matters="cannot tell", detectable=0.02)
+
+    def of(*rows: ComparedMetric) -> str:
+        return verdict(replace(found, rows=rows))
+
+    unknown = replace(row, detectable=float("nan"))
+    assert "(a difference of 2 % would have been found in 1 of them)" in of(row, unknown, unknown)
+    assert "(a difference of 2 % to a factor of 3.0 would have been" in of(row, replace(row, detectable=2.0))

@@ -106,7 +106,7 @@ class HostFinding:
     run_id: str
     verdict: Verdict
     reason: str
-    """Why it cannot be judged; empty otherwise."""
+    """What cannot be judged, and why; empty otherwise."""
     odd: tuple[tuple[MetricKey, Cell], ...]
     """By which it is odd, the surest first."""
     suspects: tuple[Suspect, ...] = ()
@@ -228,9 +228,8 @@ def _verdict(cells: Sequence[Cell]) -> tuple[Verdict, str]:
     unsure = [cell for cell in cells if cell.verdict == "cannot tell"]
     if not cells:
         return "cannot tell", "nothing was measured"
-    if 2 * len(unsure) > len(cells):
-        return "cannot tell", f"{unsure[0].reason} ({len(unsure)} of {len(cells)} metrics)"
-    return "ordinary", ""
+    reason = f"{unsure[0].reason} ({len(unsure)} of {len(cells)} metrics)" if unsure else ""
+    return ("cannot tell" if 2 * len(unsure) >= len(cells) else "ordinary"), reason
 
 
 def settings_of(results: Results) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import isfinite
 from typing import Any, Literal
 
 import scipy
@@ -62,7 +63,7 @@ class HostDrift:
     host: str
     verdict: Verdict
     reason: str
-    """Why it cannot be judged; empty otherwise."""
+    """What cannot be judged, and why; empty otherwise."""
     changed: tuple[DriftCell, ...] = ()
     """What changed, the surest first."""
     settings: tuple[SettingChange, ...] = ()
@@ -202,13 +203,22 @@ def _host(host: str, cells: Sequence[DriftCell], reason: str) -> HostDrift:
     changed = sorted((cell for cell in cells if cell.verdict == "changed"), key=lambda cell: cell.q)
     if changed:
         return HostDrift(host, "changed", "", tuple(changed))
-    unsure = [cell for cell in cells if cell.verdict == "cannot tell"]
-    if not reason and 2 * len(unsure) > len(cells):
-        smallest = format_share(min(cell.row.detectable for cell in unsure))
-        reason = f"a change of {smallest} would have been found ({len(unsure)} of {len(cells)} metrics)"
     if not cells or reason:
         return HostDrift(host, "cannot tell", reason or "nothing was measured")
-    return HostDrift(host, "unchanged", "")
+    unsure = [cell.row.detectable for cell in cells if cell.verdict == "cannot tell"]
+    # A host of which half the metrics are open is not unchanged.
+    verdict: Verdict = "cannot tell" if 2 * len(unsure) >= len(cells) else "unchanged"
+    return HostDrift(host, verdict, _open(unsure, len(cells)) if unsure else "")
+
+
+def _open(detectable: Sequence[float], metrics: int) -> str:
+    """Say how large a change of the metrics without an answer would have been found."""
+    count = f"({len(detectable)} of {metrics} metrics)"
+    sizes = [size for size in detectable if isfinite(size)]
+    if len(sizes) < len(detectable):
+        return f"too few samples to find a change {count}"
+    ends = dict.fromkeys(format_share(end) for end in (min(sizes), max(sizes)))
+    return f"a change of {' to '.join(ends)} would have been found {count}"
 
 
 def _setting_changes(a: Results, b: Results) -> dict[str, tuple[Any, Any]]:

@@ -182,8 +182,13 @@ def _dotted(entries: Sequence[Entry]) -> str:
 
 
 def _span(shares: Sequence[float]) -> str:
-    ends = dict.fromkeys(_share(end) for end in (min(shares), max(shares)))
-    return " to ".join(ends)
+    """Return the least and the greatest share; those that are unknown are counted."""
+    known = [share for share in shares if np.isfinite(share)]
+    if not known:
+        return MISSING
+    ends = " to ".join(dict.fromkeys(_share(end) for end in (min(known), max(known))))
+    lacking = len(shares) - len(known)
+    return f"{ends} (not known in {lacking} of {len(shares)} classes of work)" if lacking else ends
 
 
 def _share(share: float) -> str:
@@ -196,5 +201,5 @@ def _deviations(entries: Sequence[Entry]) -> str:
     known = [entry for entry in _alone(entries) if entry.runs >= FEWEST_RUNS]
     if not known:
         return "not known, too few runs"
-    runs = max(entry.runs for entry in known)
+    runs = " to ".join(dict.fromkeys(str(end(entry.runs for entry in known)) for end in (min, max)))
     return f"by {_span([entry.run_deviation for entry in known])} (standard deviation of {runs} runs)"

@@ -13,6 +13,8 @@ from oscope.statistics.wording import LARGE, factor_text
 
 SMALLEST_SHARE = 0.0001
 """Below it the share that would have been found is not written out."""
+SMALL = 0.1
+"""Below it a share is not written as a factor, which would be 1.0."""
 MORE_SAMPLES = "take more: --blocks and --reps, or a longer --budget"
 
 
@@ -45,9 +47,15 @@ def _would_be_found(rows: Sequence[ComparedMetric]) -> str:
     if not sizes:
         return ""
     ends = min(sizes), max(sizes)
+    lacking = sum(not isfinite(row.detectable) for row in rows)
+    where = f" in {len(rows) - lacking} of them" if lacking else ""
     if ends[1] < LARGE:
-        return f" (a difference of {_span(map(detectable_text, ends))} would have been found)"
-    return f" (too few samples to see one below a factor of {_span(map(factor_text, ends))}; {MORE_SAMPLES})"
+        return f" (a difference of {_span(map(detectable_text, ends))} would have been found{where})"
+    if ends[0] < SMALL:
+        span = f"{detectable_text(ends[0])} to a factor of {factor_text(ends[1])}"
+        return f" (a difference of {span} would have been found{where}; {MORE_SAMPLES})"
+    span = _span(map(factor_text, ends))
+    return f" (too few samples to see one below a factor of {span}{where}; {MORE_SAMPLES})"
 
 
 def _span(ends: Iterable[str]) -> str:

@@ -104,7 +104,7 @@ def tables(findings: FleetFindings) -> list[Table]:
     found = [
         Table(
             "Hosts",
-            ("host", "verdict", "odd metrics", "run", "why it cannot be judged"),
+            ("host", "verdict", "odd metrics", "run", "what cannot be judged"),
             hosts,
             frozenset({2}),
         )

@@ -52,7 +52,7 @@ def tables(drift: Drift) -> list[Table]:
     found = [
         Table(
             f"{drift.fleet} against {drift.baseline}",
-            ("host", "verdict", "changed metrics", "run before", "run now", "why it cannot be judged"),
+            ("host", "verdict", "changed metrics", "run before", "run now", "what cannot be judged"),
             hosts,
             frozenset({2}),
         )
