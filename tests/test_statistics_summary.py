@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oscope.model.samples import Floats
-from oscope.statistics import interval, replication, summarise
+from oscope.statistics import interval, replication, shape, summarise
 from oscope.statistics.replication import Clusters
 
 
@@ -249,3 +249,10 @@ def test_resampled_medians_are_those_of_the_samples_themselves() -> None:
         found = interval._weighted_medians(bins, weights.astype(float))
         expected = [np.median(np.repeat(values, row[code])) for row in weights]
         assert np.array_equal(found, expected)
+
+
+def test_values_a_step_beside_the_median_are_no_outliers() -> None:
+    # Three of four values on one step of the clock, as a short call has them.
+    values = np.array([20.0] * 10 + [30.0] * 75 + [40.0] * 14 + [300.0])
+    assert shape.outlier_share(values, step=10.0) == pytest.approx(0.01)
+    assert shape.outlier_share(values) == pytest.approx(0.25)

@@ -13,7 +13,7 @@ from oscope.figures.plots import Dot
 from oscope.figures.tables import meaning, shared_scale, summary_table
 from oscope.figures.words import cause, with_unit
 from oscope.model.document import Figure, Table
-from oscope.model.formatting import Scale, format_count, format_value
+from oscope.model.formatting import Scale, format_count, format_share, format_value
 from oscope.model.samples import ExperimentResults, PointSamples
 from oscope.planning import interference
 from oscope.statistics import carryover
@@ -258,7 +258,7 @@ def _notes(results: Analysed, experiment: ExperimentResults) -> list[str]:
                     f"{format_value(summary.resolution, summary.resolution / 10, unit)}"
                 )
             if summary.drift.found:
-                remarks.append(f"{experiment.headline} drifted by {summary.drift.relative:+.1%} over the run")
+                remarks.append(f"{experiment.headline} {_drifted(summary.drift.relative)} over the run")
         for remark in remarks:
             found.setdefault(remark, {})[where] = None
     everywhere = len(experiment.points)
@@ -270,6 +270,13 @@ def _notes(results: Analysed, experiment: ExperimentResults) -> list[str]:
         ),
         *(text for text in general if text is not None),
     ]
+
+
+def _drifted(relative: float) -> str:
+    """Say how far it moved from the first process to the last; for skewed samples by more than 100 %."""
+    times = abs(relative) >= 1
+    amount = f"{abs(relative):.1f} times" if times else f"{format_share(abs(relative))} of"
+    return f"{'rose' if relative > 0 else 'fell'} by {amount} its median"
 
 
 def _skipped(experiment: ExperimentResults) -> Table | None:

@@ -47,15 +47,17 @@ class Drift:
     found: bool
 
 
-def outlier_share(values: Floats) -> float:
+def outlier_share(values: Floats, step: float = 0.0) -> float:
     """Share beyond Tukey's fences, each side scaled by its own half of the box, for skewed data.
 
     The fences are q1 - 3 * (median - q1) and q3 + 3 * (q3 - median): equal to Tukey's where the quartiles are
-    symmetric.
+    symmetric. A value one step of the clock beside a quartile is no outlier: where most values fall on one
+    step, the box has no width.
     """
     low, middle, high = np.quantile(values, [0.25, 0.5, 0.75])
-    outside = (values < low - 3 * (middle - low)) | (values > high + 3 * (high - middle))
-    return float(outside.mean()) if high > low else float((values != middle).mean())
+    below, above = (max(3 * half, 1.5 * step) for half in (middle - low, high - middle))
+    outside = (values < low - below) | (values > high + above)
+    return float(outside.mean()) if high > low or step else float((values != middle).mean())
 
 
 def modes(values: Floats, effective: float) -> tuple[Mode, ...]:

@@ -117,7 +117,7 @@ class Summary:
     @cached_property
     def outliers(self) -> float:
         """Share of outliers (see `shape.outlier_share`)."""
-        return shape.outlier_share(self.data) if self.n else _NAN
+        return shape.outlier_share(self.data, self.resolution) if self.n else _NAN
 
     @cached_property
     def modes(self) -> tuple[Mode, ...]:
