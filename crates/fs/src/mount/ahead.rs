@@ -52,6 +52,8 @@ impl Shared {
                 && self.fetch(ino, &file).is_ok()
             {
                 self.free(&file);
+                // The pages that the kernel may have of this file are of an earlier copy.
+                file.state().pages = None;
             }
         }
         drop(file);

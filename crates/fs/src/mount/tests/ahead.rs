@@ -1,6 +1,7 @@
 //! Small files that are fetched before they are opened: never seen otherwise than those that are not.
 
-use std::fs;
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
@@ -10,6 +11,7 @@ use nix::unistd::mkfifo;
 
 use super::rig::{Rig, options, through_daemon, until};
 use crate::mount::Options;
+use crate::mount::tree::ROOT;
 
 const FILES: usize = 60;
 
@@ -110,4 +112,25 @@ fn a_name_that_has_become_a_fifo_is_not_fetched_ahead() {
     fs::write(rig.at("other"), b"x").unwrap();
     let logins = rig.server.log().matches("Accepted publickey").count();
     assert_eq!(logins, 1, "the connection was given up");
+}
+
+#[test]
+fn pages_of_an_older_copy_are_not_shown_for_what_was_fetched_ahead() {
+    let rig = Rig::new(Options {
+        attribute_time: Duration::from_secs(60),
+        ..through_daemon()
+    });
+    rig.serve("f", b"old content");
+    assert_eq!(fs::read(rig.at("f")).unwrap(), b"old content");
+    // The kernel keeps the node, with its pages.
+    let _node = OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_PATH)
+        .open(rig.at("f"))
+        .unwrap();
+    rig.shared().store.forget(Path::new("f"));
+    rig.serve("f", b"new content");
+    rig.shared().fetch_ahead(ROOT, &"f".into());
+    assert!(rig.shared().store.entry(Path::new("f")).unwrap().is_some());
+    assert_eq!(fs::read(rig.at("f")).unwrap(), b"new content");
 }
