@@ -65,17 +65,28 @@ impl Shared {
         load: &Load,
         next: Version,
     ) -> Result<(), PutError> {
-        {
+        let (sending, sent, content) = {
             let state = file.state();
-            let same = (state.sending, state.sent) == (Some(next), Some(load.digest));
-            if state.sending.is_none() || same {
-                return Ok(());
-            }
+            (state.sending, state.sent, state.content)
+        };
+        let same = (sending, sent) == (Some(next), Some(load.digest));
+        if sending.is_none() || same {
+            return Ok(());
         }
-        match self.remote.lstat(&load.path) {
-            Ok(there) if load.base != Some(there.version()) => Err(PutError::Conflict(Some(there))),
-            Ok(_) | Err(Errno::ENOENT) => Ok(()),
-            Err(why) => Err(PutError::Errno(why)),
+        let there = match self.remote.lstat(&load.path) {
+            Ok(there) => there,
+            Err(Errno::ENOENT) => return Ok(()),
+            Err(why) => return Err(PutError::Errno(why)),
+        };
+        // Of the same size and second as the base only its content shows it.
+        let may_hide = sending == Some(there.version()) && sent.is_some() && sent != content;
+        let is_sent = || -> Result<bool, Errno> {
+            let found = self.remote.digest(&load.path)?;
+            Ok(found.map(|found| found.1) == sent)
+        };
+        match load.base != Some(there.version()) || (may_hide && is_sent()?) {
+            true => Err(PutError::Conflict(Some(there))),
+            false => Ok(()),
         }
     }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use nix::errno::Errno;
 
+use crate::log;
 use crate::remote::{Attributes, Kind, Put, PutError, Remote, Stored, Unsettled, Version};
 use crate::store::{self, CopyId, Digest, Dirty, Entry, Rename, Store, Temporaries};
 use oscope_sys::error::Failure;
@@ -244,7 +245,7 @@ fn finish(
     Err(Errno::EIO)
 }
 
-/// Puts the copy under its name; in place if it has other names, which is written down before: `None` then if it was
+/// Puts the copy under its name, which is written down before; in place if it has other names: `None` then if it was
 /// cut off.
 fn put(
     remote: &Remote,
@@ -260,16 +261,18 @@ fn put(
     });
     let has_links = |now: Attributes| now.more.is_some_and(|more| more.links > 1);
     let is_linked = || remote.is_exact() && remote.lstat(entry.path()).is_ok_and(has_links);
-    if entry.paths.len() == 1 && !is_linked() {
-        return remote.put(entry.copy.file(), &order).map(Some);
+    let replaces = entry.paths.len() == 1 && !is_linked();
+    let filling = (!replaces).then_some(digest);
+    let noted = store.mark_sending(&entry.copy, sent(remote, entry)?, Some(digest), filling);
+    if !replaces {
+        noted?;
+        return remote.put_in_place(entry.copy.file(), &order);
     }
-    store.mark_sending(
-        &entry.copy,
-        sent(remote, entry)?,
-        Some(digest),
-        Some(digest),
-    )?;
-    remote.put_in_place(entry.copy.file(), &order)
+    if let Err(why) = noted {
+        // A full disk must not keep it here; after a kill there may be a needless conflict copy.
+        log::note(&format!("cannot write down what is sent: {}", why.desc()));
+    }
+    remote.put(entry.copy.file(), &order).map(Some)
 }
 
 /// The version that a copying back leaves.
