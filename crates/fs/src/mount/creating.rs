@@ -54,7 +54,7 @@ impl Shared {
         let began = self.remote.clock().now();
         let made = self.remote.create(&path, mode & 0o7777)?;
         let made = self.owned(parent, &path, made, by);
-        self.remote.clock().told(made.mtime);
+        self.remote.clock().told(made.mtime, began);
         let mut tree = self.tree();
         tree.taken(parent, name);
         let ino = tree.made(parent, name, made);

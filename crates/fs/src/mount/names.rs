@@ -219,8 +219,9 @@ impl Shared {
         by: Maker,
     ) -> Result<u64, Errno> {
         let path = self.free_path(parent, name)?;
+        let asked = self.remote.clock().now();
         let made = self.remote.create(&path, mode & 0o7777)?;
-        self.remote.clock().told(made.mtime);
+        self.remote.clock().told(made.mtime, asked);
         Ok(self.enter_made(parent, name, self.owned(parent, &path, made, by)))
     }
 

@@ -47,14 +47,16 @@ impl Default for Clock {
 impl Clock {
     /// The server gave a file this time when it made it just now.
     ///
-    /// Rounded down to a second by the server, and older by the way here: the true difference is the same or greater.
-    /// So of several answerss the greatest is the best; one that is far less shows that a clock was set.
-    pub fn told(&self, mtime: Time) {
-        let nanoseconds = mtime.seconds.saturating_mul(SECOND_NS) - now();
+    /// It was made at or after `asked` (see [`Clock::now`]). The time is rounded down to a second by the server, and
+    /// older by the way here: the true difference is the same or greater. So of several answers the greatest is the
+    /// best; one that is far less, even if the file was made as it was asked for, shows that a clock was set. An answer
+    /// that was held up shows nothing.
+    pub fn told(&self, mtime: Time, asked: i64) {
+        let mtime = mtime.seconds.saturating_mul(SECOND_NS);
+        let nanoseconds = mtime - now();
         let mut ahead = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if !ahead.told
-            || !(ahead.nanoseconds - SPREAD_NS..=ahead.nanoseconds).contains(&nanoseconds)
-        {
+        let was_set = mtime - asked < ahead.nanoseconds - SPREAD_NS;
+        if !ahead.told || nanoseconds > ahead.nanoseconds || was_set {
             *ahead = Ahead {
                 nanoseconds,
                 told: true,
@@ -118,7 +120,7 @@ mod tests {
             "the server may be behind"
         );
         // The server is an hour behind: what it dates now is an hour old by our clock.
-        clock.told(whole(here - 3_600));
+        clock.told(whole(here - 3_600), now());
         assert!(!clock.can_trust(whole(here - 3_601), read));
         assert!(clock.can_trust(whole(here - 3_604), read));
         assert!(!clock.is_settled(whole(here - 3_602), read));
@@ -128,15 +130,26 @@ mod tests {
     #[test]
     fn of_several_tellings_the_best_holds_until_a_clock_is_set() {
         let (clock, read, here) = (Clock::default(), now(), calendar());
-        clock.told(whole(here - 100));
-        clock.told(whole(here - 101));
+        clock.told(whole(here - 100), now());
+        clock.told(whole(here - 101), now());
         assert!(
             clock.can_trust(whole(here - 103), read),
             "a second of rounding"
         );
-        clock.told(whole(here - 200));
+        clock.told(whole(here - 200), now());
         assert!(!clock.can_trust(whole(here - 201), read), "it was set back");
-        clock.told(whole(here));
+        clock.told(whole(here), now());
         assert!(clock.can_trust(whole(here - 3), read), "it was set on");
+    }
+
+    #[test]
+    fn an_answer_that_was_held_up_does_not_set_a_clock_back() {
+        let (clock, read, here) = (Clock::default(), now(), calendar());
+        clock.told(whole(here), read);
+        assert!(clock.is_settled(whole(here - 5), read));
+        clock.told(whole(here - 8), read - 9 * SECOND_NS);
+        assert!(clock.can_trust(whole(here - 5), read));
+        clock.told(whole(here - 8), read);
+        assert!(!clock.can_trust(whole(here - 8), read), "it was set back");
     }
 }

@@ -122,7 +122,7 @@ impl<'a> Putting<'a> {
                         });
                     }
                     Err(Stop::RequestError(RequestError::Lost | RequestError::Unsent)) => {
-                        let named = self.was_named(&temporary)?;
+                        let named = self.was_named(&temporary, &stored)?;
                         self.link.gone(&temporary);
                         if named {
                             return Ok(stored);
@@ -156,6 +156,7 @@ impl<'a> Putting<'a> {
 
     /// The whole file under its temporary name, with all that it is to have.
     fn stage(&self, talk: &mut RequestPipeline<'_>, temporary: &Path) -> Result<Stored, Stop> {
+        let asked = self.link.clock.now();
         let id = ask_open(talk, temporary, NEW, PRIVATE);
         let look = talk.ask_path(kind::LSTAT, temporary);
         let there = self.ask_there(talk);
@@ -166,7 +167,7 @@ impl<'a> Putting<'a> {
             None => None,
         };
         if let Ok(made) = talk.attributes(look)? {
-            self.link.clock.told(made.mtime);
+            self.link.clock.told(made.mtime, asked);
         }
         // Before it has a mode by which others may read it.
         let inherited = ask_xattrs(talk, self.order.like, temporary);
@@ -377,24 +378,45 @@ impl<'a> Putting<'a> {
     /// After a connection that broke at the rename: whether it was done.
     ///
     /// To remove the temporary decides it: if it can be removed it was not renamed, and never will be; if it is gone,
-    /// it was.
-    fn was_named(&self, temporary: &Path) -> Result<bool, Errno> {
+    /// it was, unless an earlier removal was done without an answer. Then what has the name now decides.
+    ///
+    /// # Errors
+    /// EIO: the server does not say, or it has another version. What is there then is for the next try to judge.
+    fn was_named(&self, temporary: &Path, stored: &Stored) -> Result<bool, Errno> {
         let deadline = Instant::now() + self.limit;
+        let mut asked_before = false;
         loop {
             let gone = self.link.session(deadline).map(|session| {
                 let mut talk = RequestPipeline::new(&session, &self.link.target, deadline);
                 let id = talk.ask_path(kind::REMOVE, temporary);
-                let said = talk.status(id);
+                let look = talk.ask_path(kind::LSTAT, self.order.path);
+                let said = talk.status(id).and_then(|said| match said {
+                    Err(Status::NoSuchFile) if asked_before => {
+                        let there = talk.attributes(look)?;
+                        let ours = |now: Attributes| now.version() == stored.attributes.version();
+                        Ok(there.is_ok_and(ours).then_some(true))
+                    }
+                    Err(Status::NoSuchFile) => Ok(Some(true)),
+                    Err(_) => Err(RequestError::Errno(Errno::EIO)),
+                    Ok(()) => Ok(Some(false)),
+                });
                 if said == Err(RequestError::Late) {
                     session.late(self.limit);
                 }
                 said
             });
             let error = match gone {
-                Ok(Ok(Ok(()))) => return Ok(false),
-                Ok(Ok(Err(Status::NoSuchFile))) => return Ok(true),
-                Ok(Err(RequestError::Lost | RequestError::Unsent)) => continue,
-                Ok(Ok(Err(_)) | Err(RequestError::Late | RequestError::Errno(_))) => Errno::EIO,
+                Ok(Ok(Some(named))) => return Ok(named),
+                Ok(Ok(None)) => {
+                    self.link.gone(temporary);
+                    return Err(Errno::EIO);
+                }
+                Ok(Err(RequestError::Lost)) => {
+                    asked_before = true;
+                    continue;
+                }
+                Ok(Err(RequestError::Unsent)) => continue,
+                Ok(Err(RequestError::Late | RequestError::Errno(_))) => Errno::EIO,
                 Err(error) => error,
             };
             self.link.leave(temporary.to_owned());

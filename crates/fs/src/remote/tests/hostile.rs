@@ -12,7 +12,7 @@ use super::broken::within_patience;
 use super::transfer::order;
 use crate::remote::talk::{RequestError, RequestPipeline};
 use crate::remote::wire::{Packet, kind};
-use crate::remote::{BOUNDS, Bounds, Limits, PutError, Remote};
+use crate::remote::{BOUNDS, Bounds, Limits, Put, PutError, Remote};
 use crate::testing::{LIMITS, Server, file_of};
 
 const PROGRAM: &str = include_str!("hostile_sftp.py");
@@ -206,4 +206,21 @@ fn a_closing_that_was_put_off_is_not_lost_with_a_request_that_comes_too_late() {
     });
     hostile.has_nothing_open();
     assert!(!session.ended());
+}
+
+#[test]
+fn a_put_whose_temporary_was_removed_without_an_answer_is_not_done() {
+    // The rename is not done, the connection breaks; it breaks again at the removal, which is done.
+    let hostile = Hostile::new("EXTENDED=cut REMOVE=once");
+    let path = Path::new("f");
+    let now = hostile.remote.lstat(path).unwrap();
+    let order = Put {
+        expected: Some(now.version()),
+        expect_nothing: false,
+        ..order(path)
+    };
+    let put = hostile
+        .remote
+        .put(&file_of(b"longer than what is there"), &order);
+    assert_eq!(put, Err(PutError::Errno(Errno::EIO)));
 }

@@ -141,8 +141,17 @@ class Server:
             case "READLINK":
                 target = b"a\0b" if fault == "zero" else b"x" * 5000
                 self.send(NAME, number, struct.pack(">I", 1) + text(target) + text(b"") + FILE)
+            case "EXTENDED" if fault == "cut":
+                sys.exit()
             case "EXTENDED" if argument.startswith(b"posix-rename"):
                 self.status(number, OK)
+            case "REMOVE" if fault == "once":
+                # The first is done, and the connection ends before the answer.
+                removed = Path(self.journal + ".removed")
+                if not removed.exists():
+                    removed.touch()
+                    sys.exit()
+                self.status(number, MISSING)
             case "REMOVE":
                 self.made.discard(base)
                 self.status(number, OK)
