@@ -305,9 +305,10 @@ impl Shared {
 
     /// Removes a name of a file or link. What is open goes on without a name, and is not copied back.
     pub(super) fn unlink(&self, parent: u64, name: &OsStr) -> Result<(), Errno> {
-        let path = self.tree().path_of(parent, name).ok_or(Errno::ENOENT)?;
         let (ino, file) = self.child_file(parent, name).unzip();
         let _gate = file.as_ref().map(|file| file.gate());
+        // While the gate was waited for, a folder above may have been renamed.
+        let path = self.tree().path_of(parent, name).ok_or(Errno::ENOENT)?;
         match self.remote.remove(&path) {
             // Removed on the server meanwhile, but here it was still in use and so still there.
             Err(Errno::ENOENT) if file.as_ref().is_some_and(|file| file.in_use()) => {}
@@ -377,13 +378,14 @@ impl Shared {
         }
         // A rename that is repeated has to know the outcome of the first.
         self.resolve_renames();
+        let (files, replaced) = self.moving(from, to);
+        let _gates = gates(&files);
+        // While the gates were waited for, a folder above may have been renamed.
         let (old, new) = {
             let tree = self.tree();
             let old = tree.path_of(from.0, from.1).ok_or(Errno::ENOENT)?;
             (old, tree.path_of(to.0, to.1).ok_or(Errno::ENOENT)?)
         };
-        let (files, replaced) = self.moving(from, to);
-        let _gates = gates(&files);
         let record = self.store.begin_rename(&old, &new)?;
         let answer = match flags.contains(RenameFlags::RENAME_NOREPLACE) {
             true => self.remote.rename_new(&old, &new),

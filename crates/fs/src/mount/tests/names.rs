@@ -5,10 +5,14 @@ use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::thread;
 use std::time::Duration;
 
 use super::rig::{Rig, number, options};
 use crate::mount::Options;
+use crate::mount::doubt::gates;
+use crate::mount::tree::ROOT;
 
 fn listed(rig: &Rig, folder: &str) -> BTreeSet<OsString> {
     fs::read_dir(rig.at(folder))
@@ -205,4 +209,35 @@ fn what_sftp_has_not_is_refused() {
         Err(nix::Error::EPERM)
     );
     assert!(!rig.on("p").exists());
+}
+
+#[test]
+fn what_is_removed_while_its_folder_is_renamed_is_gone_from_the_server() {
+    let rig = Rig::new(Options {
+        attribute_time: Duration::from_secs(60),
+        ..options()
+    });
+    fs::create_dir(rig.on("d")).unwrap();
+    rig.serve("d/f", b"content");
+    let _open = OpenOptions::new().write(true).open(rig.at("d/f")).unwrap();
+    let (from, to) = ((ROOT, OsStr::new("d")), (ROOT, OsStr::new("e")));
+    let (files, replaced) = rig.shared().moving(from, to);
+    assert_eq!(files.len(), 1);
+    let held = gates(&files);
+    let path = rig.at("d/f");
+    let removing = thread::spawn(move || fs::remove_file(path));
+    // Time to come to the gate, which nothing shows; too little of it can only let a defect pass.
+    thread::sleep(Duration::from_millis(300));
+    let record = rig
+        .shared()
+        .store
+        .begin_rename(Path::new("d"), Path::new("e"));
+    fs::rename(rig.on("d"), rig.on("e")).unwrap();
+    let record = record.unwrap();
+    rig.shared()
+        .rename_done(from, to, &files, replaced, &record)
+        .unwrap();
+    drop(held);
+    removing.join().unwrap().unwrap();
+    assert_eq!(fs::read_dir(rig.on("e")).unwrap().count(), 0);
 }
