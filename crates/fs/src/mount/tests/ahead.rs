@@ -128,8 +128,10 @@ fn pages_of_an_older_copy_are_not_shown_for_what_was_fetched_ahead() {
         .custom_flags(libc::O_PATH)
         .open(rig.at("f"))
         .unwrap();
-    rig.shared().store.forget(Path::new("f"));
     rig.serve("f", b"new content");
+    let file = rig.shared().child_file(ROOT, "f".as_ref()).unwrap().1;
+    until("it is closed", || !file.in_use());
+    rig.shared().store.forget(Path::new("f"));
     rig.shared().fetch_ahead(ROOT, &"f".into());
     assert!(rig.shared().store.entry(Path::new("f")).unwrap().is_some());
     assert_eq!(fs::read(rig.at("f")).unwrap(), b"new content");
