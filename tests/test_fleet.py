@@ -16,7 +16,8 @@ import pytest
 
 from cli_driver import Answer, CommandLine
 from fleet_hosts import Fleet, fleet, slow_calls
-from oscope.model.errors import UsageError
+from oscope import fleet as measure_fleet
+from oscope.model.errors import OscopeError, UsageError
 from oscope.model.host import Host
 from oscope.model.samples import ExperimentResults
 from oscope.runner.fleet import hosts as fleet_file
@@ -354,6 +355,25 @@ def test_a_written_file_is_read_as_it_was(tmp_path: Path) -> None:
     path = tmp_path / "fleet.toml"
     path.write_text(fleet_file.write(members))
     assert fleet_file.read(path).members == tuple(members)
+
+
+def test_hosts_of_an_ssh_configuration_are_reached_by_it(tmp_path: Path, real_probe: Path) -> None:
+    oscope = CommandLine(tmp_path, {"OSCOPE_PROBE": str(real_probe)})
+    (tmp_path / "config").write_text("Host one\n  HostName 127.0.0.1\n")
+    assert oscope("fleet", "init", "--ssh-config", "config").code == 0
+    (member,) = fleet_file.read(tmp_path / "fleet.toml").members
+    assert member.host == Host("one", "one", {}, str(tmp_path / "config"))
+
+
+def test_a_fleet_in_python_without_a_host_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, real_probe: Path
+) -> None:
+    monkeypatch.setenv("OSCOPE_PROBE", str(real_probe))
+    store = tmp_path / "store.db"
+    with pytest.raises(UsageError, match="hosts names none"):
+        measure_fleet("syscall.cost", hosts=[], store=store)
+    with pytest.raises(OscopeError, match=r"not all was measured of host\.invalid"):
+        measure_fleet("syscall.cost", hosts=["host.invalid"], retries=0, store=store)
 
 
 @pytest.mark.parametrize(

@@ -192,7 +192,8 @@ def fleet(
     (`parallel`: 4), with `rack_aware` one of each rack. A host that fails is tried again (`retries`).
     `scheduler` is the address of a Dask scheduler. `factors`, `reps`, `seed` and `store` are as of `run`.
     Hosts that were given up are in the `missing` of the result. Raises UsageError for a request that cannot
-    be, OscopeError without Dask and where it was interrupted, StoreError where the store fails.
+    be, OscopeError without Dask, where it was interrupted and where all hosts were given up, StoreError where
+    the store fails.
     """
     check_types(name=name, store=store, profile=profile, reps=reps, seed=seed)
     settings = check_levels(factors)
@@ -213,7 +214,8 @@ def fleet(
     engine = Engine.of(parallel, retries, scheduler, rack_aware=rack_aware)
     outcome = measure_fleet(NewFleet(plan, _chosen(hosts, file), rounds), where, engine, tell)
     failure = outcome.failure()
-    if failure is not None and (outcome.interrupted or outcome.undelivered is not None):
+    measured = any(each.rounds for each in outcome.hosts)
+    if failure is not None and (outcome.interrupted or outcome.undelivered is not None or not measured):
         raise failure
     missing = {each.host: str(each.error) for each in outcome.hosts if each.rounds < outcome.rounds}
     with Store.read(where) as opened:
@@ -232,6 +234,8 @@ def _chosen(hosts: str | Sequence[str] | None, file: str | Path) -> tuple[Host, 
     """Return the hosts: of the file, all or those that an expression means; or those that are named."""
     if hosts is None or isinstance(hosts, str):
         return fleet_file.read(Path(file)).choose(hosts)
+    if not hosts:
+        raise UsageError("hosts names none", remedy="name hosts, or leave it out for those of the file")
     return tuple(member.host for member in fleet_file.of_names(hosts))
 
 

@@ -111,7 +111,7 @@ def init(
         if Path(fleet_file.FILE).exists():
             raise UsageError(f"{fleet_file.FILE} is there already", remedy="name another file: --output FILE")
         output = default_output(fleet_file.FILE, "--output")
-    output.write(fleet_file.write(known.values()).encode())
+    output.write(fleet_file.write(known.values(), ssh_config).encode())
     note(f"{len(known)} host{'' if len(known) == 1 else 's'} in {output}")
     return DONE
 

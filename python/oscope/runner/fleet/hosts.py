@@ -129,12 +129,14 @@ def _texts(values: object) -> bool:
     return isinstance(values, list) and all(isinstance(value, str) for value in values)
 
 
-def write(members: Iterable[Member]) -> str:
-    """Return the text of a fleet's file."""
+def write(members: Iterable[Member], ssh_config: Path | None = None) -> str:
+    """Return the text of a fleet's file; `ssh_config`: by which ssh reaches the hosts, if not the user's own."""
     lines = [
         "# Hosts that oscope fleet measures on. address: as for ssh, the name by default.",
         "# groups and labels are chosen by: --hosts @GROUP,rack=r1. See docs/howto/fleet.md.",
     ]
+    if ssh_config is not None and ssh_config.absolute() != Path("~/.ssh/config").expanduser():
+        lines.append(f"ssh_config = {_text(str(ssh_config.absolute()))}")
     for member in members:
         lines += ["", f"[hosts.{_key(member.host.name)}]"]
         if member.host.address != member.host.name:
