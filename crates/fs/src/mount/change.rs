@@ -1,5 +1,6 @@
 //! setattr: size, mode, owner and times.
 
+use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use fuser::{INodeNo, TimeOrNow};
@@ -81,6 +82,10 @@ impl Shared {
                 change.times = None;
             }
         }
+        let diverted = file.state().diverted.clone();
+        if let Some(name) = diverted {
+            return self.change_beside(&file, &name, &change);
+        }
         let alone = match change.times {
             Some(times) => self.before_timing(ino, &file, times.1),
             None => true,
@@ -94,6 +99,30 @@ impl Shared {
         }
         let timed = (change.times.is_some() && alone).then_some(Timed { before, asked });
         self.keep_attributes(ino, &file, timed)
+    }
+
+    /// With the gate held: what is written here goes to another name, and so do its attributes; the file of its own
+    /// name is another's.
+    fn change_beside(&self, file: &FileNode, name: &Path, change: &Change) -> Result<(), Errno> {
+        if *change == Change::default() {
+            return Ok(());
+        }
+        let asked = self.remote.clock().now();
+        let (_, now) = self.remote.set(name, change)?;
+        let Some(copy) = file.copy() else {
+            return Ok(());
+        };
+        if let Some(times) = change.times {
+            set_times(copy.file(), times)?;
+        }
+        let acknowledged = {
+            let mut state = file.state();
+            state.rebase(Some(now.version()), Some(asked));
+            state.acknowledged
+        };
+        acknowledged.map_or(Ok(()), |digest| {
+            self.store.mark_acknowledged(&copy, now.version(), digest)
+        })
     }
 
     /// Without the gate: has the kernel write what was stored through shared mappings of a file that is about to be

@@ -2,6 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
@@ -39,6 +40,29 @@ fn if_both_sides_change_neither_is_lost() {
         assert_eq!(report.conflicts[0].path, "f");
         assert!(kept[0].ends_with(&report.conflicts[0].kept_as));
     }
+}
+
+#[test]
+fn attributes_of_what_went_beside_are_not_given_to_the_others_file() {
+    let rig = Rig::new(options());
+    rig.serve("f", b"base");
+    let mut file = OpenOptions::new().append(true).open(rig.at("f")).unwrap();
+    file.write_all(b" ours").unwrap();
+    rig.serve("f", b"theirs");
+    file.sync_all().unwrap();
+    let theirs = fs::metadata(rig.on("f")).unwrap();
+    let time = UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+    file.set_modified(time).unwrap();
+    file.set_permissions(fs::Permissions::from_mode(0o640))
+        .unwrap();
+    file.write_all(b" and more").unwrap();
+    drop(file);
+    let now = fs::metadata(rig.on("f")).unwrap();
+    assert_eq!(now.modified().unwrap(), theirs.modified().unwrap());
+    assert_eq!(now.mode(), theirs.mode());
+    let kept = rig.conflicts();
+    assert_eq!(kept.len(), 1, "{kept:?}");
+    assert_eq!(fs::read(&kept[0]).unwrap(), b"base ours and more");
 }
 
 #[test]
