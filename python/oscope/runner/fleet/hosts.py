@@ -130,7 +130,7 @@ def _texts(values: object) -> bool:
 
 
 def write(members: Iterable[Member], ssh_config: Path | None = None) -> str:
-    """Return the text of a fleet's file; `ssh_config`: by which ssh reaches the hosts, if not the user's own."""
+    """Return the text of a fleet's file; `ssh_config`: ssh reaches them by it, if not the user's own."""
     lines = [
         "# Hosts that oscope fleet measures on. address: as for ssh, the name by default.",
         "# groups and labels are chosen by: --hosts @GROUP,rack=r1. See docs/howto/fleet.md.",
