@@ -225,3 +225,18 @@ def test_own_cpu_time_that_a_cause_explains_is_that_causes() -> None:
     found = attribute(time, given | more, np.repeat(np.arange(20), count // 20))
     assert [cause.name for cause in found.causes] == ["minor_faults"]
     assert found.own < 0.02
+
+
+@pytest.mark.parametrize("name", ["timer_interrupts", "reschedule_interrupts"])
+def test_a_count_that_hardly_varies_is_no_cause_by_the_time_that_it_is_divided_by(name: str) -> None:
+    """Processes differ; a few samples have a tick, and nearly all exactly one wake-up of the other CPU."""
+    random = np.random.default_rng(3)
+    blocks, each = 20, 30
+    block = np.repeat(np.arange(blocks), each)
+    times = 100 + random.normal(0, 5, blocks)[block] + random.normal(0, 2, len(block))
+    counts = {
+        "timer_interrupts": (random.random(len(block)) < 0.015).astype(float),
+        "reschedule_interrupts": 1.0 + (random.random(len(block)) < 0.01),
+    }
+    found = attribute(times, {name: counts[name]}, block, duration_ns=times)
+    assert [cause.name for cause in found.causes] == ["process"]

@@ -154,10 +154,11 @@ def test_a_clock_that_ticks_evenly_is_no_cause() -> None:
     block = np.arange(1500) // 150
     found = attribute(duration, given, block, started_ns=began, duration_ns=duration)
     assert found.causes == ()
-    # By the measured time alone, which is shorter than what is counted, long repetitions tick more often.
+    # By the measured time alone, which is shorter than what is counted, long repetitions have a lower rate,
+    # but no fewer ticks.
     del given["counted_ns"]
-    misled = attribute(duration, given, block, started_ns=began, duration_ns=duration)
-    assert [cause.name for cause in misled.causes] == ["timer_interrupts"]
+    found = attribute(duration, given, block, started_ns=began, duration_ns=duration)
+    assert found.causes == ()
 
 
 def test_a_storm_of_ticks_is_told_though_it_lengthens_what_it_is_counted_in() -> None:

@@ -29,7 +29,14 @@ import numpy.typing as npt
 from oscope.model import formatting
 from oscope.model.samples import Floats, Ints
 from oscope.statistics import replication
-from oscope.statistics.candidates import candidates, follows, origins_first, own_time_ns
+from oscope.statistics.candidates import (
+    GROWING,
+    candidates,
+    follows,
+    forms_of_a_count,
+    origins_first,
+    own_time_ns,
+)
 from oscope.statistics.decomposition import Moments, collinear_groups, moments, products, shapley
 from oscope.statistics.processes import batches, by_block, differing_p, process_margins
 from oscope.statistics.slow import SlowSample, slow_samples
@@ -153,7 +160,7 @@ def attribute(
         return Attribution(len(data), enough, (), nan, nan, nan, slow, f"No cause named: {why}.")
     chosen = np.linspace(0, len(data) - 1, min(len(data), MOST_SAMPLES)).astype(int)
     winsorized = _winsorized(data[chosen])
-    thin = _formed(winsorized, candidates(about, started, duration), chosen)
+    thin = _formed(winsorized, candidates(about, started, duration), about, chosen)
     extreme = 1.0 - float(np.var(winsorized) / np.var(data[chosen])) if np.ptp(data[chosen]) else 0.0
     causes = _causes(winsorized, thin, replication.codes(np.asarray(block)[finite][chosen]), seed)
     causes = tuple(_turned(cause) for cause in causes) if turned else causes
@@ -183,11 +190,15 @@ def _own(
     return max(0.0, float(rest @ spent) / scale) ** 2 if scale > 0 else float("nan")
 
 
-def _formed(data: Floats, forms: Mapping[str, list[Floats]], chosen: Ints) -> dict[str, Floats]:
+def _formed(
+    data: Floats, forms: Mapping[str, list[Floats]], about: Mapping[str, Floats], chosen: Ints
+) -> dict[str, Floats]:
     """Return each candidate that varies, standardised, in the form that goes most with the metric."""
     found = {}
     for name, columns in forms.items():
         varying = [column for raw in columns if (column := _prepared(raw[chosen])) is not None]
+        if name in GROWING:
+            varying = forms_of_a_count(varying, _prepared(about[name][chosen]), data)
         if varying:
             found[name] = max(varying, key=lambda column: abs(float(column @ data)))
     return found

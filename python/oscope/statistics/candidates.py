@@ -119,6 +119,19 @@ def candidates(
     return found
 
 
+def forms_of_a_count(forms: list[Floats], count: Floats | None, data: Floats) -> list[Floats]:
+    """Return the forms of a count (of `GROWING`) that hold more than the time that it is set in relation to.
+
+    Of a count that is the same in nearly all samples, a rate is the inverse of that time, and what is more
+    than usual its negative: both fall where the metric, a time, rises. So a count goes with less of it only
+    if it does so itself.
+    """
+    if count is None:
+        return []
+    falls = float(count @ data) < 0
+    return [form for form in forms if falls or float(form @ data) > 0]
+
+
 def counted_time_ns(covariates: Mapping[str, Floats], duration_ns: Floats) -> Floats:
     """Return for how long the counts of a CPU or of the machine (`GROWING`) were taken."""
     counted = covariates.get(COUNTED)
