@@ -56,6 +56,7 @@ impl Shared {
             return self.change_on_server(ino, &change).map(drop);
         };
         if wanted.size.is_some() && handle.is_none() {
+            self.look_up_anew(ino, &file, true)?;
             // One that was closed is no writer that would see to it.
             self.wait_for_release(&file);
         }

@@ -2,6 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use nix::errno::Errno;
@@ -81,6 +82,10 @@ impl Shared {
             self.store.cancel_rename(record);
             return Ok(());
         }
+        for (_, file) in &files {
+            // The kernel may know it by its old name yet.
+            file.renamed_late.store(true, Ordering::Relaxed);
+        }
         if let Err(why) = self.rename_done(from, to, &files, replaced, record) {
             crate::log::note(&format!(
                 "that {} was renamed cannot be written down: {}",
@@ -89,6 +94,37 @@ impl Shared {
             ));
         }
         Ok(())
+    }
+
+    /// Without gates: a file is about to be opened or cut by a name that it may have lost by a rename of which no answer
+    /// came, and which the kernel has looked up before.
+    ///
+    /// # Errors
+    /// ESTALE: the kernel has to look the name up anew. EIO: whether the file has that name is not known, and what is
+    /// written could replace another's content.
+    pub(super) fn look_up_anew(
+        &self,
+        ino: u64,
+        file: &FileNode,
+        writes: bool,
+    ) -> Result<(), Errno> {
+        self.resolve_renames();
+        if file.renamed_late.swap(false, Ordering::Relaxed) {
+            return Err(Errno::ESTALE);
+        }
+        if !writes || locked(&self.doubts).is_empty() {
+            return Ok(());
+        }
+        let path = self.tree().path(ino);
+        let concerned = |record: &Rename| {
+            path.as_ref()
+                .is_some_and(|path| path.starts_with(&record.from) || path.starts_with(&record.to))
+        };
+        let doubts = locked(&self.doubts);
+        match doubts.iter().any(|doubt| concerned(&doubt.record)) {
+            true => Err(Errno::EIO),
+            false => Ok(()),
+        }
     }
 
     /// Where a path leads if the unresolved renames were done: copied back under its old name, a file would be there

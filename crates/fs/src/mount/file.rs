@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -33,6 +33,8 @@ pub struct FileNode {
     released: Condvar,
     /// Writes that came through the daemon; with passthrough none do.
     pub writes: AtomicU64,
+    /// It was found to have another name than the kernel may have looked up.
+    pub renamed_late: AtomicBool,
 }
 
 /// Changed only with the gate held; the lock around it is for reading it meanwhile.

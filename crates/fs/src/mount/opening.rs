@@ -70,11 +70,12 @@ impl Shared {
         register: impl FnOnce(&File) -> io::Result<BackingId>,
     ) -> Result<Opened, Errno> {
         let file = self.tree().file(ino).ok_or(Errno::EIO)?;
+        // What O_RDONLY | O_TRUNC empties is copied back by its close, as is what a writer changes.
+        let writable = Use::of(flags) != Use::Read;
+        self.look_up_anew(ino, &file, writable)?;
         self.wait_for_release(&file);
         let _gate = file.gate();
         self.end_of_mapping(ino, &file);
-        // What O_RDONLY | O_TRUNC empties is copied back by its close, as is what a writer changes.
-        let writable = Use::of(flags) != Use::Read;
         let opened = self
             .bind(ino, &file, Use::of(flags))
             .and_then(|()| self.opened(ino, &file, writable, register));

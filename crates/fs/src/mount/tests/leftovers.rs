@@ -188,3 +188,26 @@ fn what_goes_back_before_a_rename_is_found_out_goes_to_the_new_name() {
         assert_eq!(fs::read(rig.at("d/g")).unwrap(), CHANGED);
     }
 }
+
+#[test]
+fn what_is_written_under_the_old_name_of_a_rename_without_an_answer_is_a_new_file() {
+    for (options, waits) in [(options(), false), (through_daemon(), true)] {
+        let (mut rig, file) = with_a_changed_file(options);
+        file.sync_all().unwrap();
+        rename_without_an_answer(&mut rig, ("d/f", "d/g"), true);
+        assert_eq!(number(fs::write(rig.at("d/f"), "new")), libc::EIO);
+        rig.server.start();
+        if waits {
+            until("it is found out", || {
+                rig.shared().store.renames_in_doubt().is_empty()
+            });
+        }
+        // The kernel has looked the old name up, and believes it for a minute.
+        until("it is written", || fs::write(rig.at("d/f"), "new").is_ok());
+        drop(file);
+        assert_eq!(fs::read(rig.on("d/f")).unwrap(), b"new");
+        assert_eq!(fs::read(rig.on("d/g")).unwrap(), CHANGED);
+        assert_eq!(fs::read(rig.at("d/g")).unwrap(), CHANGED);
+        assert_eq!(fs::read(rig.at("d/f")).unwrap(), b"new");
+    }
+}
