@@ -194,4 +194,5 @@ def test_the_verdict_counts_what_would_not_have_been_found() -> None:
 
     unknown = replace(row, detectable=float("nan"))
     assert "(a difference of 2.0 % would have been found in 1 of them)" in of(row, unknown, unknown)
-    assert "(a difference of 2.0 % to a factor of 3.0 would have been" in of(row, replace(row, detectable=2.0))
+    few = replace(row, detectable=2.0)
+    assert "(a difference of 2.0 % to a factor of 3.0 would have been" in of(row, few)
