@@ -162,13 +162,14 @@ fn a_sparse_file_that_was_cut_goes_on_where_it_was() {
 #[test]
 fn a_sparse_file_that_changes_while_it_is_sent_is_an_error_on_both_sides() {
     let changes: [fn(&File); 3] = [
-        |file| file.set_len(10 * MIB).expect("shrunk"),
+        |file| file.set_len(50 * MIB).expect("shrunk"),
         |file| file.set_len(100 * MIB).expect("grown"),
-        |file| file.write_all_at(b"new", 30 * MIB).expect("written"),
+        |file| file.write_all_at(b"new", 50 * MIB).expect("written"),
     ];
     for change in changes {
         let place = Place::new();
-        make(&place, "big", 70 * MIB, &[(0, 6 << 20), (60 * MIB, 5)]);
+        // More than the sockets hold: when 1 MiB has arrived, the sender has yet to read some of it.
+        make(&place, "big", 70 * MIB, &[(0, 40 << 20), (60 * MIB, 5)]);
         let files = place.sources(&["big"]);
         let file = OpenOptions::new().write(true).open(place.here("big"));
         let file = file.expect("there");
