@@ -96,8 +96,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Without gates: a file is about to be opened or cut by a name that it may have lost by a rename of which no answer
-    /// came, and which the kernel has looked up before.
+    /// Without gates: a file is about to be opened or cut by a name that it may have lost by a rename of which no
+    /// answer came, and which the kernel has looked up before.
     ///
     /// # Errors
     /// ESTALE: the kernel has to look the name up anew. EIO: whether the file has that name is not known, and what is
