@@ -123,10 +123,18 @@ def _counts(run: q.Run) -> list[q.Point]:
 
 
 def _counted(_: q.Run, points: Sequence[q.Point]) -> str:
-    shares = [(found.median if (found := each.of(SHORT_READS)) else 0.0, each) for each in points]
-    most, point = max(shares, key=lambda pair: pair[0])
-    if not most:
+    known = [(found, each) for each in points if (found := each.of(SHORT_READS)) is not None]
+    if not known:
+        return ""
+    found, point = max(known, key=lambda pair: (pair[0].median, pair[0].maximum))
+    most = found.median
+    if not found.maximum:
         return "By the workload's own counts, no read is short."
+    if not most:
+        return (
+            "By the workload's own counts, the median of short reads is 0 at every point; the maximum is "
+            f"{q.format_share(found.maximum)} of the reads, at {point.label(ipc.NAMES)}."
+        )
     return (
         f"By the workload's own counts, reads are short most often at {point.label(ipc.NAMES)}: "
         f"{q.format_share(most)} of them."

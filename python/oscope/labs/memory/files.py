@@ -39,9 +39,12 @@ MAPPED = (
 def _written(found: Sequence[q.Point], mapping: str) -> str:
     """Say what a mapping writes, and whether it is 8 blocks for each page mapped."""
     own = [point for point in found if point.level("mapping") == mapping]
-    medians = [each.median for point in own if (each := point.of(OUT)) is not None]
+    blocks = [each for point in own if (each := point.of(OUT)) is not None]
+    medians, most = [each.median for each in blocks], max((each.maximum for each in blocks), default=0.0)
     if not any(medians):
-        return f"With {mapping} memory the function has no block to write." if medians else ""
+        few = f"With {mapping} memory the median is no block to write; the maximum is {q.plain_number(most)}."
+        none = f"With {mapping} memory the function has no block to write."
+        return (few if most else none) if blocks else ""
     span = " to ".join(q.plain_number(end) for end in dict.fromkeys((min(medians), max(medians))))
     shares = [each.median for point in own if (each := point.of(BLOCKS_EACH_PAGE)) is not None]
     page = f", {min(shares):.2g} to {max(shares):.2g} times 8 for each page mapped" if shares else ""
