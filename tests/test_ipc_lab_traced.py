@@ -27,7 +27,7 @@ def survey() -> dict[str, Section]:
     return sections(*synthetic_ipc.survey().experiments)
 
 
-def _retraced(
+def retraced(
     experiment: ExperimentResults, change: Callable[[dict[str, Any]], dict[str, Any] | None]
 ) -> ExperimentResults:
     """Return the experiment with each reading changed; None takes it away."""
@@ -46,7 +46,7 @@ def _retraced(
 def test_calls_and_their_errors_are_those_of_one_repetition() -> None:
     call = {"count": 3740, "errors": {"ENOENT": 1430, "EACCES": 1}}
     reading = {"tracer": "bpf-count", "reps": 110, "regions": 1, "region_ns": 1, "calls": {"openat": call}}
-    (table,) = traces.tables(_retraced(synthetic_ipc.trace(), lambda _: reading))
+    (table,) = traces.tables(retraced(synthetic_ipc.trace(), lambda _: reading))
     cells = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
     assert cells
     errors = {each["errors"] for each in cells}
@@ -92,7 +92,7 @@ def test_a_point_without_its_untraced_twin_has_no_probe_effect() -> None:
 
 def test_losses_are_told_with_their_kind() -> None:
     lost = {"ring": 3, "map_full": {"calls": 2}, "recursion": 1}
-    trace = _retraced(synthetic_ipc.trace(), lambda each: {**each, "losses": lost})
+    trace = retraced(synthetic_ipc.trace(), lambda each: {**each, "losses": lost})
     reported = losses(traced(trace, "time_s", "calls"))
     assert (
         "15 events that found the ring full, 10 updates that the full map calls refused and "
@@ -125,7 +125,7 @@ def test_where_nothing_could_be_traced_the_remedy_is_told_and_what_is_known_untr
 
 
 def test_untraced_levels_alone_say_how_to_trace() -> None:
-    trace = _retraced(synthetic_ipc.trace(), lambda _: None)
+    trace = retraced(synthetic_ipc.trace(), lambda _: None)
     assert "--trace syscalls,sched,faults" in sections(trace)[CALLS].missing
 
 
@@ -161,7 +161,7 @@ def test_faults_that_do_not_agree_with_the_touches_are_not_said_to() -> None:
 
 
 def test_without_traces_the_timed_touches_are_told() -> None:
-    section = sections(_retraced(synthetic_ipc.fault(), lambda _: None))[FAULTS]
+    section = sections(retraced(synthetic_ipc.fault(), lambda _: None))[FAULTS]
     assert said(section).startswith("Untraced, touching zero-page takes")
     assert "--trace" in section.missing
 

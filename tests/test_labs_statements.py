@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
 import numpy as np
 
 import synthetic_ipc
@@ -9,6 +12,7 @@ import synthetic_memory
 from oscope.model.samples import PointSamples
 from synthetic_disk import changed
 from test_ipc_lab import SIZES
+from test_ipc_lab_traced import retraced
 
 # ---- a median of 0 is not none
 
@@ -42,3 +46,23 @@ def test_points_without_reads_are_not_counted_as_without_short_ones() -> None:
         return {"short_reads": np.full(len(point), np.nan)}
 
     assert not synthetic_ipc.sections(changed(synthetic_ipc.throughput(), unknown))[SIZES].answer
+
+
+# ---- calls
+
+
+def test_calls_that_were_refused_did_not_move_what_they_were_asked_to() -> None:
+    def refused(reading: dict[str, Any], errors: int = 40) -> dict[str, Any]:
+        call = {"count": 100, "errors": {"EAGAIN": errors} if errors else {}, "time_ns": 1000}
+        call |= {
+            "asked": 409_600,
+            "returned": 4096 * (100 - errors),
+            "short": 0,
+            "sizes": [[4096, 100 - errors]],
+        }
+        return {**reading, "calls": {"read": call}}
+
+    answer = synthetic_ipc.sections(retraced(synthetic_ipc.trace(), refused))[SIZES].answer
+    assert re.fullmatch(r"No successful call was short; .* of .* calls returned an error\.", answer)
+    all_done = retraced(synthetic_ipc.trace(), lambda reading: refused(reading, 0))
+    assert synthetic_ipc.sections(all_done)[SIZES].answer == "Every call moves what it was asked to."

@@ -43,7 +43,7 @@ class Transfers(NamedTuple):
         return q.over(self.data["short"], self.done) or 0.0
 
     def commonest(self) -> str | None:
-        """Return the commonest size that short transfers returned, with its share of the calls."""
+        """Return the commonest size returned where calls were short, with its share of the calls."""
         if not self.data["short"] or not self.sizes:
             return None
         size, number = self.sizes[0]
@@ -67,9 +67,20 @@ def _moved(call: Mapping[str, Any]) -> list[tuple[int, int]]:
 def _most_short(_: q.Run, found: Sequence[Transfers]) -> str:
     most = max(found, key=lambda each: each.short)
     if not most.short:
-        return "Every call moves what it was asked to."
+        refused, calls = (sum(each) for each in zip(*map(_refused, found), strict=True))
+        if not refused:
+            return "Every call moves what it was asked to."
+        return (
+            f"No successful call was short; {q.format_count(refused)} of {q.format_count(calls)} calls "
+            "returned an error."
+        )
     text = f"Short calls are most frequent of `{most.call}` at {most.where.name}"
     return f"{text}: {q.format_share(most.short)}."
+
+
+def _refused(each: Transfers) -> tuple[int, int]:
+    """Return how many calls returned an error, and how many there were."""
+    return sum(each.refused.values()), int(each.data["count"])
 
 
 def _bytes_written(mean: float) -> str:
@@ -102,7 +113,7 @@ TRACED = q.Question(
         q.text("short", lambda each: q.format_share(each.short) if each.data["short"] else "none"),
         q.text("errors", lambda each: ipc.errors_text(each.refused)),
         q.count("different returns", lambda each: len(each.sizes)),
-        q.text("commonest, if short", Transfers.commonest),
+        q.text("commonest return, where some are short", Transfers.commonest),
         q.written("capacity", lambda each: ipc.capacity(each.where.plain or each.where.point), q.bytes_text),
         q.effect_column(lambda each: each.where),
         note=f"Calls of all traced repetitions. Returned: mean of the calls without error. {q.EFFECT}",
