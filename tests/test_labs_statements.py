@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 import synthetic_ipc
 import synthetic_memory
+from oscope.labs.memory import FEW_SIZES
 from oscope.model.samples import PointSamples
 from synthetic_disk import changed
 from test_ipc_lab import SIZES
@@ -46,6 +48,37 @@ def test_points_without_reads_are_not_counted_as_without_short_ones() -> None:
         return {"short_reads": np.full(len(point), np.nan)}
 
     assert not synthetic_ipc.sections(changed(synthetic_ipc.throughput(), unknown))[SIZES].answer
+
+
+# ---- the TLB
+
+
+def _paged(slow: Mapping[int, tuple[float, float]]) -> str:
+    """Return what is said of base pages that cost these ratios and spreads; by size, else 1 and 1 %."""
+    generator = np.random.default_rng(5)
+
+    def costly(point: PointSamples) -> dict[str, np.ndarray]:
+        ratio, spread = slow.get(int(point.factors["size"]), (1.0, 0.001))
+        base = point.factors["pages"] == "4K"
+        return {"time_ns": 5 * (ratio if base else 1.0) * generator.lognormal(0, spread, len(point))}
+
+    section = synthetic_memory.sections(changed(synthetic_memory.latency(), costly))
+    return section["Levels of caches and TLBs"].tables[-1].note
+
+
+def test_pages_that_cost_more_at_one_size_do_not_from_there_on() -> None:
+    note = _paged({64 << 10: (1.15, 0.001)})
+    assert "It was found only at 64 KiB that 4 KiB pages cost 10 % more." in note
+    assert "TLB" not in note
+
+
+def test_a_size_that_cannot_be_judged_is_not_held_by_the_tlb() -> None:
+    large = {size: (1.5, 0.001) for size in FEW_SIZES if size >= 512 << 10}
+    assert "From 512 KiB on 4 KiB pages cost 10 % more: the first TLB reaches between 64 and 128" in _paged(
+        large
+    )
+    note = _paged({**large, 256 << 10: (1.3, 0.5)})
+    assert "From 512 KiB on 4 KiB pages cost 10 % more: the first TLB reaches fewer than 128 pages." in note
 
 
 # ---- calls

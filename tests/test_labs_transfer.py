@@ -11,10 +11,11 @@ import pytest
 import synthetic_transfer
 from oscope import labs
 from oscope.figures.analysed import Analysed
+from oscope.labs.engine import lasting
 from oscope.labs.engine.run import Run
 from oscope.labs.engine.words import brackets
 from oscope.labs.transfer import SAME, SIZES, SMALL, large
-from oscope.labs.transfer.points import compared_ways, lasting, way
+from oscope.labs.transfer.points import compared_ways, way
 from oscope.model.document import Section
 from oscope.model.samples import PointSamples, Results
 from oscope.report.build import answers, build

@@ -116,6 +116,12 @@ def sizes_of(curves: Curves) -> list[int]:
     return sorted({each.size for found in curves.values() for each in found})
 
 
+def lasting(sizes: Sequence[int], holds: Callable[[int], bool]) -> int | None:
+    """Return the size from which on `holds` is true of every size; None where it is not of the largest."""
+    fails = [size for size in sizes if not holds(size)]
+    return min((size for size in sizes if size > max(fails, default=-1)), default=None)
+
+
 def at(curves: Curves, name: str) -> Callable[[int], Summary | None]:
     """Return what a column shows of a curve at a size."""
     found = {each.size: each.summary for each in curves.get(name, ())}

@@ -94,13 +94,20 @@ def _reach(rows: Mapping[int, q.ComparedMetric], stride: int) -> str:
     more = f"4 KiB pages cost {q.format_share(SLOWER - 1)} more"
     if not slow:
         return f" At no size was it found that {more}."
-    below = [size for size in rows if size < slow[0]]
+    start = q.lasting(list(rows), slow.__contains__)
+    if start is None:
+        return f" It was found only at {q.listed([*map(q.format_bytes, slow)])} that {more}."
+    below = [size for size in rows if size < start]
     reach = ""
-    # A smaller stride takes a page for several loads: its sizes are not those that a TLB ends at.
+    # A smaller stride takes a page for several loads: its sizes are not those that a TLB ends at. A size at
+    # which base pages may cost so much more is not one that the TLB is known to hold.
     if below and stride >= q.PAGE:
-        low, high = (q.format_count(size / q.PAGE) for size in (below[-1], slow[0]))
-        reach = f": the first TLB reaches between {low} and {high} pages"
-    return f" From {q.format_bytes(slow[0])} on {more}{reach}."
+        low, high = (q.format_count(size / q.PAGE) for size in (below[-1], start))
+        held = rows[below[-1]].different == "no" or rows[below[-1]].ci95[1] < SLOWER
+        reach = (
+            f": the first TLB reaches {f'between {low} and {high}' if held else f'fewer than {high}'} pages"
+        )
+    return f" From {q.format_bytes(start)} on {more}{reach}."
 
 
 def _unseparated(chases: Sequence[Chase]) -> str:

@@ -33,7 +33,7 @@ def headline(rows: Sequence[q.Contrast], names: tuple[str, str]) -> str:
     what = "random bytes" if content == "random" else content
     own = {each.size: each.row for each in here if each.level("content") == content}
     faster = {size: row.different == "yes" and row.ratio < 1 for size, row in own.items()}
-    start = moved.lasting(list(own), faster.__getitem__)
+    start = q.lasting(list(own), faster.__getitem__)
     some = q.listed([q.format_bytes(size) for size, is_faster in faster.items() if is_faster])
     found = f"is found faster than {names[0]} {f'only at {some}' if some else 'at no size'}"
     if start is not None:

@@ -102,9 +102,3 @@ def verdict_table(
     )
     note = "Paired by block, p corrected (Holm) for all rows of a method."
     return q.TableOf(title, *columns, note=note).of(rows)
-
-
-def lasting(sizes: Sequence[int], holds: Callable[[int], bool]) -> int | None:
-    """Return the size from which on `holds` is true of every size; None where it is not of the largest."""
-    fails = [size for size in sizes if not holds(size)]
-    return min((size for size in sizes if size > max(fails, default=-1)), default=None)
