@@ -10,8 +10,10 @@ import numpy as np
 
 import synthetic_ipc
 import synthetic_memory
+from oscope.labs.ipc import calls
 from oscope.labs.memory import FEW_SIZES
 from oscope.model.samples import PointSamples
+from oscope.statistics import summarise
 from synthetic_disk import changed
 from test_ipc_lab import SIZES
 from test_ipc_lab_traced import retraced
@@ -99,3 +101,28 @@ def test_calls_that_were_refused_did_not_move_what_they_were_asked_to() -> None:
     assert re.fullmatch(r"No successful call was short; .* of .* calls returned an error\.", answer)
     all_done = retraced(synthetic_ipc.trace(), lambda reading: refused(reading, 0))
     assert synthetic_ipc.sections(all_done)[SIZES].answer == "Every call moves what it was asked to."
+
+
+def _share(inside: float | None, on_cpu: float, system: float | None, name: str = "X") -> calls.Share:
+    one, two = (None if each is None else summarise([each] * 5, range(5)) for each in (on_cpu, system))
+    return calls.Share(name, None, inside, one, two)
+
+
+def _waiting(*shares: calls.Share) -> str:
+    return calls.INSIDE.headline(None, shares)  # The run is not asked for anything.
+
+
+def test_calls_that_take_less_than_the_cpu_but_more_than_the_kernel_wait() -> None:
+    assert _waiting(_share(0.5, 0.6, 0.2)) == (
+        "Calls wait the most at X: 50 % of the time passes in calls, but only 20 % in the kernel."
+    )
+    assert _waiting(_share(0.5, 0.6, None)) == "Nowhere is more time spent in calls than on a CPU."
+    assert _waiting(_share(0.5, 0.6, 0.5)) == (
+        "Nowhere is more time spent in calls than in the kernel: no waiting was found."
+    )
+    assert "the most at Y: 50 %" in _waiting(_share(0.7, 0.6, 0.6), _share(0.5, 0.6, 0.1, "Y"))
+
+
+def test_the_largest_share_on_a_cpu_need_not_be_most_of_the_time() -> None:
+    answer = _waiting(_share(None, 0.2, None, "W"), _share(None, 0.3, None))
+    assert answer == "The largest share of the time on a CPU is that of X: 30 %."

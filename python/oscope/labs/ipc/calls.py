@@ -97,6 +97,9 @@ IN_KERNEL = q.Quantity(
 """Its part in the kernel; no value where the kernel does not separate it from user time."""
 
 
+ON, IN = "on a CPU", "in the kernel"
+
+
 class Share(NamedTuple):
     """Shares of the time of all sides: in calls by the trace, waiting included; the others untraced."""
 
@@ -136,20 +139,31 @@ def _shares(run: q.Run) -> list[Share]:
     ]
 
 
+def _busy(each: Share) -> tuple[float, str] | None:
+    """Return the least share that calls cannot be busy for longer than, and what it is a share of."""
+    known = [(one.median, name) for one, name in ((each.on_cpu, ON), (each.system, IN)) if one is not None]
+    return min(known, key=itemgetter(0), default=None)
+
+
 def _waiting(_: q.Run, found: Sequence[Share]) -> str:
-    both = ((each.inside, each.on_cpu, each.name) for each in found)
-    known = [(inside, on_cpu.median, name) for inside, on_cpu, name in both if inside is not None and on_cpu]
+    both = ((each.inside, _busy(each), each) for each in found)
+    known = [
+        (inside, *least, each) for inside, least, each in both if inside is not None and least is not None
+    ]
     if not known:
         shares = [(each.inside or (each.on_cpu.median if each.on_cpu else 0.0), each) for each in found]
         share, most = max(shares, key=itemgetter(0))
         what = "in system calls" if most.inside is not None else "on a CPU"
-        return f"{most.name} spends most of its time {what}: {q.format_share(share)}."
-    within, on_cpu, name = max(known, key=lambda row: row[0] - row[1])
-    if within <= on_cpu:
-        return "Nowhere is more time spent in calls than on a CPU: they do not wait."
+        return f"The largest share of the time {what} is that of {most.name}: {q.format_share(share)}."
+    within, busy, where, most = max(known, key=lambda row: row[0] - row[1])
+    if within <= busy:
+        # Time on a CPU is also that outside calls: less in calls than on a CPU does not exclude waiting.
+        kernel = all(each.system is not None for *_, each in known)
+        rest = f"{IN}: no waiting was found" if kernel else ON
+        return f"Nowhere is more time spent in calls than {rest}."
     return (
-        f"Calls wait the most at {name}: {q.format_share(within)} of the time passes in calls, but only "
-        f"{q.format_share(on_cpu)} on a CPU."
+        f"Calls wait the most at {most.name}: {q.format_share(within)} of the time passes in calls, but only "
+        f"{q.format_share(busy)} {where}."
     )
 
 
