@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
+import synthetic_fs
 import synthetic_ipc
 import synthetic_memory
+from oscope.labs.fs import compare
 from oscope.labs.ipc import calls
 from oscope.labs.memory import FEW_SIZES
-from oscope.model.samples import PointSamples
+from oscope.model.document import Section
+from oscope.model.factors import Level
+from oscope.model.samples import ExperimentResults, PointSamples
 from oscope.statistics import summarise
 from synthetic_disk import changed
 from test_ipc_lab import SIZES
@@ -126,3 +131,34 @@ def test_calls_that_take_less_than_the_cpu_but_more_than_the_kernel_wait() -> No
 def test_the_largest_share_on_a_cpu_need_not_be_most_of_the_time() -> None:
     answer = _waiting(_share(None, 0.2, None, "W"), _share(None, 0.3, None))
     assert answer == "The largest share of the time on a CPU is that of X: 30 %."
+
+
+# ---- file systems
+
+
+def _without(*systems: str, **levels: Level) -> ExperimentResults:
+    """Return `fs.compare` without these systems' points at the levels."""
+    made = synthetic_fs.experiment("fs.compare")
+    kept = [
+        point
+        for point in made.points
+        if point.factors["system"] not in systems
+        or any(point.factors[name] != level for name, level in levels.items())
+    ]
+    return dataclasses.replace(made, points=tuple(kept))
+
+
+def _fs(made: ExperimentResults, title: str) -> Section:
+    return synthetic_fs.sections(made)[title]
+
+
+def test_a_delay_at_which_nothing_was_compared_is_not_one_of_every_delay() -> None:
+    made = _without("oscope", "sshfs", operation="append", delay=0.01)
+    answer = _fs(made, compare.CHOICE_TITLE).answer
+    assert "Fastest at every delay compared: NFS at change-block and append; " in answer
+
+
+def test_an_operation_that_was_never_compared_is_named_apart() -> None:
+    answer = _fs(_without("oscope", "sshfs", operation="append"), compare.CHOICE_TITLE).answer
+    assert "Fastest at every delay: NFS at change-block; " in answer
+    assert answer.endswith("; at append nothing was compared.")

@@ -129,15 +129,22 @@ def _always_fastest(run: q.Run, _: object) -> str:
     shown, chosen = Shown.of(run), _chosen(run)
     alone: dict[str, list[str]] = {name: [] for name in shown.far}
     rest: list[str] = []
+    never: list[str] = []
+    whole = True
     for operation in shown.operations:
-        winners = {tuple(chosen[operation, delay]) for delay in shown.delays} - {()}
+        cells = {tuple(chosen[operation, delay]) for delay in shown.delays}
+        winners = cells - {()}
         one = next(iter(winners)) if len(winners) == 1 else ()
-        (alone[one[0]] if len(one) == 1 else rest).append(operation)
+        sole = len(one) == 1
+        whole &= not sole or cells == winners
+        (alone[one[0]] if sole else rest if winners else never).append(operation)
     always = "; ".join(f"{NAMES[name]} at {q.listed(own)}" for name, own in alone.items() if own)
-    if not rest:
-        return f"Fastest at every delay: {always}."
-    where = f"at {q.listed(rest)} it depends on the delay, or several are not distinguished."
-    return f"Fastest at every delay: {always}; {where}" if always else q.capital(where)
+    parts = [f"Fastest at every delay{'' if whole else ' compared'}: {always}"] if always else []
+    if rest:
+        parts.append(f"at {q.listed(rest)} it depends on the delay, or several are not distinguished")
+    if never:
+        parts.append(f"at {q.listed(never)} nothing was compared")
+    return f"{q.capital('; '.join(parts))}." if parts else ""
 
 
 CHOICE = q.Question(
