@@ -9,16 +9,19 @@ from typing import Any
 
 import numpy as np
 
+import synthetic
 import synthetic_fs
 import synthetic_ipc
 import synthetic_memory
+from oscope import labs
 from oscope.labs.fs import compare
 from oscope.labs.ipc import calls
 from oscope.labs.memory import FEW_SIZES
 from oscope.model.document import Section
 from oscope.model.factors import Level
-from oscope.model.samples import ExperimentResults, PointSamples
+from oscope.model.samples import ExperimentResults, PointSamples, Results
 from oscope.statistics import summarise
+from synthetic import every
 from synthetic_disk import changed
 from test_ipc_lab import SIZES
 from test_ipc_lab_traced import retraced
@@ -162,3 +165,32 @@ def test_an_operation_that_was_never_compared_is_named_apart() -> None:
     answer = _fs(_without("oscope", "sshfs", operation="append"), compare.CHOICE_TITLE).answer
     assert "Fastest at every delay: NFS at change-block; " in answer
     assert answer.endswith("; at append nothing was compared.")
+
+
+# ---- page tables
+
+
+def _parents(**slopes: float) -> str:
+    """Return what is said of fork whose parent returns later by so many ns a MiB, by page size."""
+    maker, made = synthetic.Maker(9), synthetic.create()
+    points = []
+    for factors in every(how="fork", resident=(64 << 20, 1 << 30), pages=tuple(slopes)):
+        time = 1e6 + slopes[str(factors["pages"])] * int(factors["resident"]) / (1 << 20)
+        point = maker.point(factors, time, reps=64, blocks=8, interrupt_ns=0)
+        points.append(dataclasses.replace(point, metrics={"parent_ns": point.metrics["time_ns"]}))
+    (answer,) = (
+        each.answer
+        for each in labs.lab("syscalls").sections(Results((dataclasses.replace(made, points=tuple(points)),)))
+        if each.title == "What page tables cost"
+    )
+    return answer
+
+
+def test_the_pages_of_a_way_that_costs_nothing_are_named() -> None:
+    answer = _parents(**{"4K": 900.0, "huge": 0.0})
+    assert answer.startswith("fork with 4K pages holds its parent ")
+    assert answer.endswith(" longer for each MiB resident; none was found for fork with huge pages.")
+
+
+def test_a_parent_that_goes_on_earlier_is_no_absent_cost() -> None:
+    assert _parents(**{"4K": -500.0}) == ("With more resident memory the parent goes on earlier for fork.")

@@ -15,6 +15,8 @@ from oscope.labs.syscalls.reference import FORK_CHILD, FORK_PARENT, MY_PRECIOUS,
 
 METRIC = "parent_ns"
 FEW = "one block is too few to decide"
+FLAT = "no cost found"
+FASTER = "faster, which page tables cannot explain"
 
 
 class Line(NamedTuple):
@@ -68,20 +70,30 @@ def _slowed(_: q.Run, lines: Sequence[Line]) -> str:
     if list(verdicts) == [FEW]:
         return "One block is too few to say what resident memory costs."
     rising = verdicts.get("slower", [])
-    flat = q.listed(list(dict.fromkeys(line.how for line in verdicts.get("no cost found", ()))))
+    flat, faster = (q.listed(_named(lines, verdict)) for verdict in (FLAT, FASTER))
     if not rising:
-        return f"No cost of resident memory was found for {flat}."
+        same = [f"No cost of resident memory was found for {flat}"] if flat else []
+        less = [f"with more resident memory the parent goes on earlier for {faster}"] if faster else []
+        return f"{q.capital('; '.join([*same, *less]))}."
     most = min(rising, key=lambda line: (line.how != "fork", -line.slope.median))
     none = f"; none was found for {flat}" if flat else ""
     return f"{most.name} holds its parent {q.bracketed(most.slope, 'ns')} longer for each MiB resident{none}."
+
+
+def _named(lines: Sequence[Line], verdict: str) -> list[str]:
+    """Return the lines with a verdict: by the way alone where all of its page sizes have it."""
+    every = q.grouped(lines, lambda line: line.how)
+    own = [line for line in lines if _verdict(line) == verdict]
+    whole = {how for how, all_of_it in every.items() if all(_verdict(line) == verdict for line in all_of_it)}
+    return list(dict.fromkeys(line.how if line.how in whole else line.name for line in own))
 
 
 def _verdict(line: Line) -> str:
     if line.slope.ci95 is None:
         return FEW
     if not q.excludes_zero(line.slope):
-        return "no cost found"
-    return "slower" if line.slope.median > 0 else "faster, which page tables cannot explain"
+        return FLAT
+    return "slower" if line.slope.median > 0 else FASTER
 
 
 TABLE: q.TableOf[Line] = q.TableOf(
