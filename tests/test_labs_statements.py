@@ -8,13 +8,14 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import pytest
 
 import synthetic
 import synthetic_fs
 import synthetic_ipc
 import synthetic_memory
 from oscope import labs
-from oscope.labs.fs import compare
+from oscope.labs.fs import compare, trips
 from oscope.labs.ipc import calls
 from oscope.labs.memory import FEW_SIZES
 from oscope.model.document import Section
@@ -194,3 +195,27 @@ def test_the_pages_of_a_way_that_costs_nothing_are_named() -> None:
 
 def test_a_parent_that_goes_on_earlier_is_no_absent_cost() -> None:
     assert _parents(**{"4K": -500.0}) == ("With more resident memory the parent goes on earlier for fork.")
+
+
+# ---- round trips
+
+
+def _trips(model: Mapping[tuple[str, str], trips.Trips], monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setattr(trips, "_model", lambda _: model)
+    return trips._headline(None, None)
+
+
+def _fit(*numbers: float, furthest: float = 0.0) -> trips.Trips:
+    values = summarise(list(numbers), range(len(numbers)), kind="difference")
+    return trips.Trips(values, values, furthest, 4)
+
+
+def test_most_round_trips_are_those_of_times_that_follow_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = _fit(*(5 + 0.01 * each for each in range(8)))
+    more, noise = _fit(*([900.0] * 8), furthest=0.5), _fit(-90, -50, -10, 10, 20, 50, 90, 120)
+    model = {("append", "oscope"): found, ("list", "nfs"): more, ("unpack", "sshfs"): noise}
+    answer = _trips(model, monkeypatch)
+    assert answer.startswith("Of times that follow the model, oscope-fs waits for most round trips: 5.0")
+    rest = {("list", "nfs"): more, ("unpack", "sshfs"): noise}
+    assert _trips(rest, monkeypatch) == "No round trip was found in the times that follow the model."
+    assert _trips({("list", "nfs"): more}, monkeypatch) == "No time is one of round trips alone."

@@ -144,9 +144,12 @@ def _rounded(what: q.Quantity) -> Callable[[Case], str | None]:
 def _headline(run: q.Run, _: object) -> str:
     model = _model(run)
     fits = [(one.trips.median, key, one) for key, one in model.items() if one.fits]
+    if waits := [each for each in fits if each[0] > 0 and q.excludes_zero(each[2].trips)]:
+        _, (operation, system), one = max(waits, key=lambda each: each[0])
+        most = f"{NAMES[system]} waits for most round trips: {q.bracketed(one.trips, '')} at {operation}."
+        return f"Of times that follow the model, {most}"
     if fits:
-        _, (operation, system), one = max(fits, key=lambda each: each[0])
-        return f"{NAMES[system]} waits for most round trips: {q.bracketed(one.trips, '')} at {operation}."
+        return "No round trip was found in the times that follow the model."
     known = [one for one in model.values() if one.delays >= FEWEST_DELAYS]
     return "No time is one of round trips alone." if known else ""
 
