@@ -219,3 +219,22 @@ def test_most_round_trips_are_those_of_times_that_follow_the_model(monkeypatch: 
     rest = {("list", "nfs"): more, ("unpack", "sshfs"): noise}
     assert _trips(rest, monkeypatch) == "No round trip was found in the times that follow the model."
     assert _trips({("list", "nfs"): more}, monkeypatch) == "No time is one of round trips alone."
+
+
+# ---- entering the kernel
+
+
+def _getppid(monkeypatch: pytest.MonkeyPatch, cost: float) -> Section:
+    monkeypatch.setattr(synthetic, "COST_NS", {**synthetic.COST_NS, "getppid": cost})
+    found = labs.lab("syscalls").sections(Results((synthetic.cost(),)))
+    return next(each for each in found if each.title == "What a call costs")
+
+
+def test_entering_costs_more_only_where_a_difference_was_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    outside = synthetic.COST_NS["clock_gettime"]
+    for cost in (outside - 5, outside):
+        section = _getppid(monkeypatch, cost)
+        assert "It was not found that getppid, which enters the kernel, takes more" in section.text[0]
+        assert "entering costs more" not in section.text[0]
+    assert "its interval reaches 0, or half a step of the clock" in section.tables[0].note
+    assert "entering costs more than that" in _getppid(monkeypatch, outside + 50).text[0]

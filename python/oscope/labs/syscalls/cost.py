@@ -77,6 +77,11 @@ def _crossing(run: q.Run, _: Sequence[Call]) -> str | None:
     difference, base = _difference(run, outside, bare), run.summary(outside, METRIC)
     if difference is None or base is None:
         return None
+    if difference.median <= 0 or not q.excludes_zero(difference):
+        return (
+            f"It was not found that {BARE}, which enters the kernel, takes more than {OUTSIDE}, which the "
+            f"vDSO answers: the difference is {q.median(difference, 'ns')}, paired by block."
+        )
     return (
         f"{BARE} enters the kernel to read a number, and takes {q.median(difference, 'ns')} more (paired "
         f"by block) than {OUTSIDE}, which the vDSO answers in {q.median(base, 'ns')}: entering costs more "
@@ -106,7 +111,8 @@ COST = q.Question(
         q.stat("single - loop", Call.difference, "ns"),
         q.text("differ", Call.differs),
         note="Medians, less the cost of reading the clock. The difference is paired by block; not found: "
-        "within half a step of the clock. gethostid(3) is a library function that reads a file.",
+        "its interval reaches 0, or half a step of the clock. gethostid(3) is a library function that reads "
+        "a file.",
     ),
     figures=_cost_figure,
 )
