@@ -14,6 +14,7 @@ import synthetic
 import synthetic_fs
 import synthetic_ipc
 import synthetic_memory
+import synthetic_transfer
 from oscope import labs
 from oscope.labs.fs import compare, trips
 from oscope.labs.ipc import calls
@@ -26,6 +27,7 @@ from synthetic import every
 from synthetic_disk import changed
 from test_ipc_lab import SIZES
 from test_ipc_lab_traced import retraced
+from test_labs_transfer import CONTENT as ZEROS
 
 # ---- a median of 0 is not none
 
@@ -238,3 +240,18 @@ def test_entering_costs_more_only_where_a_difference_was_found(monkeypatch: pyte
         assert "entering costs more" not in section.text[0]
     assert "its interval reaches 0, or half a step of the clock" in section.tables[0].note
     assert "entering costs more than that" in _getppid(monkeypatch, outside + 50).text[0]
+
+
+# ---- the greatest difference
+
+
+def test_a_ratio_below_one_can_be_further_from_it_than_one_above() -> None:
+    made = synthetic_transfer.experiment("transfer.large")
+    large = max(int(point.factors["size"]) for point in made.points)
+
+    def otherwise(point: PointSamples) -> dict[str, np.ndarray]:
+        ratio = 0.4 if point.factors["size"] == large else 1.7
+        return {"receiver_time_ns": point.metrics["receiver_time_ns"] * ratio}
+
+    answer = synthetic_transfer.sections(changed(made, otherwise, content="random"))[ZEROS].answer
+    assert "100 MiB: 0." in answer

@@ -143,7 +143,7 @@ def _most_apart(_: q.Run, rows: Sequence[q.Contrast]) -> str:
     points = q.counted(len(here), "point")
     if not (apart := q.apart(here)):
         return f"The content makes no difference that was found at {points}."
-    most = max(apart, key=lambda each: abs(each.row.ratio - 1))
+    most = max(apart, key=lambda each: abs(np.log(each.row.ratio)))
     return (
         f"Random bytes take another time than zeros at {len(apart)} of {points}, most at "
         f"{way(most.row.factors)}, {most.level('size')}: {q.times(most.row)}."
