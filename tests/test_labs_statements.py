@@ -16,7 +16,7 @@ import synthetic_ipc
 import synthetic_memory
 import synthetic_transfer
 from oscope import labs
-from oscope.labs.fs import compare, trips
+from oscope.labs.fs import SYSTEMS, compare, trips
 from oscope.labs.ipc import calls
 from oscope.labs.memory import FEW_SIZES
 from oscope.model.document import Section
@@ -168,6 +168,14 @@ def test_an_operation_that_was_never_compared_is_named_apart() -> None:
     answer = _fs(_without("oscope", "sshfs", operation="append"), compare.CHOICE_TITLE).answer
     assert "Fastest at every delay: NFS at change-block; " in answer
     assert answer.endswith("; at append nothing was compared.")
+
+
+def test_times_are_over_those_with_the_shortest_delay_that_was_measured() -> None:
+    section = _fs(_without(*SYSTEMS, delay=0.0), compare.TIMES_TITLE)
+    table = next(each for each in section.tables if each.title.startswith("Time with 50 ms"))
+    assert table.title == "Time with 50 ms each way over that with 1 ms each way"
+    assert "time / time with 1 ms each way (95 %)" in table.columns
+    assert " as long as with 1 ms each way at " in section.answer
 
 
 # ---- page tables

@@ -183,10 +183,17 @@ def _slowed_most(run: q.Run, _: object) -> str:
     delays = Shown.of(run).delays
     slower = [each for each in q.apart(_slower(run)) if each.row.ratio > 1]
     if not slower:
-        return "" if len(delays) < 2 else "No file system is found slower with a delay."
+        longer = "a delay" if not delays or not delays[0] else f"a delay above {q.format_duration(delays[0])}"
+        return "" if len(delays) < 2 else f"No file system is found slower with {longer}."
     most = max(slower, key=lambda each: each.row.ratio)
-    what = f"takes {q.times(most.row)} as long at {most.level('operation')}"
+    base = f" as {_base(delays)}" if delays[0] else ""
+    what = f"takes {q.times(most.row)} as long{base} at {most.level('operation')}"
     return f"With {delay_text(delays[-1])}, {NAMES[most.level('system')]} {what}."
+
+
+def _base(delays: Sequence[float]) -> str:
+    """Name the delay that the others are compared with: the shortest."""
+    return f"with {delay_text(delays[0])}" if delays[0] else "without"
 
 
 def _delayed(run: q.Run, _: object) -> q.Table:
@@ -195,7 +202,7 @@ def _delayed(run: q.Run, _: object) -> q.Table:
         f"Time with {delay_text(delays[-1])} over that with {delay_text(delays[0])}",
         q.text("file system", lambda each: NAMES[each.level("system")]),
         OPERATION,
-        q.ratio("time / time without", lambda each: each.row, "different"),
+        q.ratio(f"time / time {_base(delays)}", lambda each: each.row, "different"),
         note="Paired by block, p corrected (Holm) for the operations of a file system.",
     ).of(_slower(run))
 
