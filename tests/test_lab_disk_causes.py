@@ -11,7 +11,7 @@ import pytest
 import synthetic
 import synthetic_disk
 from oscope.figures.analysed import Analysed
-from oscope.labs.disk import POWERS, model, time_breakdown
+from oscope.labs.disk import POWERS, drift, model, time_breakdown
 from oscope.model.document import Section
 from oscope.model.formatting import MISSING
 from oscope.model.samples import PointSamples, Results
@@ -201,6 +201,15 @@ def test_first_reads_in_one_block_or_none_give_no_verdict() -> None:
         synthetic_disk.read(), lambda point: {"earlier_reads": np.full(len(point), 3.0)}, cache="cold"
     )
     assert "is not known: no block has both" in said(sections(never)[DRIFT])
+
+
+def test_few_blocks_with_faster_first_reads_are_no_proof_of_a_difference() -> None:
+    logarithms = np.array([0.02, 0.05, 0.1, 0.2, 0.4])
+    relative = np.ravel(np.column_stack([np.exp(logarithms), np.ones(5)]))
+    cold = drift.Cold(relative, np.tile([0.0, 1.0], 5), np.repeat(np.arange(5), 2))
+    found = drift.first_over_later(cold)
+    assert found is not None
+    assert found.ci95 == pytest.approx((-0.037, 0.345), abs=0.001)
 
 
 def test_the_layers_below_are_named_once(survey: dict[str, Section]) -> None:

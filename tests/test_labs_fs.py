@@ -259,6 +259,16 @@ def test_a_time_that_does_not_follow_the_delay_is_said_not_to(compared: Experime
     assert (list(fits.values()).count("yes"), len(fits)) == (27, 30)
 
 
+def test_few_blocks_of_small_slopes_are_no_proof_of_a_round_trip(compared: ExperimentResults) -> None:
+    def sloping(point: PointSamples) -> PointSamples:
+        slopes = np.array([0.02, 0.05, 0.1, 0.2, 0.4])[point.block]
+        return with_times(point, 1e9 + slopes * 2e9 * float(point.factors["delay"]))
+
+    found = fitted(shown_of(changed(compared, sloping)), NFS, "read-first")
+    assert found is not None
+    assert found.trips.ci95 == pytest.approx((-0.037, 0.345), abs=0.001)
+
+
 def test_two_delays_bear_out_no_model(compared: ExperimentResults) -> None:
     two = changed(compared, lambda point: point if point.factors["delay"] in (0.0, 0.01) else None)
     found = sections(two)

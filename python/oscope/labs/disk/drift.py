@@ -71,7 +71,7 @@ def first_over_later(cold: Cold) -> q.Summary | None:
         if len(first) and len(later):
             ratios.append(float(np.log(np.median(first) / np.median(later))))
             blocks.append(int(block))
-    return q.summarise(ratios, blocks) if ratios else None
+    return q.summarise(ratios, blocks, kind="difference") if ratios else None
 
 
 def _trend(cold: Cold) -> str:

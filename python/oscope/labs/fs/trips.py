@@ -109,7 +109,8 @@ def fitted(shown: Shown, system: str, operation: str) -> Trips | None:
     # without delay to the noise of the longest.
     lines = np.array([np.polyfit(round_trips, row, 1, w=1 / row) for row in times])
     seed = shown.experiment.seed
-    trips, start = (q.summarise(lines[:, column], shared, seed=seed) for column in (0, 1))
+    # Both may be below zero.
+    trips, start = (q.summarise(lines[:, column], shared, seed=seed, kind="difference") for column in (0, 1))
     centre: q.Floats = np.median(times, axis=0)
     off = np.abs(start.median + trips.median * round_trips - centre) / centre
     return Trips(start, trips, float(off.max()), len(by_delay))
