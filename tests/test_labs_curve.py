@@ -1,12 +1,15 @@
-"""What is said of a ratio that is no proven difference."""
+"""Curves over a size, and what is said of a ratio that is no proven difference."""
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+from oscope.labs import engine as q
 from oscope.labs.engine.words import not_different
 from oscope.statistics.compared import Answer
 from synthetic import compared
+from synthetic_disk import Maker, columns, results
 
 
 @pytest.mark.parametrize(
@@ -23,3 +26,19 @@ def test_an_interval_without_1_is_not_said_to_hold_it(
     low: float, high: float, answer: Answer, said: str
 ) -> None:
     assert not_different(compared((low + high) / 2, low, high, different=answer)) == said
+
+
+def test_a_best_point_is_not_distinguished_where_the_medians_contradict_the_pairs() -> None:
+    maker, speeds = Maker(blocks=11), np.arange(10.0, 120.0, 10.0)
+    # In every block but that of the median the second size is faster.
+    faster = np.where(speeds == 60, 59.9, 1.02 * speeds)
+    points = [
+        maker.point({"block_size": size}, {"throughput": values})
+        for size, values in ((4096, speeds), (8192, faster), (65536, speeds / 2))
+    ]
+    found = [
+        q.At(int(point.factors["block_size"]), point, q.summarise(point.metrics["throughput"], point.block))
+        for point in points
+    ]
+    first, alike = q.best(found, results("disk.read", points, columns("throughput")), "throughput")
+    assert (first.size, [each.size for each in alike]) == (4096, [8192])

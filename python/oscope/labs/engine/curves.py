@@ -7,8 +7,6 @@ from dataclasses import dataclass, replace
 from math import isfinite
 from typing import Any
 
-import numpy as np
-
 from oscope.figures import plots
 from oscope.figures.analysed import measured
 from oscope.figures.tables import shared_scale
@@ -21,9 +19,7 @@ from oscope.model.document import Figure
 from oscope.model.factors import Level
 from oscope.model.samples import ExperimentResults, PointSamples
 from oscope.model.units import format_bytes
-from oscope.statistics import ComparedMetric, Summary, compare_points
-from oscope.statistics.effect import LEVEL
-from oscope.statistics.multiplicity import holm
+from oscope.statistics import ComparedMetric, Summary, compare_pairs
 
 RATE = "throughput"
 RATE_UNIT = "MiB/s"
@@ -100,14 +96,12 @@ def source(experiment: ExperimentResults, curves: Curves) -> str:
 
 def best(found: Sequence[At], experiment: ExperimentResults, metric: str) -> tuple[At, list[At]]:
     """Return the best point of a curve, and those not distinguished from it (paired by block, Holm)."""
-    column = experiment.metrics[metric]
-    sign = -1 if column.better == "more" else 1
+    sign = -1 if experiment.metrics[metric].better == "more" else 1
     first, *others = sorted(found, key=lambda each: sign * each.summary.median)
     if not others:
         return first, []
-    tests = [compare_points(first.point, other.point, column, same_run=True).p for other in others]
-    apart = holm(np.array(tests)) < LEVEL
-    alike = [other for other, different in zip(others, apart, strict=True) if not different]
+    rows = compare_pairs(experiment, [(first.point, other.point) for other in others], metric).rows
+    alike = [other for other, row in zip(others, rows, strict=True) if row.different != "yes"]
     return first, sorted(alike, key=lambda each: each.size)
 
 
