@@ -167,6 +167,21 @@ def test_one_channel_is_not_called_the_fastest() -> None:
     assert "fastest" not in answer
 
 
+def test_the_runner_up_of_the_fastest_channel_is_tested_as_well() -> None:
+    made = synthetic_ipc.throughput()
+    speeds = {"shm": 3001.0, "pipe": 3000.0}
+
+    def rate(point: PointSamples) -> dict[str, np.ndarray]:
+        channel = str(point.factors["channel"])
+        spread = np.roll([-50.0, -25.0, 0.0, 25.0, 50.0], len(channel))
+        return {"throughput": speeds.get(channel, 900.0) + spread}
+
+    chosen = [each for each in made.points if each.factors["channel"] in ("shm", "pipe", "tcp")]
+    answer = said(sections(changed(dataclasses.replace(made, points=tuple(chosen)), rate))[PERFORMANCE])
+    assert "shm is the fastest channel between processes: 3" in answer
+    assert "(not distinguished from 1 other); tcp, the slowest, reaches 9" in answer
+
+
 def test_the_fastest_of_each_mode_is_the_one_put_in(survey: dict[str, Section]) -> None:
     answer = said(survey[PERFORMANCE])
     assert answer.startswith("shm is the fastest channel between processes: ")

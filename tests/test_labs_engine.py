@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from oscope.labs import engine as q
@@ -70,3 +71,22 @@ def test_a_headline_gives_no_order_to_what_cannot_be_distinguished() -> None:
     said = sections(replace(measured, points=tuple(alike)))[title].answer
     assert said.startswith("read reaches ")
     assert said.endswith("; the other cannot be distinguished from it.")
+
+
+def test_a_headline_does_not_judge_all_others_by_the_last_one() -> None:
+    title, measured = "How many calls fit into a second", throughput(reps=20)
+    generator = np.random.default_rng(5)
+    times = {"read": (100.0, 1.0), "lseek": (100.1, 1.0), "getpid": (120.0, 1.0), "gethostid": (130.0, 200.0)}
+
+    def spread(point: q.PointSamples, middle: float, width: float) -> q.PointSamples:
+        own = np.sort(middle + width * np.linspace(-0.6, 0.6, len(point)))
+        rate = 1e9 / generator.permutation(own)
+        return replace(point, metrics={"calls_per_s": rate, "bytes_per_s": rate})
+
+    points = tuple(spread(point, *times[str(point.factors["call"])]) for point in measured.points)
+    said = sections_of("syscalls")(replace(measured, points=points))[title].answer
+    first, last = said.split("; ")
+    assert first.startswith("read reaches ")
+    assert first.endswith(" (not distinguished from 2 others)")
+    assert last.startswith("gethostid, the slowest, ")
+    assert last.endswith(" (not distinguished from 3 others).")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from oscope.figures.analysed import Analysed
+from oscope.figures.words import counted
 from oscope.labs.engine.run import Point, Run, narrowing
 from oscope.labs.engine.table import TableOf
 from oscope.labs.engine.words import NOT_RUN, cautions, joined, reasons
@@ -14,7 +15,7 @@ from oscope.model.document import Figure, Section, Table
 from oscope.model.experiment import Lab
 from oscope.model.factors import Level
 from oscope.model.samples import Column, PointSamples
-from oscope.statistics import compare_points
+from oscope.statistics import compare_pairs
 
 _Row = TypeVar("_Row")
 
@@ -130,22 +131,33 @@ def extremes(
     """Return a headline of the rows with the least and the greatest figure; of one alone where both are it.
 
     `of` chooses the rows that are compared; `alone` is the headline of one row, where `first` compares it.
-    `measured` gives the samples that a figure is of: where those of both rows cannot be distinguished
-    (paired by block), the headline gives them no order.
+    `measured` gives the samples that a figure is of: each of both rows is compared with all others (paired
+    by block, Holm). Where none can be distinguished from the first, the headline gives them no order.
     """
 
-    def headline(_: Run, rows: Sequence[_Row]) -> str:
+    def alike(run: Run, one: _Row, others: Sequence[_Row]) -> int:
+        """Return how many others cannot be distinguished from a row."""
+        if measured is None:
+            return 0
+        point, column = measured(one)
+        pairs = [(point, measured(other)[0]) for other in others]
+        rows = compare_pairs(run.experiment, pairs, column.name).rows
+        return sum(row.different != "yes" for row in rows)
+
+    def headline(run: Run, rows: Sequence[_Row]) -> str:
         own = sorted(of(rows), key=by)
         low, high = own[0], own[-1]
-        said = f"{(alone or first)(low)}"
         if low is high:
-            return f"{said}."
-        if measured is not None:
-            (a, column), (b, _column) = measured(low), measured(high)
-            if compare_points(a, b, column, same_run=True).different != "yes":
-                others = "the other cannot" if len(own) == 2 else f"none of {len(own) - 1} others can"
-                return f"{said}; {others} be distinguished from it."
-        return f"{first(low)}{other(high)}."
+            return f"{(alone or first)(low)}."
+        like_low = alike(run, low, own[1:])
+        if like_low == len(own) - 1:
+            others = "the other cannot" if len(own) == 2 else f"none of {len(own) - 1} others can"
+            return f"{(alone or first)(low)}; {others} be distinguished from it."
+        first_said, other_said = (
+            f"{said} (not distinguished from {counted(number, 'other')})" if number else said
+            for said, number in ((first(low), like_low), (other(high), alike(run, high, own[:-1])))
+        )
+        return f"{first_said}{other_said}."
 
     return headline
 
