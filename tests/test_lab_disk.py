@@ -249,6 +249,17 @@ def test_a_cache_that_saves_nothing_is_not_said_to() -> None:
     assert "No gain by the page cache was found" in said(sections(changed(read, slow, cache="warm"))[CACHES])
 
 
+def test_a_gain_is_not_hidden_by_the_noise_of_one_block_size() -> None:
+    read = synthetic_disk.read()
+
+    def noisy(point: PointSamples) -> dict[str, np.ndarray]:
+        return {"throughput": point.metrics["throughput"] * np.array([0.01, 0.1, 100.0, 1000.0, 10_000.0])}
+
+    found = changed(read, noisy, block_size=POWERS[0], cache="warm", engine="read")
+    assert sections(found)[CACHES].tables[0].rows[0][0] == "128 B"
+    assert said(sections(found)[CACHES]).startswith("From the page cache, blocks of 4 MiB are ")
+
+
 def test_pages_left_before_a_cold_read_are_told() -> None:
     assert "at most 0 % before each of 70 cold" in sections(synthetic_disk.read())[CACHES].tables[0].note
     left = changed(synthetic_disk.read(), lambda point: {"resident": np.full(len(point), 0.03)}, cache="cold")

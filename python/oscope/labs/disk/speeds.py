@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import isfinite
 
 import numpy as np
 
@@ -103,8 +104,9 @@ def _gain(run: q.Run, _: Sequence[int]) -> str:
         top = max(found, key=lambda each: each.summary.median)
         speed = q.bracketed(top.summary, q.RATE_UNIT)
         return f"Only {cache} reads were measured: up to {speed}, at {top.name}."
-    most = max(rows, key=lambda size: rows[size].ratio)
-    if rows[most].different != "yes":
+    proven = {size: row for size, row in rows.items() if row.different == "yes" and isfinite(row.ratio)}
+    most = max(proven or rows, key=lambda size: rows[size].ratio)
+    if not proven:
         return f"No gain by the page cache was found: warm reads are {q.judged(rows[most], 'as fast')}."
     return f"From the page cache, blocks of {q.format_bytes(most)} are {q.times(rows[most])} as fast as cold."
 
