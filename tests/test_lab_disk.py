@@ -249,6 +249,20 @@ def test_a_cache_that_saves_nothing_is_not_said_to() -> None:
     assert "No gain by the page cache was found" in said(sections(changed(read, slow, cache="warm"))[CACHES])
 
 
+def test_cold_and_warm_reads_of_files_of_two_sizes_are_not_compared() -> None:
+    read = synthetic_disk.read()
+    larger = tuple(
+        dataclasses.replace(point, factors={**point.factors, "size": 256 << 20})
+        if point.factors["cache"] == "warm" and point.factors["block_size"] == POWERS[0]
+        else point
+        for point in read.points
+    )
+    section = sections(dataclasses.replace(read, points=larger))[CACHES]
+    assert "Shown here is size = 64 MiB; the run has the other levels (`oscope show`)." in section.text
+    assert section.tables[0].rows[0][2] != "–"
+    assert section.tables[0].rows[0][3:6] == ["–"] * 3
+
+
 def test_a_gain_is_not_hidden_by_the_noise_of_one_block_size() -> None:
     read = synthetic_disk.read()
 

@@ -11,6 +11,7 @@ from oscope.labs import engine as q
 from oscope.labs.disk import CACHES, reference
 
 METRIC = "time_s"
+FACTORS = ("cache", "block_size")
 SAME_DATA = ("file", "size", "directory")
 """Factors by which points read the same bytes, if no count or time bounds them."""
 BOUNDED = ("count", "longest")
@@ -18,7 +19,7 @@ Read = Callable[[Iterable[q.PointSamples]], list[str]]
 
 
 def _curves(run: q.Run) -> q.Curves:
-    return run.once("curves", lambda: q.curves_by(run, METRIC, "cache", CACHES))
+    return run.once("curves", lambda: q.curves_by(run.narrowed(*FACTORS), METRIC, "cache", CACHES))
 
 
 def _xors(points: Iterable[q.PointSamples]) -> list[str]:
@@ -100,5 +101,5 @@ section = q.Question(
     text="The XOR is that of the file's little-endian 32-bit words, a short tail padded with zeros.",
     tables=_table,
     figures=lambda run, _: q.several("Time to the XOR of a whole file", _curves(run), "s"),
-    factors=("cache", "block_size"),
+    factors=FACTORS,
 )

@@ -192,8 +192,8 @@ CALLS = q.a_mebibyte("calls", "", lambda point: q.metric(point, "calls"))
 
 def parts(run: q.Run, known: Primitives, cache: str) -> list[Parts]:
     """Return where the time goes at each block size, of `read` by one thread."""
-    found = []
-    for at in q.curve(run, q.RATE, engine="read", cache=cache, threads=1):
+    found, own = [], run.only(engine="read", threads=1).narrowed("cache", "block_size")
+    for at in q.curve(own, q.RATE, engine="read", cache=cache, threads=1):
         measured, on_cpu, waiting, calls = (
             run.summary(at.point, each) for each in (MEASURED, ON_CPU, ELSEWHERE, CALLS)
         )

@@ -15,6 +15,11 @@ from oscope.labs.engine import curves as curve
 READ_FACTORS = ("cache", "engine", "block_size")
 
 
+def _plain(run: q.Run) -> q.Run:
+    """Return the reads by read(2) at one level of every factor that is not shown."""
+    return run.only(engine="read").narrowed("tool", *READ_FACTORS)
+
+
 def _originals(cited: Mapping[str, Mapping[int, float]]) -> list[q.Column[int]]:
     """Return columns of the original report's speeds by block size."""
     return [q.written(f"{name} [{q.RATE_UNIT}]", row.get, str, numeric=True) for name, row in cited.items()]
@@ -33,8 +38,8 @@ OURS, PEERS = "oscope", "disk.peers"
 
 def _by_tool(run: q.Run) -> q.Curves:
     if run.experiment.experiment == PEERS:
-        return q.curves_by(run, q.RATE, "tool", TOOLS, cache="cold")
-    found = curve.curve(run, q.RATE, engine="read", cache="cold")
+        return q.curves_by(_plain(run), q.RATE, "tool", TOOLS, cache="cold")
+    found = curve.curve(_plain(run), q.RATE, cache="cold")
     return {OURS: found} if found else {}
 
 
@@ -48,7 +53,7 @@ def _both_ends(run: q.Run, _: Sequence[int]) -> str:
 def _tool_table(run: q.Run, _: Sequence[int]) -> q.Table:
     curves = _by_tool(run)
     others = [tool for tool in TOOLS[1:] if tool in curves]
-    over = {tool: q.ratios(run, q.RATE, "tool", (tool, OURS), cache="cold") for tool in others}
+    over = {tool: q.ratios(_plain(run), q.RATE, "tool", (tool, OURS), cache="cold") for tool in others}
     return _by_size(
         "Cold reads",
         run,
@@ -90,11 +95,11 @@ SWEEP = q.Question(
 
 
 def _by_cache(run: q.Run) -> q.Curves:
-    return q.curves_by(run, q.RATE, "cache", CACHES, engine="read")
+    return q.curves_by(_plain(run), q.RATE, "cache", CACHES)
 
 
 def _warm_over_cold(run: q.Run) -> dict[int, q.ComparedMetric]:
-    return q.ratios(run, q.RATE, "cache", CACHES, engine="read")
+    return q.ratios(_plain(run), q.RATE, "cache", CACHES)
 
 
 def _gain(run: q.Run, _: Sequence[int]) -> str:
@@ -223,6 +228,7 @@ ENGINES = q.Question(
 # ---- writing by block size and synchronisation, and the file size that is read in 5 to 15 s
 
 WRITE, READ = "disk.write", "disk.read"
+WRITE_FACTORS = ("sync", "block_size")
 SYNCS = ("none", "fdatasync", "direct")
 LEAST_S, MOST_S = 5.0, 15.0
 """The time in which the original report wants its file to be read."""
@@ -232,12 +238,12 @@ PREDICTED = "A cache below the kernel may make a large file slower or faster; `o
 
 def _written(run: q.Run) -> q.Curves:
     own = run.beside(WRITE)
-    return q.curves_by(own, q.RATE, "sync", SYNCS) if own else {}
+    return q.curves_by(own.narrowed(*WRITE_FACTORS), q.RATE, "sync", SYNCS) if own else {}
 
 
 def _cold(run: q.Run) -> list[q.At]:
     own = run.beside(READ)
-    return curve.curve(own, q.RATE, engine="read", cache="cold") if own else []
+    return curve.curve(_plain(own), q.RATE, cache="cold") if own else []
 
 
 def _size(each: q.At, seconds: float) -> str:
@@ -269,7 +275,7 @@ def _top_speeds(run: q.Run, _: object) -> str:
 def _how(run: q.Run, _: object) -> Iterable[str]:
     write = run.beside(WRITE)
     if write and _written(run):
-        yield from (SYNC, *q.narrowing(write.experiment, ("sync", "block_size")))
+        yield from (SYNC, *q.narrowing(write.experiment, WRITE_FACTORS))
     if _cold(run):
         yield PREDICTED
 
@@ -287,7 +293,7 @@ READ_IN: q.TableOf[q.At] = q.TableOf(
 def _write_tables(run: q.Run, _: object) -> Iterable[q.Table]:
     write, read, written, cold = run.beside(WRITE), run.beside(READ), _written(run), _cold(run)
     if write and written:
-        synced = q.ratios(write, q.RATE, "sync", ("fdatasync", "none"))
+        synced = q.ratios(write.narrowed(*WRITE_FACTORS), q.RATE, "sync", ("fdatasync", "none"))
         over = [q.ratio("time with fdatasync / none", synced.get, "different")] if synced else []
         note = f"Medians. {q.MISSING}: not measured; past the page cache only whole pages are written."
         yield _by_size("Writing speed", write, written, note, *over)

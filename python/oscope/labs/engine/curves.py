@@ -46,7 +46,7 @@ Curves = Mapping[str, Sequence[At]]
 def curve(run: Run, asked: str | Quantity, **factors: Level) -> list[At]:
     """Return the points with these levels that have values of what is asked, by rising size.
 
-    Where another factor varies too, the first of its levels is taken; `narrowing` says so.
+    Where another factor varies too, the first point of each size is taken: narrow the run before.
     """
     found: dict[int, At] = {}
     for point in run.experiment.points:
@@ -72,7 +72,7 @@ def size_of(point: PointSamples) -> int | None:
 def ratios(run: Run, asked: str, factor: str, ends: Ends, **wanted: Level) -> dict[int, ComparedMetric]:
     """Return for each size how the second level of `factor` compares with the first (paired, Holm).
 
-    As in a curve, where another factor varies too, the first of its levels is taken.
+    As in a curve, where another factor varies too, the run is to be narrowed before.
     """
     points: dict[tuple[int, Level], PointSamples] = {}
     for point in run.experiment.points:
