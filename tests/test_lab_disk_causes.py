@@ -168,6 +168,7 @@ def test_the_fastest_engine_is_named(survey: dict[str, Section]) -> None:
     )
     section = sections(slow)[ENGINES]
     assert "uring" not in section.answer
+    assert "is the fastest by blocks of 512 KiB (not distinguished from " in section.answer
 
 
 def test_engines_are_compared_only_where_two_of_them_read(survey: dict[str, Section]) -> None:

@@ -184,14 +184,19 @@ def _over_plain(point: q.Point) -> q.ComparedMetric | None:
     return q.beside(point, "engine", PLAIN)
 
 
-def _fastest(_: q.Run, rows: Sequence[q.Point]) -> str:
+def _fastest(run: q.Run, rows: Sequence[q.Point]) -> str:
     own = [row for row in rows if row["cache"] == rows[0]["cache"]]
-    best = max((row for row in own if _block(row) == _block(own[-1])), key=lambda row: row.summary.median)
+    last = _block(own[-1])
+    own = [row for row in own if _block(row) == last]
+    top, alike = q.best([q.At(last, row.samples, row.summary) for row in own], run.experiment, q.RATE)
+    best = next(row for row in own if row.samples is top.point)
     over = f", {q.judged(row, f'that of {PLAIN}')}" if (row := _over_plain(best)) else ""
     text = f"{q.capital(best['cache'])}, {best['engine']} is the fastest by blocks of {best['block_size']}"
+    names = q.listed([str(each.point.factors["engine"]) for each in alike])
     bare = best["engine"] == "mmap" and best.factors.get("work", "none") == "none"
     moved = "; it reads one byte of each page, and copies none" if bare else ""
-    return q.brackets(f"{text}: {best.value}{over}{moved}.")
+    others = f" (not distinguished from {names})" if alike else ""
+    return f"{text}{others}{q.brackets(f': {best.value}{over}{moved}.')}"
 
 
 WAYS: q.TableOf[q.Point] = q.TableOf(
