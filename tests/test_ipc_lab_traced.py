@@ -6,17 +6,21 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 import synthetic
 import synthetic_ipc
 from oscope.figures import traces
+from oscope.figures.analysed import Analysed
 from oscope.figures.traced import traced
 from oscope.labs.engine import histograms
+from oscope.labs.engine.run import Run
 from oscope.labs.engine.traced import effect_note, losses
-from oscope.labs.ipc import COMPARED, calls
+from oscope.labs.ipc import COMPARED, calls, effect
 from oscope.model.document import Section
-from oscope.model.samples import ExperimentResults
+from oscope.model.samples import ExperimentResults, Results
+from oscope.statistics.multiplicity import holm
 from synthetic import column, number, said
 from synthetic_ipc import sections
 from test_ipc_lab import CALLS, EFFECT, FAULTS, INSIDE, SIZES, SWITCHES
@@ -199,6 +203,14 @@ def test_calls_are_those_the_tracer_counted_where_it_did() -> None:
     assert {tuple(row[6:]) for row in table.rows} == {("700", "counted by bpf-count")}
     (table, *_) = sections(effect)[EFFECT].tables
     assert {row[7] for row in table.rows} == {"writes and reads"}
+
+
+def test_slow_downs_of_all_tracers_and_points_are_one_family_of_tests() -> None:
+    run = Run.of(Analysed.of(Results((synthetic_ipc.effect(),))), effect.MOVING)
+    assert run is not None
+    rows = [each.row for each in effect.section.rows(run)]
+    assert {row.tests for row in rows} == {len(rows)} == {24}
+    assert [row.p_holm for row in rows] == pytest.approx(list(holm(np.array([row.p for row in rows]))))
 
 
 def _only_strace(pipe: float, local: float) -> synthetic_ipc.Slow:

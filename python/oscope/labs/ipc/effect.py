@@ -13,6 +13,7 @@ from oscope.figures.traced import probe_effect
 from oscope.labs import engine as q
 from oscope.labs.ipc import CHANNELS, TRACERS
 from oscope.labs.ipc.points import RATE, TIME, channels
+from oscope.statistics import compare_pairs
 from oscope.statistics.effect import LEVEL
 from oscope.statistics.multiplicity import holm
 from oscope.trace.factor import UNTRACED
@@ -31,7 +32,7 @@ class Slowdown(NamedTuple):
     tracer: str
     name: str
     row: q.ComparedMetric
-    """Time traced over untraced."""
+    """Time traced over untraced; all of an experiment are one family of tests."""
     added: q.Summary | None
     """Time traced less untraced, in the metric's unit, one difference a block."""
     calls: float | None
@@ -66,17 +67,25 @@ def _slowdowns(run: q.Run, name: str) -> list[Slowdown]:
     own, (metric, _) = run.beside(name), TIMES[name]
     if own is None:
         return []
-    experiment, found = own.experiment, []
+    experiment, pairs = own.experiment, []
     others = [each for each in experiment.varied() if each != "tracer"]
     for tracer in tracers(own):
         for point in own.only(tracer=tracer).experiment.points:
             plain = experiment.point(**{**point.factors, "tracer": UNTRACED})
-            row = probe_effect(experiment, plain, point, metric)
-            if plain is not None and row is not None:
-                where = q.label(experiment, point.factors, others)
-                added = q.paired_difference(experiment, plain, point, metric)
-                found.append(Slowdown(name, tracer, where, row, added, *_calls(experiment, plain)))
-    return found
+            if plain is not None and all(len(q.measured(each, metric)[0]) for each in (plain, point)):
+                pairs.append((plain, point))
+    rows = compare_pairs(experiment, pairs, metric).rows if pairs else ()
+    return [
+        Slowdown(
+            name,
+            str(point.factors["tracer"]),
+            q.label(experiment, point.factors, others),
+            row,
+            q.paired_difference(experiment, plain, point, metric),
+            *_calls(experiment, plain),
+        )
+        for (plain, point), row in zip(pairs, rows, strict=True)
+    ]
 
 
 def _calls(experiment: q.ExperimentResults, plain: q.PointSamples) -> tuple[float | None, str]:
@@ -201,8 +210,8 @@ section = q.Question(
             q.written("added to a second", lambda each: each.row.ratio - 1, _seconds),
             q.count("calls", lambda each: each.calls),
             q.text("calls by", lambda each: each.counted or None),
-            note="Slow-down: time traced over untraced, paired by block. Added: their difference over the "
-            "calls.",
+            note="Slow-down: time traced over untraced, paired by block, p corrected (Holm) for all of an "
+            "experiment. Added: their difference over the calls.",
         ),
         lambda run, _: CHANGES.of(_changes(run)),
     ),
