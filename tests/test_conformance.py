@@ -80,6 +80,22 @@ def test_a_failure_that_a_helper_ends_is_sftps() -> None:
     assert conformance_page.defects(found) == ["b"]
 
 
+def test_published_results_of_xfstests_stay_until_there_are_others_unless_they_show_a_defect() -> None:
+    ran = {key: Result("xfstests", key, passed=["generic/001"]) for key in ("local", "helper", "sftp")}
+    published = conformance_page.page({"xfstests": ran}, NAMES)
+    kept = conformance_page.kept(published)
+    assert published.endswith(kept)
+    assert kept.startswith(f"\n{conformance_page.XFSTESTS}\n")
+    posix: Results = {
+        suite: {key: Result(suite, key) for key in ("local", "helper", "sftp")}
+        for suite in ("pjdfstest", "fsx")
+    }
+    assert conformance_page.missing(posix, kept) == []
+    assert conformance_page.missing(posix)[0] == "xfstests on local"
+    ran["helper"].failed["generic/002"] = "+one"
+    assert conformance_page.kept(conformance_page.page({"xfstests": ran}, NAMES)) == ""
+
+
 def test_what_check_prints_is_read() -> None:
     found = conformance_xfstests.parse(CHECK + "\nRan: generic/001\n")
     assert found.passed == ["generic/001", "generic/002"]

@@ -7,10 +7,11 @@ As root. pjdfstest 0.2.2 and fsx 0.3.2 are installed from crates.io into target/
 of the original pjdfstest (built: ./configure && make), its 8,800 assertions are run too; with one of
 xfstests, which is built where it was not, its group generic/quick. The server is an sshd of our own on the
 loopback device; every file system is mounted with --allow-other, by root. All mounts and processes are in
-namespaces that end with this program.
+namespaces that end with this program. NFS runs pjdfstest and fsx in a guest.
 
 Each result is stored in target/conformance/results. The page is written from all that are there, each with
-its date: suites and file systems can be run one by one (--suite, --without; --page runs none).
+its date: suites and file systems can be run one by one (--suite, --without; --page runs none). Without any
+result of xfstests, the page keeps those that are published.
 
 A test that fails through SFTP and passes with `oscope-fs mount --helper` fails by what SFTP cannot say: the
 program, the mount, the kernel and the disk are the same ones. A test that fails in both, and passes on the
@@ -30,8 +31,9 @@ from pathlib import Path
 
 from rich.console import Console
 
+import conformance_nfs
 from conformance_namespace import disk, enter
-from conformance_page import defects, missing, page
+from conformance_page import defects, kept, missing, page
 from conformance_results import ROOT, TOOLS, load
 from conformance_suites import SETTINGS, fsx, install, original, pjdfstest, pjdfstest_names
 from conformance_xfstests import Served, quick
@@ -53,7 +55,7 @@ PEER_OPTIONS = "allow_other,default_permissions"
 
 @dataclass(frozen=True)
 class System:
-    """A file system under test: its name, and the options of its mount; None: the local one."""
+    """A file system under test: its name, and the options of its mount; None: it is not mounted here."""
 
     name: str
     options: tuple[str, ...] | None = None
@@ -68,6 +70,7 @@ def systems() -> Mapping[str, System]:
         "sftp": System("oscope-fs, SFTP", ("--allow-other",)),
         "daemon": System("oscope-fs, SFTP, no passthrough", ("--allow-other", "--no-passthrough")),
         "sshfs": System("sshfs", ("-o", PEER_OPTIONS)),
+        "nfs": System(conformance_nfs.NAME),
     }
 
 
@@ -140,6 +143,12 @@ def run_posix(wanted: Wanted, server: SshServer, work: Path, console: Console) -
     names: list[str] = []
     for key, system in wanted.systems.items():
         console.print(f"{system.name} …")
+        if key == "nfs":
+            for result in conformance_nfs.run(wanted.suites, wanted.operations):
+                result.save()
+                passed, failed = len(result.passed), len(result.failed)
+                console.print(f"  {result.suite}: {passed} passed, {failed} failed")
+            continue
         with place(key, system, server, work / key) as where:
             if "pjdfstest" in wanted.suites:
                 names = names or pjdfstest_names(where.folder, settings)
@@ -161,7 +170,7 @@ def run_xfstests(wanted: Wanted, server: SshServer, work: Path, console: Console
     if wanted.xfstests is None:
         raise SystemExit("conformance: xfstests needs the path of a checkout")
     tests = list(wanted.tests) or quick(wanted.xfstests)
-    keys = [key for key in wanted.systems if key not in ("local", "daemon")]
+    keys = [key for key in wanted.systems if key not in ("local", "daemon", "nfs")]
     for key in [*keys, *(key for key in wanted.systems if key == "local")]:
         system = wanted.systems[key]
         console.print(f"{system.name}: xfstests …")
@@ -208,8 +217,9 @@ def main() -> int:
     """Run what is asked for and write the page; exit code 1 where oscope-fs has a defect."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--suite", choices=SUITES, action="append", help="run only it; may be repeated")
-    keys = ("local", "helper", "sftp", "daemon", "sshfs")
-    parser.add_argument("--without", choices=keys, action="append", default=[], help="leave it out")
+    parser.add_argument(
+        "--without", choices=list(systems()), action="append", default=[], help="leave it out"
+    )
     parser.add_argument("--pjdfstest", type=Path, metavar="CHECKOUT", help="a built checkout of the original")
     parser.add_argument("--xfstests", type=Path, metavar="CHECKOUT", help="a checkout of xfstests")
     parser.add_argument(
@@ -231,9 +241,11 @@ def main() -> int:
         run_all(wanted, console)
     found = load()
     # What was found elsewhere stays published until there is as much to take its place.
-    lacking = missing(found)
+    published = kept(PAGE.read_text()) if "xfstests" not in found else ""
+    lacking = missing(found, published)
     written = PART if lacking else PAGE
-    written.write_text(page(found, {key: system.name for key, system in systems().items()}))
+    text = page(found, {key: system.name for key, system in systems().items()})
+    written.write_text(text + ("" if lacking else published))
     console.print(f"{written} is written")
     if lacking:
         console.print(f"{PAGE} stays as it is: not run here: {', '.join(lacking)}")

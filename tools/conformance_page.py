@@ -16,8 +16,11 @@ REASONS = {
 }
 """By what a failed test of pjdfstest reports, the reason where SFTP is in between."""
 OURS = ("helper", "sftp")
+XFSTESTS = "## xfstests, generic/quick"
+DEFECT = "defect of oscope-fs, or not yet explained:"
 ABOUT = (
-    "Written by `make conformance`, as root; the server is OpenSSH's sshd on the same machine. "
+    "Written by `make conformance`, as root; the server is OpenSSH's sshd on the same machine; "
+    "NFS is the kernel's on both sides, in a guest. "
     "[pjdfstest](https://crates.io/crates/pjdfstest) 0.2.2, [fsx](https://crates.io/crates/fsx) 0.3.2 and "
     "[xfstests](https://git.kernel.org/pub/scm/fs/xfs/xfstests-dev.git/) are not ours. A test that fails "
     "through SFTP and passes with a [helper](reference/fs.md#a-helper-on-the-server) fails by what SFTP "
@@ -53,11 +56,20 @@ def defects(found: Results) -> list[str]:
     return sorted(named)
 
 
-def missing(found: Results) -> list[str]:
-    """Return the suites and file systems whose results the published page has to have, and `found` lacks."""
+def kept(published: str) -> str:
+    """Return the part of a published page that has the results of xfstests; "" where it shows a defect."""
+    _, heading, part = published.partition(f"\n{XFSTESTS}\n")
+    return "" if DEFECT in part else heading + part
+
+
+def missing(found: Results, published: str = "") -> list[str]:
+    """Return the suites and file systems whose results the published page has to have, and `found` lacks.
+
+    `published` are results of xfstests that need not be found again.
+    """
     return [
         f"{suite} on {key}"
-        for suite in ("pjdfstest", "fsx", "xfstests")
+        for suite in ("pjdfstest", "fsx", *(() if published else ("xfstests",)))
         for key in ("local", "helper", "sftp")
         if key not in found.get(suite, {})
     ]
@@ -125,8 +137,8 @@ def _pjdfstest_failures(results: Mapping[str, Result]) -> Iterator[str]:
     why = Counter(reason(output) for name, output in sftp.failed.items() if name not in helper.failed)
     yield from (f"  - {text}: {count}" for text, count in why.most_common())
     yield ""
-    for key, title in (("sftp", "oscope-fs, SFTP"), ("sshfs", "sshfs")):
-        if key not in results:
+    for key, title in (("sftp", "oscope-fs, SFTP"), ("sshfs", "sshfs"), ("nfs", "NFS")):
+        if key not in results or not results[key].failed:
             continue
         failed = results[key].failed
         yield f"<details><summary>Failed tests, {title}: {len(failed)}</summary>"
@@ -143,7 +155,7 @@ def _pjdfstest_failures(results: Mapping[str, Result]) -> Iterator[str]:
 def _xfstests(results: Mapping[str, Result], names: Mapping[str, str]) -> Iterator[str]:
     """Give what xfstests found."""
     order = [key for key in names if key in results]
-    yield "## xfstests, generic/quick"
+    yield XFSTESTS
     yield ""
     yield (
         f"Run on {_when(results.values())}. The server keeps the files on an ext4 of its own. On ext4 "
@@ -198,9 +210,9 @@ def _cause(results: Mapping[str, Result], name: str) -> str:
     if ours == ["sftp"] and name in SFTP_LIMITS:
         return SFTP_LIMITS[name]
     if results[ours[0]].failed[name] == HANGS:
-        return "did not end within the time limit: not yet explained"
+        return f"{DEFECT} did not end within the time limit"
     output = results[ours[0]].failed[name].replace("|", "\\|").replace("`", "'")
-    return f"defect of oscope-fs, or not yet explained: `{output[:160]}`"
+    return f"{DEFECT} `{output[:160]}`"
 
 
 def _skipped(result: Result, title: str) -> Iterator[str]:

@@ -1,0 +1,124 @@
+"""Runs pjdfstest and fsx on NFS 4.2 in a guest: both sides of it are the kernel's, so no machine is touched.
+
+`run` boots the guest with this file as its command (`--inside`), which mounts an ext4 in the guest's memory,
+serves it, mounts it by NFS over the loopback device, and prints the results as JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from conformance_namespace import disk
+from conformance_namespace import run as command
+from conformance_results import ROOT, Result
+from conformance_suites import SETTINGS, fsx, pjdfstest, pjdfstest_names
+
+NAME = "NFS 4.2, in a guest"
+GUEST = ("--memory", "3GiB", "--time-limit", "2h")
+DISK = "1G"
+"""Size of the file system that is served; it lies in the guest's memory."""
+WORK = Path("/run/oscope-conformance")
+"""In the guest's memory; its other files are this machine's, and cannot be written."""
+CONTROL = Path("/proc/fs/nfsd")
+ANSWERS = Path("/proc/net/rpc")
+"""Where the server asks who may have what (net/sunrpc/cache.c); answered here once and for all."""
+ADDRESS = "127.0.0.1"
+PORT = 2049
+EXPORT_FLAGS = 0x0002 | 0x0400 | 0x2000
+"""Insecure ports, no subtree check, a file system id; no squashing (include/uapi/linux/nfsd/export.h)."""
+LAST_SECOND = 2**31 - 1
+GRACE_S = 30.0
+
+
+def run(suites: Sequence[str], operations: int) -> list[Result]:
+    """Boot the guest and return the results of those of the suites that it runs. Raises SystemExit."""
+    inside = [sys.executable, __file__, "--inside", "--operations", operations]
+    inside += [word for suite in suites for word in ("--suite", suite)]
+    oscope = Path(sys.executable).with_name("oscope")
+    words = [oscope, "kernel", "boot", "base", *GUEST, "--", *inside]
+    done = subprocess.run([*map(str, words)], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode != 0:
+        raise SystemExit(f"conformance: the guest's suites ended with exit code {done.returncode}")
+    return [Result(**result) for result in json.loads(done.stdout)]
+
+
+def serve(folder: Path) -> None:
+    """Have the kernel serve `folder` as the root of NFS 4, as nfs-utils would do it (rpc.nfsd(8))."""
+    command("ip", "link", "set", "lo", "up")
+    command("mount", "-t", "nfsd", "nfsd", CONTROL)
+    recovery = folder.with_name("recovery")
+    recovery.mkdir()
+    (CONTROL / "nfsv4recoverydir").write_text(f"{recovery}\n")
+    (CONTROL / "nfsv4gracetime").write_text("10\n")
+    (CONTROL / "versions").write_text("-2 -3 +4 +4.1 +4.2\n")
+    export = f"client {folder} {LAST_SECOND} {EXPORT_FLAGS} 65534 65534 0\n"
+    answer("auth.unix.ip", f"nfsd {ADDRESS} {LAST_SECOND} client\n")
+    answer("nfsd.export", export)
+    answer("nfsd.fh", f"client 1 \\x00000000 {LAST_SECOND} {folder}\n")
+    (CONTROL / "portlist").write_text(f"tcp {PORT}\n")
+    (CONTROL / "threads").write_text("8\n")
+    # Nobody may open a file before (RFC 8881, 8.4.2.1).
+    latest = time.monotonic() + GRACE_S
+    while not (CONTROL / "v4_end_grace").read_text().startswith("Y"):
+        if time.monotonic() > latest:
+            raise SystemExit("conformance: the server of NFS did not begin to serve in time")
+        time.sleep(0.1)
+
+
+def answer(question: str, text: str) -> None:
+    """Answer a question of the server, in one piece."""
+    with (ANSWERS / question / "channel").open("wb", buffering=0) as channel:
+        channel.write(text.encode())
+
+
+def mount(folder: Path) -> None:
+    """Mount what is served, with the defaults of nfs(5)."""
+    options = f"vers=4.2,addr={ADDRESS},clientaddr={ADDRESS},proto=tcp,port={PORT},sec=sys"
+    command("mount", "--internal-only", "-t", "nfs4", "-o", options, f"{ADDRESS}:/", folder)
+
+
+def no_renewal() -> None:
+    """Leave the mount as it is: what hangs on the kernel's NFS cannot be ended."""
+
+
+def inside(suites: Sequence[str], operations: int) -> list[Result]:
+    """Run the suites in this guest."""
+    served, mounted, settings = WORK / "served", WORK / "mounted", WORK / "pjdfstest.toml"
+    served.mkdir(parents=True)
+    mounted.mkdir()
+    settings.write_text(SETTINGS)
+    with disk(WORK / "image", DISK, served):
+        serve(served)
+        mount(mounted)
+        place = mounted / "s"
+        place.mkdir()
+        place.chmod(0o755)
+        results = []
+        if "pjdfstest" in suites:
+            names = pjdfstest_names(place, settings)
+            results.append(pjdfstest(place, no_renewal, settings, names, "nfs"))
+        if "fsx" in suites:
+            results.append(fsx(place, WORK, operations, "nfs"))
+    return results
+
+
+def main() -> None:
+    """Be the command of the guest."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("--inside", action="store_true", required=True, help="this is the guest")
+    parser.add_argument("--suite", action="append", default=[])
+    parser.add_argument("--operations", type=int, required=True)
+    chosen = parser.parse_args()
+    results = inside(chosen.suite, chosen.operations)
+    json.dump([dataclasses.asdict(result) for result in results], sys.stdout)
+
+
+if __name__ == "__main__":
+    main()
