@@ -62,6 +62,7 @@ OWN = (
     "oscope.statistics",
     "oscope.analysis",
     "oscope.figures",
+    "oscope.questions",
     "oscope.labs",
     "oscope.report",
 )

@@ -14,12 +14,12 @@ import synthetic_ipc
 from oscope.figures import traces
 from oscope.figures.analysed import Analysed
 from oscope.figures.traced import traced
-from oscope.labs.engine import histograms
-from oscope.labs.engine.run import Run
-from oscope.labs.engine.traced import effect_note, losses
 from oscope.labs.ipc import COMPARED, calls, effect
 from oscope.model.document import Section
 from oscope.model.samples import ExperimentResults, Results
+from oscope.questions import histograms
+from oscope.questions.run import Run
+from oscope.questions.traced import effect_note, losses
 from oscope.statistics.multiplicity import holm
 from synthetic import column, number, said
 from synthetic_ipc import sections

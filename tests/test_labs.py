@@ -406,7 +406,7 @@ def test_calls_whose_rates_overlap_are_not_ranked_for_certain() -> None:
 
 
 def test_entering_the_kernel_is_compared_with_getppid() -> None:
-    """A question that is nothing but data: rows, template, columns and figure come from the engine."""
+    """A question that is nothing but data: rows, template, columns and figure are of `oscope.questions`."""
     cost, calls = synthetic.cost(), {"clock_gettime": "nr:1023", "getppid": "getppid", "read": "nr:24"}
     points = tuple(
         dataclasses.replace(point, factors={**point.factors, "call": calls[str(point.factors["call"])]})

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from oscope.labs import engine as q
-from oscope.labs.engine.words import not_different
+from oscope import questions as q
+from oscope.questions.words import not_different
 from oscope.statistics.compared import Answer
 from synthetic import compared
 from synthetic_disk import Maker, columns, results

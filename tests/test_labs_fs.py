@@ -19,12 +19,12 @@ import synthetic_fs
 import synthetic_instructions
 from oscope import labs
 from oscope.figures.analysed import Analysed
-from oscope.labs.engine.run import Run
 from oscope.labs.fs import HERE, LOCAL, NFS, OPERATIONS, OSCOPE, SYSTEMS, compare, fuse, trips
 from oscope.labs.fs.points import COUNTED, WORDS, Shown
 from oscope.labs.fs.trips import fitted
 from oscope.model.document import Section, Table
 from oscope.model.samples import ExperimentResults, PointSamples, Results
+from oscope.questions.run import Run
 from oscope.report.build import answers, build
 from oscope.report.figures import draw
 from synthetic import column, number, said

@@ -11,13 +11,13 @@ import pytest
 import synthetic_transfer
 from oscope import labs
 from oscope.figures.analysed import Analysed
-from oscope.labs.engine import lasting
-from oscope.labs.engine.run import Run
-from oscope.labs.engine.words import brackets
 from oscope.labs.transfer import SAME, SIZES, SMALL, large
 from oscope.labs.transfer.points import compared_ways, way
 from oscope.model.document import Section
 from oscope.model.samples import PointSamples, Results
+from oscope.questions import lasting
+from oscope.questions.run import Run
+from oscope.questions.words import brackets
 from oscope.report.build import answers, build
 from oscope.report.figures import draw
 from synthetic import number, said

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import synthetic_memory
-from oscope.labs.engine.curves import At
 from oscope.labs.memory import FEW_SIZES, reference
 from oscope.labs.memory.levels import levels
 from oscope.model.document import Section
 from oscope.model.samples import PointSamples
+from oscope.questions.curves import At
 from oscope.statistics.segments import cuts
 from synthetic import column, number, said
 from synthetic_disk import changed

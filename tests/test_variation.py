@@ -13,9 +13,9 @@ from cli_driver import COST, CommandLine
 from oscope.figures import variation
 from oscope.figures.analysed import Analysed
 from oscope.figures.experiments import view
-from oscope.labs.engine.run import Run
 from oscope.labs.syscalls.spread import _largest
 from oscope.model.samples import ExperimentResults
+from oscope.questions.run import Run
 
 
 @pytest.fixture

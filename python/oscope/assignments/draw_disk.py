@@ -11,14 +11,14 @@ from oscope.figures.analysed import Analysed, words
 from oscope.figures.words import listed, median
 from oscope.labs import disk
 from oscope.labs.disk import reference
-from oscope.labs.engine.curves import At, Curves, best, curve, lines_over, over_sizes, sizes_of
-from oscope.labs.engine.run import Run
 from oscope.labs.syscalls.reference import CALLS_PER_SECOND
 from oscope.model.document import Section, Table
 from oscope.model.factors import Level
 from oscope.model.formatting import MISSING, Scale, format_count
 from oscope.model.samples import ExperimentResults
 from oscope.model.units import MEBIBYTE, format_bytes
+from oscope.questions.curves import At, Curves, best, curve, lines_over, over_sizes, sizes_of
+from oscope.questions.run import Run
 
 RATE, RATE_UNIT = "throughput", Unit("MiB/s")
 RATE_HEAD = "Performance [MiB/s]"

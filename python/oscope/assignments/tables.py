@@ -11,11 +11,11 @@ import numpy as np
 
 from oscope.figures.analysed import Analysed, label, measured
 from oscope.figures.tables import fixed_levels, shared_scale, uncertainty, unmeasured
-from oscope.labs.engine.quantity import derived
 from oscope.model.document import Table
 from oscope.model.factors import Level
 from oscope.model.formatting import MISSING, Scale, format_count
 from oscope.model.samples import ExperimentResults, Floats, PointSamples
+from oscope.questions.quantity import derived
 from oscope.statistics import Summary
 
 NOT_MEASURED = "not measured"

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
+from oscope import questions as q
 from oscope.figures.analysed import words
-from oscope.labs import engine as q
 from oscope.labs.disk import CACHES, reference
 
 METRIC = "time_s"

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from oscope.labs import engine as q
+from oscope import questions as q
 
 
 class Kind(NamedTuple):

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from math import isfinite, log, nan
 from typing import NamedTuple
 
-from oscope.labs import engine as q
+from oscope import questions as q
 
 CALLING, FINDING, COPYING, REST, WAITING = NAMES = (
     "system calls",

@@ -8,9 +8,9 @@ from math import isfinite
 
 import numpy as np
 
-from oscope.labs import engine as q
+from oscope import questions as q
 from oscope.labs.disk import CACHES, TOOLS, reference
-from oscope.labs.engine import curves as curve
+from oscope.questions import curves as curve
 
 READ_FACTORS = ("cache", "engine", "block_size")
 

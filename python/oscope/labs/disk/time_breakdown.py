@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from math import isfinite
 from typing import Any
 
-from oscope.labs import engine as q
+from oscope import questions as q
 from oscope.labs.disk import CACHES
 from oscope.labs.disk.model import NAMES, REST, Bounded, Parts, Primitives, parts, per_mebibyte, primitives
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 
-from oscope.labs import engine as q
+from oscope import questions as q
 from oscope.labs.fs import LAB, LOCAL, NFS, OSCOPE, SSHFS
 from oscope.labs.fs.points import DELAY, NAMES, OPERATION, WORDS, Shown, delay_of, delay_text, notes
 

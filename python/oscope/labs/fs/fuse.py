@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from oscope.labs import engine as q
+from oscope import questions as q
 from oscope.labs.fs import LAB
 from oscope.model.errors import OscopeError
 from oscope.probe.locate import find_filesystem

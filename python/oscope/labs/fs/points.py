@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from oscope.labs import engine as q
+from oscope import questions as q
 from oscope.labs.fs import LOCAL, OPERATIONS, OSCOPE, SYSTEMS
 
 OWN = ("system", "operation", "delay", "tracer")

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from oscope.labs import engine as q
+from oscope import questions as q
 from oscope.labs.fs.points import NAMES, Shown, delay_of, delay_text, notes
 
 TITLE = "Why: bytes, packets and round trips"

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from oscope.labs import engine as q
+from oscope import questions as q
 from oscope.labs.ipc import points as ipc
 from oscope.trace.reading import time_in_calls_ns
 

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from oscope import questions as q
 from oscope.figures.traced import probe_effect
-from oscope.labs import engine as q
 from oscope.labs.ipc import CHANNELS, TRACERS
 from oscope.labs.ipc.points import RATE, TIME, channels
 from oscope.statistics import compare_pairs

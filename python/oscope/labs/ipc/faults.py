@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from oscope import questions as q
 from oscope.figures.traced import traced
-from oscope.labs import engine as q
 from oscope.labs.ipc.points import TIME, TRACE
 
 TITLE = "Page faults"

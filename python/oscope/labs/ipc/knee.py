@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from oscope.labs import engine as q
+from oscope import questions as q
 from oscope.labs.ipc import points as ipc
 from oscope.labs.ipc.points import CALLS, KNOWN, MODE_WORDS, RATE, SWITCHES, curves, free, modes
 from oscope.statistics.effect import LEVEL

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from oscope.labs import engine as q
+from oscope import questions as q
 from oscope.labs.ipc import COMPARED, SOCKETS
 from oscope.labs.ipc import points as ipc
 from oscope.labs.ipc.points import KNOWN, MODE_WORDS, RATE, RATE_UNIT, free, plain

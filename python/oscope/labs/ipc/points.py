@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
+from oscope import questions as q
 from oscope.figures.traced import traced
-from oscope.labs import engine as q
 from oscope.labs.ipc import CHANNELS, MODES
 
 RATE, RATE_UNIT, TIME = "throughput", "MiB/s", "time_s"

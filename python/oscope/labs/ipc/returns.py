@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from oscope import questions as q
 from oscope.figures.ecdf import Ecdf, ecdf
-from oscope.labs import engine as q
 from oscope.labs.ipc import COMPARED
 from oscope.labs.ipc import points as ipc
 from oscope.trace.calls import TRANSFERS

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from oscope.labs import engine as q
+from oscope import questions as q
 from oscope.labs.kernel import CALLS, clocked
 from oscope.labs.kernel.clocked import Side
 from oscope.labs.syscalls import reference

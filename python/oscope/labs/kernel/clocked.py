@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from oscope.labs import engine as q
+from oscope import questions as q
 from oscope.probe.instructions import translate_names
 
 APART = "The clocks are not compared: one counts instructions and repeats, the other measures a guest's time."

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
-from oscope.labs import engine as q
+from oscope import questions as q
 from oscope.labs.memory import reference
 
 NEAR = 0.02

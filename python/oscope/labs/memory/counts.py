@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from oscope import questions as q
 from oscope.figures.words import share
-from oscope.labs import engine as q
 from oscope.labs.memory import FOOTPRINTS, SET_LINES, WALKS, WRITTEN, reference
 from oscope.labs.memory.access import cite, each_set, sets, walked
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from oscope.labs import engine as q
+from oscope import questions as q
 from oscope.labs.memory import FLUSHED, reference
 from oscope.labs.memory import access as walk
 from oscope.labs.memory.access import FAULTS_EACH_PAGE, NEAR, RESIDENT, TIME, walked

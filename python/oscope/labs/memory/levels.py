@@ -11,7 +11,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from oscope.labs import engine as q
+from oscope import questions as q
 from oscope.statistics.segments import cuts, proven
 
 

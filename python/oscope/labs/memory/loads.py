@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from oscope.labs import engine as q
+from oscope import questions as q
 from oscope.labs.memory import LINE
 from oscope.labs.memory.levels import Levels, levels
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from oscope.labs import engine as q
+from oscope import questions as q
 from oscope.labs.memory import FOOTPRINTS, LINE, SET_LINES, reference
 from oscope.labs.memory.access import (
     FAULTS_EACH_PAGE,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from oscope.labs import engine as q
+from oscope import questions as q
 from oscope.labs.syscalls import reference
 
 # ---- cost

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from oscope.labs import engine as q
+from oscope import questions as q
 from oscope.labs.syscalls.reference import FORK_CHILD, FORK_PARENT, MY_PRECIOUS, Cited, cited
 
 # ---- page tables: the time of making a process against the memory it has touched

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from statistics import mean, median, stdev
 from typing import NamedTuple, TypeVar
 
-from oscope.labs.engine.table import Column, number
+from oscope.questions.table import Column, number
 
 Row = TypeVar("Row")
 

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from oscope import questions as q
 from oscope.figures import method, variation
 from oscope.figures.variation import NAMED, Attributed
 from oscope.figures.words import share
-from oscope.labs import engine as q
 from oscope.labs.syscalls.cost import BARE, Call
 from oscope.statistics.attribution import FEWEST_SAMPLES, LEAST_EXTREME, Attribution
 from oscope.statistics.shape import FEWEST_FOR_MODES

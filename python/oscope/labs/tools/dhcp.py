@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
+from oscope import questions as q
 from oscope.figures.sequence import Message, sequence
-from oscope.labs import engine as q
 from oscope.tools.dhcp.answers import QUESTIONS
 from oscope.tools.dhcp.lab.plan import CLIENT, SECOND, SERVER
 

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from oscope.labs import engine as q
+from oscope import questions as q
 from oscope.tools.explain.explanation import UNDER_STRACE
 
 DOCUMENTS_FINDINGS = ("preload", "thread-local-storage")

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from typing import Any
 
-from oscope.labs import engine as q
+from oscope import questions as q
 
 # ---- session
 

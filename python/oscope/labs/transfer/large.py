@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy
 
-from oscope.labs import engine as q
+from oscope import questions as q
 from oscope.labs.transfer import CONTENTS, SIZES, reference
 from oscope.labs.transfer import points as moved
 from oscope.labs.transfer.points import CALLS, CONTENT, COPIED, DEVICE, MAPPED, METHOD, Sides, way

@@ -8,7 +8,7 @@ from math import inf, isfinite
 
 import numpy as np
 
-from oscope.labs import engine as q
+from oscope import questions as q
 from oscope.labs.transfer.points import RATE, TIME
 
 NS = 1e9

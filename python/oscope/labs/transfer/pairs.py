@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from oscope.labs import engine as q
+from oscope import questions as q
 from oscope.labs.transfer import DIGESTS, LAB, PLAIN, RECEIVERS, SENDERS, pair
 from oscope.labs.transfer.points import ARROW, PLAIN_WAY, RATE, compared_ways, curves, named, way
 

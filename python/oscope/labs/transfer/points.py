@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from oscope.labs import engine as q
+from oscope import questions as q
 from oscope.labs.transfer import PLAIN, pair
 
 TIME, RECEIVER_TIME, SENDER_TIME, RATE = "time_ns", "receiver_time_ns", "sender_time_ns", "bytes_per_s"

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from oscope.labs import engine as q
+from oscope import questions as q
 from oscope.labs.transfer import RETRY_S, reference
 from oscope.labs.transfer.large import CITED, CITED_COLUMNS, Cited
 from oscope.labs.transfer.points import RECEIVER_TIME, TIME

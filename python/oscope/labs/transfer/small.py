@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from statistics import median as middle
 
-from oscope.labs import engine as q
+from oscope import questions as q
 from oscope.labs.transfer import LAB, SMALL, TARGET, large, reference
 from oscope.labs.transfer import points as moved
 from oscope.labs.transfer.points import CALLS, CONTENT, COPIED, DEVICE, MAPPED, METHOD, Sides, way

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from oscope import questions as q
 from oscope.analysis.calibration import result as result_of
 from oscope.analysis.calibration import trials
 from oscope.analysis.calibration.certificate import entries
@@ -16,7 +17,6 @@ from oscope.analysis.calibration.peers import WELCH
 from oscope.analysis.calibration.spec import CalibrationSpec
 from oscope.analysis.calibration.trials import Trial
 from oscope.figures import reach
-from oscope.labs import engine as q
 from oscope.model.factors import Profile
 from oscope.statistics.rate import Rate
 

@@ -7,11 +7,11 @@ from typing import TypeVar
 
 from oscope.figures.traced import Traced
 from oscope.figures.words import listed
-from oscope.labs.engine import histograms
-from oscope.labs.engine.table import Column, count, text
-from oscope.labs.engine.words import NOT_RUN, reasons
 from oscope.model.document import Figure
 from oscope.model.samples import ExperimentResults
+from oscope.questions import histograms
+from oscope.questions.table import Column, count, text
+from oscope.questions.words import NOT_RUN, reasons
 from oscope.trace.tracer import Losses
 
 _Row = TypeVar("_Row")

@@ -9,13 +9,13 @@ import numpy as np
 
 from oscope.figures.analysed import levels
 from oscope.figures.words import counted
-from oscope.labs.engine.quantity import Quantity, figure_text, metric
-from oscope.labs.engine.run import Point, Run, first, shown
-from oscope.labs.engine.words import Verdict, ratio_text
 from oscope.model.document import Table
 from oscope.model.factors import Level
 from oscope.model.formatting import MISSING
 from oscope.model.samples import Column, ExperimentResults
+from oscope.questions.quantity import Quantity, figure_text, metric
+from oscope.questions.run import Point, Run, first, shown
+from oscope.questions.words import Verdict, ratio_text
 from oscope.statistics import ComparedMetric, Summary, compare_within
 from oscope.statistics.compare import THRESHOLD
 

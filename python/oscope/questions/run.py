@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from oscope.figures.analysed import Analysed, label, levels, measured
-from oscope.labs.engine import words
-from oscope.labs.engine.quantity import Quantity
 from oscope.model.factors import Level
 from oscope.model.formatting import MISSING
 from oscope.model.samples import ExperimentResults, PointSamples
+from oscope.questions import words
+from oscope.questions.quantity import Quantity
 from oscope.statistics import Summary
 
 UNTRACED = "none"

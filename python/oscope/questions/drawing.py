@@ -9,9 +9,9 @@ from typing import Any
 
 from oscope.figures import experiments, plots
 from oscope.figures.tables import shared_scale
-from oscope.labs.engine.run import Point
 from oscope.model.document import Figure
 from oscope.model.formatting import Scale
+from oscope.questions.run import Point
 from oscope.statistics import ComparedMetric, Summary
 
 INTERVALS = "Medians with their 95 % intervals."

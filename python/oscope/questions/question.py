@@ -8,13 +8,13 @@ from typing import Any, Generic, TypeVar
 
 from oscope.figures.analysed import Analysed
 from oscope.figures.words import counted
-from oscope.labs.engine.run import Point, Run, narrowing
-from oscope.labs.engine.table import TableOf
-from oscope.labs.engine.words import NOT_RUN, cautions, joined, reasons
 from oscope.model.document import Figure, Section, Table
 from oscope.model.experiment import Lab
 from oscope.model.factors import Level
 from oscope.model.samples import Column, PointSamples
+from oscope.questions.run import Point, Run, narrowing
+from oscope.questions.table import TableOf
+from oscope.questions.words import NOT_RUN, cautions, joined, reasons
 from oscope.statistics import compare_pairs
 
 _Row = TypeVar("_Row")

@@ -10,15 +10,15 @@ from typing import Any
 from oscope.figures import plots
 from oscope.figures.analysed import measured
 from oscope.figures.tables import shared_scale
-from oscope.labs.engine.contrast import SIZES, Contrast, Ends, compared
-from oscope.labs.engine.drawing import INTERVALS, RATIOS, median_lines
-from oscope.labs.engine.quantity import Quantity
-from oscope.labs.engine.run import Run, has
-from oscope.labs.engine.table import Column, stat, text
 from oscope.model.document import Figure
 from oscope.model.factors import Level
 from oscope.model.samples import ExperimentResults, PointSamples
 from oscope.model.units import format_bytes
+from oscope.questions.contrast import SIZES, Contrast, Ends, compared
+from oscope.questions.drawing import INTERVALS, RATIOS, median_lines
+from oscope.questions.quantity import Quantity
+from oscope.questions.run import Run, has
+from oscope.questions.table import Column, stat, text
 from oscope.statistics import ComparedMetric, Summary, compare_pairs
 
 RATE = "throughput"

@@ -1,4 +1,4 @@
-"""Tables declared by their columns: each says what it shows of a row, the engine writes units and digits."""
+"""Tables declared by their columns: each says what it shows of a row; units and digits are chosen here."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any, Generic, TypeVar, cast
 
 from oscope.figures.tables import row_scale, shared_scale, uncertainty
 from oscope.figures.words import median
-from oscope.labs.engine.quantity import Quantity
-from oscope.labs.engine.run import Point
-from oscope.labs.engine.words import Verdict, ratio_text
 from oscope.model.document import Table
 from oscope.model.formatting import MISSING, Scale, format_count, format_share
+from oscope.questions.quantity import Quantity
+from oscope.questions.run import Point
+from oscope.questions.words import Verdict, ratio_text
 from oscope.statistics import ComparedMetric, Summary
 
 _Row = TypeVar("_Row")

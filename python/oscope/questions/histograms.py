@@ -8,9 +8,9 @@ from typing import TypeVar
 import numpy as np
 
 from oscope.figures import plots
-from oscope.labs.engine.table import Column, text
 from oscope.model.document import Figure
 from oscope.model.formatting import format_value
+from oscope.questions.table import Column, text
 from oscope.trace.reading import Histogram, quantile
 
 _Row = TypeVar("_Row")

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from oscope.labs import engine as q
+from oscope import questions as q
 from oscope.statistics.compared import Answer
 from synthetic import compared, sections_of, throughput
 
