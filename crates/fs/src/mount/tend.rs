@@ -68,6 +68,7 @@ impl MaintenanceThread {
                 shared.tend(again);
                 shared.store.trim(None);
                 shared.remote.close_handles();
+                shared.tree().drop_late();
             }
         };
         let thread = thread::Builder::new()
@@ -141,7 +142,10 @@ impl Shared {
                 continue;
             }
             match self.node_of(&entry) {
-                Ok(Some((ino, file))) => self.take_over(ino, &file, &entry),
+                Ok(Some((ino, file))) => {
+                    self.take_over(ino, &file, &entry);
+                    self.tree().drop_unused(ino);
+                }
                 // Its name is that of something else, or its folder is gone: no program can open it by that meanwhile.
                 Ok(None) => self.recover_one(id),
                 Err(_) => {}

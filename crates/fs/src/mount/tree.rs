@@ -2,7 +2,7 @@
 //!
 //! Pure memory: nothing in here asks the server or the disk. One lock (`Core::tree`) covers it.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -35,6 +35,8 @@ pub struct Tree {
     nodes: HashMap<u64, Node>,
     keep: Duration,
     displaced: Vec<Displaced>,
+    /// Nodes that may be dropped now: files that were in use when they were to be, and folders that lost a child so.
+    droppable: HashSet<u64>,
 }
 
 struct Node {
@@ -76,6 +78,7 @@ impl Tree {
             nodes: HashMap::from([(ROOT, node)]),
             keep,
             displaced: Vec::new(),
+            droppable: HashSet::new(),
         }
     }
 

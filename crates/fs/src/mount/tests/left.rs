@@ -6,6 +6,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 
 use super::rig::{LIMITS, Rig, number, options, until};
 use crate::mount::file::set_times;
+use crate::mount::tree::ROOT;
 use crate::mount::{Recovered, recover};
 use crate::remote::{Remote, Time, Version};
 use crate::store::{Copy, Kept, Store};
@@ -113,6 +114,8 @@ fn what_nobody_looks_up_is_tried_again() {
         rig.shared().tend(true);
         assert_eq!(fs::read(rig.on("d/f")).unwrap(), b"new");
         assert!(rig.shared().report().dirty.is_empty());
+        let folder = || rig.shared().tree().child(ROOT, "d".as_ref());
+        until("the nodes that were made for it go", || folder().is_none());
         assert_eq!(fs::read(rig.at("d/f")).unwrap(), b"new");
         rig.unmount();
     }

@@ -194,3 +194,18 @@ fn a_time_that_is_set_hides_no_change_of_another() {
         assert_eq!(fs::read(rig.at("f")).unwrap(), b"next");
     }
 }
+
+#[test]
+fn a_node_that_is_in_use_when_the_kernel_forgets_it_goes_later() {
+    let rig = Rig::new(options());
+    rig.serve("f", b"text");
+    let shared = rig.shared();
+    let ino = shared.lookup(ROOT, OsStr::new("f")).unwrap();
+    let child = || shared.tree().child(ROOT, OsStr::new("f"));
+    shared.tree().looked_up(ino);
+    let held = shared.tree().file(ino);
+    shared.tree().forget(ino, 1);
+    assert_eq!(child(), Some(ino));
+    drop(held);
+    until("it goes", || child().is_none());
+}

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{ROOT, Tree};
+use super::{FileNode, ROOT, Tree};
 
 impl Tree {
     /// The kernel was given the node once more.
@@ -34,11 +34,12 @@ impl Tree {
         let Some(node) = self.nodes.get(&ino) else {
             return;
         };
-        let busy = node
-            .file
-            .as_ref()
-            .is_some_and(|file| Arc::strong_count(file) > 1 || file.in_use());
-        if ino == ROOT || node.lookups > 0 || busy || node.places.len() > 1 {
+        if ino == ROOT || node.lookups > 0 || node.places.len() > 1 {
+            return;
+        }
+        let busy = |file: &Arc<FileNode>| Arc::strong_count(file) > 1 || file.in_use();
+        if node.file.as_ref().is_some_and(busy) {
+            self.droppable.insert(ino);
             return;
         }
         let children: Vec<u64> = node.children.values().copied().collect();
@@ -52,7 +53,15 @@ impl Tree {
             self.node(parent, |folder| {
                 folder.children.remove(&name);
             });
+            self.droppable.insert(parent);
         }
         self.nodes.remove(&ino);
+    }
+
+    /// Drops what was needed when it was to be dropped, and is no longer. To be called now and then: nobody
+    /// reports the end of a use.
+    pub fn drop_late(&mut self) {
+        let nodes = std::mem::take(&mut self.droppable);
+        nodes.into_iter().for_each(|ino| self.drop_unused(ino));
     }
 }
