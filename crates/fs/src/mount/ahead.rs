@@ -2,10 +2,8 @@
 
 use std::ffi::OsString;
 
-use crate::remote::{Attributes, Kind};
-
 use super::Shared;
-use super::tree::Cached;
+use super::tree::is_small;
 
 impl Shared {
     /// A file was opened to be read: the folder and the names in it that had better be fetched now.
@@ -32,23 +30,19 @@ impl Shared {
     /// Fetches a file that nobody has opened yet and of which there is no copy. Its opening asks for its version all
     /// the same. A failure is for who opens it.
     pub(super) fn fetch_ahead(&self, parent: u64, name: &OsString) {
-        let (ino, file) = {
-            let mut tree = self.tree();
-            let Cached::Node(ino) = tree.cached(parent, name) else {
-                return;
-            };
-            let Some(file) = tree.file(ino) else { return };
-            (ino, file)
+        let Ok(ino) = self.lookup(parent, name) else {
+            return;
         };
-        {
+        let file = self.tree().file(ino);
+        if let Some(file) = file {
             let _gate = file.gate();
             let path = self.tree().path(ino);
             let none = path.is_some_and(|path| matches!(self.store.entry(&path), Ok(None)));
-            // Looked at anew: the server would wait for ever for somebody to open the other end of a fifo.
-            let is_file = |now: Attributes| now.kind == Kind::File;
+            // Looked at anew: the server would wait for ever for somebody to open the other end of a fifo, and what has
+            // grown large is of no use to who reads small files.
             if none
                 && !file.in_use()
-                && self.lstat(ino).is_ok_and(is_file)
+                && self.lstat(ino).is_ok_and(|now| is_small(&now))
                 && self.fetch(ino, &file).is_ok()
             {
                 self.free(&file);
@@ -56,7 +50,6 @@ impl Shared {
                 file.state().pages = None;
             }
         }
-        drop(file);
         self.tree().drop_unused(ino);
     }
 }

@@ -20,6 +20,7 @@ mod lifetime;
 mod listing;
 
 use ahead::Ahead;
+pub use ahead::is_small;
 use asked::Asked;
 pub use displaced::Displaced;
 use listing::Listing;

@@ -14,6 +14,8 @@ use crate::mount::Options;
 use crate::mount::tree::ROOT;
 
 const FILES: usize = 60;
+/// Of a folder whose listing takes many replies.
+const LARGE: usize = 3000;
 
 fn name(number: usize) -> String {
     format!("d/{number:02}")
@@ -135,4 +137,35 @@ fn pages_of_an_older_copy_are_not_shown_for_what_was_fetched_ahead() {
     rig.shared().fetch_ahead(ROOT, &"f".into());
     assert!(rig.shared().store.entry(Path::new("f")).unwrap().is_some());
     assert_eq!(fs::read(rig.at("f")).unwrap(), b"new content");
+}
+
+/// The names of a large folder are listed again only after many of them were asked for.
+#[test]
+fn what_comes_next_is_guessed_by_a_listing_that_is_no_longer_believed() {
+    let keep = Duration::from_millis(50);
+    let rig = Rig::new(Options {
+        attribute_time: keep,
+        fetch_ahead_from: Duration::ZERO,
+        ..options()
+    });
+    fs::create_dir(rig.on("d")).unwrap();
+    let name = |number: usize| format!("d/{number:04}");
+    (0..LARGE).for_each(|number| rig.serve(name(number), b"old"));
+    assert_eq!(fs::read_dir(rig.at("d")).unwrap().count(), LARGE);
+    thread::sleep(keep);
+    // Grown since.
+    let large = 20;
+    rig.serve(name(large), &vec![b'x'; 1 << 20]);
+    let is_cached = |number: usize| {
+        let entry = rig.shared().store.entry(Path::new(&name(number)));
+        entry.unwrap().is_some()
+    };
+    for number in 0..200 {
+        if number >= 2 && number != large {
+            until("the next one is fetched", || is_cached(number));
+        }
+        assert!(number != large || !is_cached(number));
+        let length = if number == large { 1 << 20 } else { 3 };
+        assert_eq!(fs::read(rig.at(name(number))).unwrap().len(), length);
+    }
 }

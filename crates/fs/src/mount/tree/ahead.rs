@@ -8,7 +8,7 @@ use std::ffi::OsString;
 use std::ops::Bound;
 use std::time::{Duration, Instant};
 
-use crate::remote::Kind;
+use crate::remote::{Attributes, Kind};
 
 use super::Tree;
 
@@ -22,6 +22,11 @@ const MOST: usize = 16;
 const REMEMBERED: usize = 10_000;
 /// What was read longer ago belongs to other work.
 const TOGETHER: Duration = Duration::from_secs(5);
+
+/// Whether it is a file that may be fetched ahead.
+pub fn is_small(of: &Attributes) -> bool {
+    of.kind == Kind::File && of.size <= SMALL
+}
 
 /// What of a folder was fetched since its reading began.
 #[derive(Default)]
@@ -53,7 +58,8 @@ impl Tree {
         });
     }
 
-    /// A file was opened to be read: the folder and the names in it that had better be fetched now.
+    /// A file was opened to be read: the folder and the names in it that had better be fetched now. They are a guess, for
+    /// which a listing of any age will do.
     pub fn next_to_fetch(&mut self, ino: u64) -> Option<(u64, Vec<OsString>)> {
         let (parent, name) = self.first_place(ino)?;
         let ahead = &mut self.nodes.get_mut(&parent)?.ahead;
@@ -70,11 +76,9 @@ impl Tree {
             run => run.min(MOST),
         };
         let after = (Bound::Excluded(name), Bound::Unbounded);
-        let listing = self.fresh_listing(parent)?;
-        let small = listing
-            .names
-            .range(after)
-            .filter(|(_, of)| of.kind == Kind::File && of.size <= SMALL);
+        let listing = self.nodes.get(&parent)?.listing.as_ref()?;
+        let names = listing.names.range(after);
+        let small = names.filter(|(_, of)| is_small(of));
         let next: Vec<OsString> = small.take(most).map(|(name, _)| name.clone()).collect();
         let ahead = &mut self.nodes.get_mut(&parent)?.ahead;
         let new = next
@@ -95,7 +99,6 @@ mod tests {
     use super::super::tests::{DAY, of};
     use super::super::{ROOT, Tree};
     use super::*;
-    use crate::remote::Attributes;
 
     /// A folder of 40 files of `size` bytes, and their numbers.
     fn folder(size: u64) -> (Tree, Vec<u64>) {
