@@ -242,6 +242,7 @@ def test_what_cannot_be_copied_back_is_named_and_recovered_later(desk: Desk) -> 
         assert answer.code == 1, answer
         assert "not copied back" in line
         assert "file" in line
+        assert f"kept in {cache}, from where the next mount copies it back" in line
         assert line.endswith(f"oscope-fs recover --cache {cache}")
         wait_until(desk.nothing_runs, "the process ends")
         desk.is_quiet()

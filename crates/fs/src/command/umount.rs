@@ -209,7 +209,7 @@ fn judge(words: &Value, at: &Path, cache: &Path) -> Result<(), Failure> {
         .unwrap_or_default();
     Err(failed(
         format!(
-            "{} is unmounted; not copied back{why}: {}; kept in {}",
+            "{} is unmounted; not copied back{why}: {}; kept in {}, from where the next mount copies it back",
             at.display(),
             status::some_of(&left),
             cache.display()

@@ -112,7 +112,8 @@ impl Shared {
             && self.store.dirty().is_empty()
     }
 
-    /// After the last request: all that is left goes back, or is forced to disk.
+    /// After the last request: all that is left goes back, or is forced to disk for the next mount. A server that is
+    /// away is waited for once.
     pub fn end(&self) {
         locked(&self.handles).clear();
         // Before anything goes back under a name of an unresolved rename.
@@ -125,6 +126,10 @@ impl Shared {
                 (state.handles, state.writers) = (0, 0);
             }
             self.retry(ino, &file);
+            if file.state().failed && self.is_down() {
+                // All that is left would wait for as long: it fails at once from now on, and is forced to disk.
+                self.remote.close();
+            }
         }
         self.store.trim_last();
         if let Err(error) = self.store.checkpoint() {

@@ -101,6 +101,8 @@ impl Shared {
                 let state = file.state();
                 (state.writers == 0 && state.journalled, state.mapped)
             };
+            // Without a connection each would wait for its limit.
+            let again = again && !self.is_down();
             if !idle || !(mapped.is_some() || again) {
                 continue;
             }

@@ -14,7 +14,7 @@ use super::rig::{LIMITS, Rig, number, options, through_daemon, until};
 use crate::mount::opening::Opened;
 use crate::mount::tree::ROOT;
 use crate::mount::{Mounted, Recovered, recover};
-use crate::remote::Remote;
+use crate::remote::{Remote, State};
 use crate::store::Store;
 
 #[test]
@@ -193,6 +193,43 @@ fn after_a_close_that_failed_it_is_tried_again_by_who_tends_and_not_by_the_relea
     assert_eq!(fs::read(rig.on("f")).unwrap(), b"new");
     assert!(shared.report().dirty.is_empty());
     assert!(shared.report().failures.is_empty());
+}
+
+#[test]
+fn at_the_end_a_server_that_is_away_is_waited_for_once_and_the_next_mount_copies_back() {
+    let names = ["f", "g", "h"];
+    let mut rig = Rig::new(options());
+    names.iter().for_each(|name| rig.serve(name, b"old"));
+    let target = rig.server.target(&rig.there);
+    rig.unmount();
+    let store = Store::open(&rig.cache, &target.key(), 1 << 30).unwrap();
+    let remote = Remote::connect(target, LIMITS).unwrap();
+    let mounted = Mounted::new(Arc::new(remote), Arc::new(store), options());
+    let shared = mounted.shared();
+    let none = |_: &File| Err(std::io::ErrorKind::Unsupported.into());
+    for name in names {
+        let ino = shared.lookup(ROOT, name.as_ref()).unwrap();
+        let Ok(Opened::Daemon(number, _)) = shared.open(ino, libc::O_WRONLY, none) else {
+            panic!("it cannot be opened");
+        };
+        shared.write(number, 0, b"new").unwrap();
+    }
+    rig.server.stop();
+    until("it is known to be down", || shared.is_down());
+    shared.end();
+    // What ended the wait of the others.
+    let State::Down { why, .. } = shared.remote.state() else {
+        panic!("there is a server");
+    };
+    assert_eq!(why, "ended here");
+    assert_eq!(shared.report().dirty, names);
+    assert_eq!(shared.report().failures.len(), names.len());
+    drop((shared, mounted));
+    rig.server.start();
+    rig.mount();
+    rig.shared().tend(true);
+    let there = |name| fs::read(rig.on(name)).unwrap();
+    assert!(names.into_iter().all(|name| there(name) == b"new"));
 }
 
 #[test]
