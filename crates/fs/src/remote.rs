@@ -270,7 +270,7 @@ impl Remote {
         let made = self.run(Again::No, &[path], |talk| {
             operations::create(talk, path, mode)
         })?;
-        self.known(made, path)
+        self.with_mode(made, path, mode)
     }
 
     /// Put a file. Three round trips for a small one.
@@ -308,7 +308,7 @@ impl Remote {
         let made = self.run(Again::No, &[path], |talk| {
             operations::make_folder(talk, path, mode)
         })?;
-        self.known(made, path)
+        self.with_mode(made, path, mode)
     }
 
     /// A fifo, a socket or a device (`mode` has its kind) with this mode, whatever the server's umask.
@@ -319,7 +319,7 @@ impl Remote {
         let made = self.run(Again::No, &[path], |talk| {
             operations::make_special(talk, path, mode, device)
         })?;
-        self.known(made, path)
+        self.with_mode(made, path, mode & 0o7777)
     }
 
     /// Remove an empty folder.
@@ -446,6 +446,26 @@ impl Remote {
                 }
             }
         }
+    }
+
+    /// What was made gets the mode that it was to have, where the server's umask took some of it; a set-id bit that it
+    /// has of its folder stays. Done again where the connection breaks, unlike the making.
+    fn with_mode(
+        &self,
+        made: Option<Attributes>,
+        path: &Path,
+        mode: u32,
+    ) -> Result<Attributes, Errno> {
+        let made = self.known(made, path)?;
+        // Another may have put a link there since: its target would get the mode.
+        if made.kind == Kind::Link || (made.mode ^ mode) & 0o777 == 0 {
+            return Ok(made);
+        }
+        let whole = Change {
+            mode: Some(mode | (made.mode & 0o7000)),
+            ..Change::default()
+        };
+        self.set(path, &whole).map(|(_, now)| now)
     }
 
     /// Attributes of what was made: asked for once more where the connection broke after it was.

@@ -100,7 +100,7 @@ pub fn create(
     drop(settle(talk, said, Doing::Make(path))?);
     let made = talk.attributes(look);
     talk.note_folder(folder);
-    with_mode(talk, path, mode, made)
+    known(made)
 }
 
 /// A new folder.
@@ -115,8 +115,7 @@ pub fn make_folder(
         ..Change::default()
     };
     let make = talk.ask(|id| Packet::request(kind::MKDIR, id).text(&full).change(&wanted));
-    let made = made(talk, make, path, Doing::Make(path))?;
-    with_mode(talk, path, mode, made)
+    made(talk, make, path, Doing::Make(path))
 }
 
 /// A fifo, a socket or a device, which SFTP cannot make: of a server that runs `oscope-fs serve`.
@@ -136,8 +135,7 @@ pub fn make_special(
             .number(mode)
             .number(device)
     });
-    let made = made(talk, make, path, Doing::Make(path))?;
-    with_mode(talk, path, mode & 0o7777, made)
+    made(talk, make, path, Doing::Make(path))
 }
 
 /// What a request has made at `at`: that and its folder are looked at in the same round trip.
@@ -146,34 +144,14 @@ fn made(
     request: u32,
     at: &Path,
     doing: Doing<'_>,
-) -> Result<Result<StatusResult<Attributes>, RequestError>, RequestError> {
+) -> Result<Option<Attributes>, RequestError> {
     let look = talk.ask_path(kind::LSTAT, at);
     let folder = talk.ask_folder(at);
     let said = talk.status(request)?;
     settle(talk, said, doing)?;
     let found = talk.attributes(look);
     talk.note_folder(folder);
-    Ok(found)
-}
-
-/// What was made gets the mode that it was to have, where the server's umask took some of it; a set-id bit that it has
-/// of its folder stays.
-fn with_mode(
-    talk: &mut RequestPipeline<'_>,
-    path: &Path,
-    mode: u32,
-    made: Result<StatusResult<Attributes>, RequestError>,
-) -> Result<Option<Attributes>, RequestError> {
-    match made {
-        Ok(Ok(made)) if (made.mode ^ mode) & 0o777 != 0 => {
-            let whole = Change {
-                mode: Some(mode | (made.mode & 0o7000)),
-                ..Change::default()
-            };
-            set(talk, path, &whole).map(|(_, now)| Some(now))
-        }
-        other => known(other),
-    }
+    known(found)
 }
 
 /// The attributes of what was just done; `None` if the connection broke before they came.
@@ -305,8 +283,7 @@ pub fn make_link(
     let full = talk.target.full(at);
     let text = target.as_os_str().as_bytes();
     let make = talk.ask(|id| Packet::request(kind::SYMLINK, id).text(text).text(&full));
-    let made = made(talk, make, at, Doing::Make(at))?;
-    known(made)
+    made(talk, make, at, Doing::Make(at))
 }
 
 /// The text of a symbolic link.
@@ -339,8 +316,7 @@ pub fn hard_link(
             .text(&old)
             .text(&new)
     });
-    let made = made(talk, link, at, Doing::Link { of, at })?;
-    known(made)
+    made(talk, link, at, Doing::Link { of, at })
 }
 
 /// Change attributes, and tell them as they were just before (if the server says so) and as they are then.

@@ -25,8 +25,13 @@ pub struct Hostile {
 }
 
 impl Hostile {
-    /// With these faults (`REQUEST=FAULT`, see the program).
+    /// With these faults (`REQUEST=FAULT`, see the program), whose silence is soon over.
     pub fn new(faults: &str) -> Self {
+        Self::with(faults, Duration::from_secs(1))
+    }
+
+    /// The same, with the limit of an operation.
+    fn with(faults: &str, operation: Duration) -> Self {
         let scratch = tempfile::tempdir().unwrap();
         let at = |name: &str| scratch.path().join(name).display().to_string();
         fs::write(at("program"), PROGRAM).unwrap();
@@ -37,7 +42,7 @@ impl Hostile {
         );
         let server = Server::with(&subsystem);
         let limits = Limits {
-            operation: Duration::from_secs(1),
+            operation,
             ..LIMITS
         };
         let remote = Remote::connect(server.target(Path::new("/folder")), limits).unwrap();
@@ -223,4 +228,15 @@ fn a_put_whose_temporary_was_removed_without_an_answer_is_not_done() {
         .remote
         .put(&file_of(b"longer than what is there"), &order);
     assert_eq!(put, Err(PutError::Errno(Errno::EIO)));
+}
+
+#[test]
+fn what_was_made_gets_its_mode_though_the_connection_breaks() {
+    let path = Path::new("d");
+    // Before the attributes of what was made come: the mode is set all the same, which this server refuses.
+    let hostile = Hostile::with("MKDIR=then-cut SETSTAT=fail", LIMITS.operation);
+    assert_eq!(hostile.remote.make_folder(path, 0o755), Err(Errno::EIO));
+    // While the mode is set: that is done again.
+    let hostile = Hostile::with("SETSTAT=once", LIMITS.operation);
+    assert!(hostile.remote.make_folder(path, 0o755).is_ok());
 }

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 KINDS = {3: "OPEN", 4: "CLOSE", 5: "READ", 6: "WRITE", 7: "LSTAT", 8: "FSTAT", 9: "SETSTAT", 10: "FSETSTAT"}
-KINDS |= {11: "OPENDIR", 12: "READDIR", 13: "REMOVE", 19: "READLINK", 200: "EXTENDED"}
+KINDS |= {11: "OPENDIR", 12: "READDIR", 13: "REMOVE", 14: "MKDIR", 19: "READLINK", 200: "EXTENDED"}
 STATUS, HANDLE, DATA, NAME, ATTRS = 101, 102, 103, 104, 105
 OK, END, MISSING, FAILURE = 0, 1, 2, 4
 NOW = int(time.time())
@@ -145,13 +145,17 @@ class Server:
                 sys.exit()
             case "EXTENDED" if argument.startswith(b"posix-rename"):
                 self.status(number, OK)
-            case "REMOVE" if fault == "once":
+            case "REMOVE" | "SETSTAT" if fault == "once":
                 # The first is done, and the connection ends before the answer.
-                removed = Path(self.journal + ".removed")
-                if not removed.exists():
-                    removed.touch()
+                done = Path(self.journal + ".done")
+                if not done.exists():
+                    done.touch()
                     sys.exit()
-                self.status(number, MISSING)
+                self.status(number, MISSING if name == "REMOVE" else OK)
+            case "MKDIR":
+                self.status(number, OK)
+                if fault == "then-cut":
+                    sys.exit()
             case "REMOVE":
                 self.made.discard(base)
                 self.status(number, OK)
