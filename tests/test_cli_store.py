@@ -83,7 +83,11 @@ def test_a_full_store_keeps_what_was_committed(oscope: CommandLine, tmp_path: Pa
         answer = oscope("run", "syscall.cost", "--reps", "2000", "--store", str(full / "oscope.db"))
         assert answer.code == 1
         last = answer.err.splitlines()[-1]
-        assert "is on a full disk" in last
+        run = answer.err.split()[2].rstrip(":")
+        assert last == (
+            f"oscope: the store {full}/oscope.db is on a full disk; run {run} keeps what was measured: free "
+            f"some space there; then continue with oscope run --resume {run} --store {full}/oscope.db"
+        )
         assert "Traceback" not in answer.err
         # With room again, the store opens and has what was committed.
         room = tmp_path / "room"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from oscope.assignments import markdown, sources
 from oscope.assignments.answers import as_lab
+from oscope.cli.continuing import interrupted, measure_shown
 from oscope.cli.errors import DONE
 from oscope.cli.options import Settings
 from oscope.cli.progress import display
@@ -22,7 +23,6 @@ from oscope.report import terminal
 from oscope.report.build import build
 from oscope.report.figures import named_figures, save
 from oscope.report.page import render
-from oscope.runner.execution import execute
 from oscope.storage.store import Store
 
 if TYPE_CHECKING:
@@ -59,16 +59,10 @@ def measure(
         shown = display(remarks=settings.verbose)
         for text in left_out:
             shown.note(text)
-        try:
-            with shown:
-                outcome = execute(plan, store, shown, find_inspection=inspection)
-        except KeyboardInterrupt:
-            # The second Ctrl-C; the first one ends the run in good order.
-            if shown.run_id is None:
-                raise
-            raise _interrupted(document, shown.run_id) from None
+        then = f"{document.command} --run"
+        outcome = measure_shown(plan, store, shown, "oscope run", find_inspection=inspection, then=then)
         if outcome.status == "interrupted":
-            raise _interrupted(document, outcome.run_id)
+            raise interrupted(outcome.run_id, store, "oscope run", then)
         results = store.results(outcome.run_id)
     _write(document, results, target, figures)
     out = terminal.console(to_standard_error=target.path is None)
@@ -80,13 +74,6 @@ def measure(
             remedy=f"the rest is kept: oscope show {outcome.run_id}",
         )
     return DONE
-
-
-def _interrupted(document: Document, run_id: str) -> OscopeError:
-    return OscopeError(
-        f"interrupted: run {run_id} keeps what was measured",
-        remedy=f"oscope run --resume {run_id}, then {document.command} --run {run_id}",
-    )
 
 
 def _write(document: Document, results: Results, target: Output, figures: Path | None) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from oscope.cli import benching
 from oscope.cli.benching import Files
+from oscope.cli.continuing import interrupted
 from oscope.cli.errors import DONE, note
 from oscope.cli.kernel_progress import watching
 from oscope.cli.views.bench import print_bisection
@@ -139,7 +140,7 @@ def _bisect(bisection: Bisection, plan: Plan, workshop: Workshop, store: Store, 
     try:
         search(bisection, measure, note)
     except KeyboardInterrupt:
-        raise benching.interrupted(bisection.steps[-1].run_id) from None
+        raise interrupted(bisection.steps[-1].run_id, store, benching.COMMAND) from None
     return _conclude(bisection, plan.experiments[0].metrics[0], workshop.repository, store, files)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from oscope.cli.continuing import interrupted, measure_shown
 from oscope.cli.errors import DONE, note
 from oscope.cli.progress import display, note_if_complete
 from oscope.cli.targets import Output, check_distinct, is_standard_output
@@ -18,9 +19,11 @@ from oscope.programs.export import export, hyperfine_json
 from oscope.programs.findings import find
 from oscope.programs.spec import EXPERIMENT, BenchSpec
 from oscope.report import terminal
-from oscope.runner.execution import Outcome, execute
+from oscope.runner.execution import Outcome
 from oscope.storage import record
 from oscope.storage.store import Store
+
+COMMAND = "oscope bench"
 
 
 @dataclass(frozen=True)
@@ -81,17 +84,9 @@ def interrupted_plan(run_id: str, place: str | None) -> tuple[str, Plan]:
 
 def measure(store: Store, plan: Plan, *, resume: str | None = None) -> Outcome:
     """Measure what `plan` asks for, and show the progress; OscopeError where a signal ended it early."""
-    shown = display()
-    try:
-        with shown:
-            outcome = execute(plan, store, shown, resume=resume)
-    except KeyboardInterrupt:
-        # The second Ctrl-C; the first one ends the run in good order.
-        if shown.run_id is None:
-            raise
-        raise interrupted(shown.run_id) from None
+    outcome = measure_shown(plan, store, display(), COMMAND, resume=resume)
     if outcome.status == "interrupted":
-        raise interrupted(outcome.run_id)
+        raise interrupted(outcome.run_id, store, COMMAND)
     return outcome
 
 
@@ -117,11 +112,3 @@ def _write(store: Store, outcome: Outcome, files: Files) -> None:
     given_up = [row for row in findings.rows if row.point.skipped is not None]
     if given_up:
         raise OscopeError(f"{given_up[0].name}: {given_up[0].point.skipped}", remedy=given_up[0].point.remedy)
-
-
-def interrupted(run_id: str) -> OscopeError:
-    """Return the error that says how a run goes on which a signal ended."""
-    return OscopeError(
-        f"interrupted: run {run_id} keeps what was measured",
-        remedy=f"continue with oscope bench --resume {run_id}",
-    )

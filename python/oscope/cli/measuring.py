@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from oscope.cli.continuing import interrupted, measure_shown
 from oscope.cli.errors import DONE
 from oscope.cli.options import Settings
 from oscope.cli.progress import MOST_NAMED, display, note_if_complete
@@ -14,10 +15,9 @@ from oscope.cli.targets import Targets
 from oscope.cli.views.survey import is_survey, print_survey
 from oscope.figures.analysed import Analysed, shown_metrics
 from oscope.labs import LABS, inspection
-from oscope.model.errors import OscopeError, UsageError
+from oscope.model.errors import OscopeError
 from oscope.report import encode, terminal
 from oscope.report.figures import save
-from oscope.runner.execution import execute
 from oscope.storage import record
 from oscope.storage.store import Store
 
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from oscope.planning.plan import Plan
     from oscope.runner.execution import Outcome
     from oscope.storage.store import Store
+
+_COMMAND = "oscope run"
 
 
 def resume(run_id: str, settings: Settings, targets: Targets) -> int:
@@ -59,23 +61,10 @@ def _measure_into(
     shown = display(remarks=verbose)
     for text in selection.left_out:
         shown.note(text)
-    try:
-        with shown:
-            outcome = execute(plan, store, shown, resume=resume, find_inspection=inspection)
-    except KeyboardInterrupt:
-        # The second Ctrl-C; the first one ends the run in good order.
-        if shown.run_id is None:
-            raise
-        raise _interrupted(shown.run_id) from None
-    except OscopeError as error:
-        if shown.run_id is not None and not isinstance(error, UsageError):
-            error.message += (
-                f" (run {shown.run_id} keeps what was measured; continue with --resume {shown.run_id})"
-            )
-        raise
+    outcome = measure_shown(plan, store, shown, _COMMAND, resume=resume, find_inspection=inspection)
     if outcome.status == "interrupted":
         _leave(store, outcome, targets)
-        raise _interrupted(outcome.run_id)
+        raise interrupted(outcome.run_id, store, _COMMAND)
     results = store.results(outcome.run_id)
     _write(results, outcome, targets, verbose=verbose)
     _judge(results, outcome, selection.named)
@@ -128,10 +117,3 @@ def _judge(results: Results, outcome: Outcome, named: Sequence[str]) -> None:
             f"nothing could be measured of {', '.join(missed)}",
             remedy="the summary above says why and how to fix it",
         )
-
-
-def _interrupted(run_id: str) -> OscopeError:
-    return OscopeError(
-        f"interrupted: run {run_id} keeps what was measured",
-        remedy=f"continue with oscope run --resume {run_id}",
-    )

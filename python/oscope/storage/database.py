@@ -14,10 +14,7 @@ import sqlalchemy as sa
 
 from oscope.model.errors import StoreAwayError, StoreError, UsageError
 
-_FULL = (
-    "is on a full disk",
-    "free some space; what was committed is kept, and `oscope run --resume` goes on",
-)
+_FULL = ("is on a full disk", "free some space there")
 _READ_ONLY = ("cannot be written", "check the permissions, or name another --store")
 _AWAY = ("is not reachable", "")
 _MEANINGS = (

@@ -77,6 +77,9 @@ class Happening:
 class Store:
     """An open store; a context manager."""
 
+    place: str | Path | None = None
+    """What `Store.open` was given; None: the default store."""
+
     def __init__(self, engine: sa.Engine, where: str, file: Path | None, *, reading: bool = False) -> None:
         """Take over `engine`; use `Store.open` or `Store.read` instead."""
         self._engine = engine
@@ -106,7 +109,9 @@ class Store:
         if named is None:
             make_default_folder()
         url, file = locate(named)
-        return cls(open_engine(url, file, lock_limit_s), address(url, file), file)
+        store = cls(open_engine(url, file, lock_limit_s), address(url, file), file)
+        store.place = place
+        return store
 
     @classmethod
     def read(
