@@ -18,7 +18,7 @@ from oscope.model.units import format_duration
 from oscope.report.terminal import aligned, console, print_columns, print_prose
 from oscope.tools.dhcp.answers import NOT_SHOWN, Answer, answer_all
 from oscope.tools.dhcp.conversation import FOREVER, MOST, NS_PER_S, Conversation, Spoken, not_supported, read
-from oscope.tools.dhcp.message import CLIENT_IDENTIFIER, FROM_SERVER, HOST_NAME
+from oscope.tools.dhcp.message import CLIENT_IDENTIFIER, HOST_NAME
 from oscope.tools.dhcp.redaction import Addresses, addresses_of
 from oscope.tools.dhcp.sequence import sequence
 
@@ -152,7 +152,7 @@ def _client(conversation: Conversation, addresses: Addresses, one: Spoken) -> st
 def _address(one: Spoken) -> str | None:
     """Return the address that a message is about: given, had, or asked for."""
     message = one.message
-    first = (message.yiaddr, message.ciaddr) if one.kind in FROM_SERVER else (message.ciaddr, message.yiaddr)
+    first = (message.yiaddr, message.ciaddr) if one.is_from_server else (message.ciaddr, message.yiaddr)
     said = next((address for address in first if address not in (None, _NOWHERE)), None)
     return said or message.requested
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from oscope.model.formatting import format_count
 from oscope.model.units import format_duration
@@ -13,6 +13,7 @@ from oscope.tools.dhcp.lease_history import Course, Courses
 from oscope.tools.dhcp.redaction import Addresses
 
 NOT_SHOWN = "the capture does not show this"
+_UNREADABLE = "no message in it can be read"
 SILENCE_S = 1.0
 """How long a capture has to go on behind a release, for the silence of a server to be an answer."""
 
@@ -58,7 +59,18 @@ class Answer:
 def answer_all(conversation: Conversation, addresses: Addresses) -> tuple[Answer, ...]:
     """Return the six answers, with link-layer addresses written as `addresses` writes them."""
     asked = _Asked(conversation, addresses, Courses(conversation))
-    return (asked.protocol(), asked.host(), asked.server(), asked.release(), asked.reply(), asked.loss())
+    answers = (
+        asked.protocol(),
+        asked.host(),
+        asked.server(),
+        asked.release(),
+        asked.reply(),
+        asked.loss(),
+    )
+    if any(one.kind is not None for one in conversation.spoken):
+        return answers
+    # That a client releases nothing, for one, is not known then.
+    return tuple(answer if answer.parts else replace(answer, why_not=_UNREADABLE) for answer in answers)
 
 
 def _answer(letter: str, parts: list[Part], why_not: str) -> Answer:
@@ -82,7 +94,7 @@ class _Asked:
         if self.conversation.tcp:
             text += f"; TCP packets of these ports, such as #{self.conversation.tcp[0]}, are no DHCP"
         parts = [Part(text, tuple(one.number for one in known))] if known else []
-        return _answer("a", parts, "no message in it can be read")
+        return _answer("a", parts, _UNREADABLE)
 
     def host(self) -> Answer:
         of_client: defaultdict[int | None, list[Spoken]] = defaultdict(list)
@@ -97,7 +109,7 @@ class _Asked:
 
     def _host(self, index: int, spoken: list[Spoken]) -> Part:
         address = self.conversation.clients[index].address
-        own = [one for one in spoken if not one.message.is_from_server()]
+        own = [one for one in spoken if not one.is_from_server]
         seen = [one for one in own if one.packet.link_source == address]
         name = self.addresses.client(self.conversation, index)
         if seen:
@@ -152,11 +164,27 @@ class _Asked:
         text = f"{who} gives {release.message.ciaddr or 'an address'} back to the server {server}"
         lease = self.courses.lease_of(release)
         if lease is None:
-            return Part(text, (release.number,))
+            return self._without_lease(release, text)
         ends, now = lease.ends_ns, release.packet.time_ns
         if ends is not None and now is not None and ends > now:
             text += f", {_seconds(ends - now)} before its lease of {_lease_time(lease.acks[-1])} ends"
         return Part(text, (lease.acks[-1].number, release.number))
+
+    def _without_lease(self, release: Spoken, text: str) -> Part:
+        """Say what the capture shows of an address that a client gives back without a lease of it."""
+        last, now = self.courses.last_lease(release), release.packet.time_ns
+        if last is None or release.client is None:
+            return Part(text, (release.number,))
+        ack, ends = last.acks[-1], last.ends_ns
+        if last.client != release.client:
+            owner = self.addresses.client(self.conversation, last.client)
+            text += f", though the last lease of it that the capture shows is of {owner}"
+        elif ends is not None and now is not None:
+            text += (
+                f", {_seconds(now - ends)} after its lease of {_lease_time(ack)} ended, "
+                "unless the capture lacks a renewal"
+            )
+        return Part(text, (ack.number, release.number))
 
     def reply(self) -> Answer:
         parts, short = [], ["no client releases an address in it"]

@@ -8,7 +8,7 @@ from pathlib import Path
 from oscope.model.errors import OscopeError
 from oscope.model.formatting import format_count
 from oscope.tools.dhcp.capture import STANDARD_INPUT, Counted, End, Packet, read_packets
-from oscope.tools.dhcp.message import CLIENT_IDENTIFIER, FROM_SERVER, Message, parse
+from oscope.tools.dhcp.message import CLIENT_IDENTIFIER, FROM_SERVER, KINDS, REPLY, REQUEST, Message, parse
 
 MOST = 50_000
 """Messages that are kept. Memory has to have a bound, and nobody reads more."""
@@ -17,6 +17,7 @@ FOREVER = 0xFFFF_FFFF
 NS_PER_S = 1_000_000_000
 _OTHER_PROTOCOLS = frozenset({"DHCPv6", "IPCP"})
 """That give addresses, too; what else is not supported are tunnels."""
+_SERVER_PORT = 67
 _NOWHERE = "0.0.0.0"  # noqa: S104 (an address that is compared with, not bound)
 
 
@@ -38,6 +39,19 @@ class Spoken:
     def kind(self) -> str | None:
         """Kind of the message."""
         return self.message.kind
+
+    @property
+    def is_from_server(self) -> bool:
+        """Whether a server speaks, by the type, else by the operation, else by the port it comes from.
+
+        A relay sends both ways from the port of a server: what it sends from its own address is a client's.
+        """
+        if self.kind in KINDS.values():
+            return self.kind in FROM_SERVER
+        if self.message.operation in (REQUEST, REPLY):
+            return self.message.operation == REPLY
+        is_relayed = self.packet.destination_port == _SERVER_PORT and self.packet.source == self.message.relay
+        return self.packet.source_port == _SERVER_PORT and not is_relayed
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -87,6 +101,11 @@ class Lease:
         if last.packet.time_ns is None or seconds is None or seconds == FOREVER:
             return None
         return last.packet.time_ns + seconds * NS_PER_S
+
+    def has_ended(self, later: Spoken) -> bool:
+        """Whether it ended, by all that was seen until then, before a `later` message."""
+        ends, now = self.ends_ns, later.packet.time_ns
+        return ends is not None and now is not None and ends <= now
 
 
 @dataclass(frozen=True)
@@ -244,7 +263,7 @@ class _Following:
             lease.acks.append(spoken)
         elif spoken.kind == "RELEASE" and message.ciaddr is not None:
             lease = self._open.get((client, message.ciaddr))
-            if lease is not None:
+            if lease is not None and not lease.has_ended(spoken):
                 lease.releases.append(spoken)
 
 

@@ -36,6 +36,9 @@ class Courses:
         self._lease_of = {
             release.number: lease for lease in conversation.leases for release in lease.releases
         }
+        self._leases: defaultdict[str | None, list[Lease]] = defaultdict(list)
+        for lease in conversation.leases:
+            self._leases[lease.address].append(lease)
         self._given: defaultdict[str | None, list[Spoken]] = defaultdict(list)
         self._granted: defaultdict[int | None, list[Spoken]] = defaultdict(list)
         self._asked: defaultdict[int | None, list[Spoken]] = defaultdict(list)
@@ -56,11 +59,16 @@ class Courses:
         """Return the lease that a release gives back, if the capture shows how it was made."""
         return self._lease_of.get(release.number)
 
+    def last_lease(self, release: Spoken) -> Lease | None:
+        """Return the newest lease, of any client, of the address that a message gives back."""
+        leases = self._leases[release.message.ciaddr]
+        return next((one for one in reversed(leases) if one.acks[0].number < release.number), None)
+
     def reply(self, release: Spoken) -> Spoken | None:
         """Return what a server answers to a release, until its transaction is used for something else."""
         for one in _after(self._transactions[release.client, release.message.transaction], release.number):
             if one.kind != "RELEASE":
-                return one if one.message.is_from_server() else None
+                return one if one.is_from_server else None
         return None
 
     def of(self, lease: Lease) -> Course:

@@ -104,12 +104,6 @@ class Message:
         """The relay's address, if the message came or goes by one."""
         return None if self.giaddr in (None, _NOWHERE) else self.giaddr
 
-    def is_from_server(self) -> bool:
-        """Tell whether a server speaks, by the type, else by the operation."""
-        if self.kind in FROM_SERVER:
-            return True
-        return self.operation == REPLY and (self.kind is None or self.kind not in KINDS.values())
-
     def _address(self, option: int) -> str | None:
         value = self.options.get(option, b"")
         return str(IPv4Address(value)) if len(value) == 4 else None

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from oscope.tools.dhcp.conversation import NS_PER_S, Spoken
-from oscope.tools.dhcp.message import FROM_SERVER
 
 _LEAST_GAP = 26
 _MOST_GAP = 48
@@ -36,7 +35,7 @@ def sequence(name: str, spoken: Sequence[Spoken], start_ns: int | None, width: i
 def _lanes(spoken: Sequence[Spoken]) -> dict[str, str]:
     """Return the addresses other than the client's, relays first, and what each is."""
     relays = [one.message.relay for one in spoken if one.message.relay]
-    servers = [one.message.server or one.packet.source for one in spoken if one.kind in FROM_SERVER]
+    servers = [one.message.server or one.packet.source for one in spoken if one.is_from_server]
     servers += [one.message.server for one in spoken if one.kind == "RELEASE" and one.message.server]
     lanes = dict.fromkeys(relays, "relay") | {
         server: "server" for server in dict.fromkeys(servers) if server not in relays
@@ -68,7 +67,7 @@ def _when(one: Spoken, start_ns: int | None) -> str:
 def _ends(one: Spoken, places: dict[str, int]) -> tuple[int, int]:
     """Return the columns between which a message goes; the client's is 0."""
     last = max(places.values())
-    if one.message.is_from_server():
+    if one.is_from_server:
         source = places.get(one.packet.source) or places.get(one.message.server or "", last)
         destination = places.get(one.packet.destination, 0)
     else:
@@ -78,5 +77,6 @@ def _ends(one: Spoken, places: dict[str, int]) -> tuple[int, int]:
         if destination <= source:
             destination = source + 1 if source < last else last
     if source == destination:
-        return (0, destination) if destination else (0, last)
+        ends = (0, destination or last)
+        return ends[::-1] if one.is_from_server else ends
     return source, destination
