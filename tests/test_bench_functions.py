@@ -259,6 +259,20 @@ def test_a_function_that_fails_is_one_line(
     assert not [name for name in left if name.name.startswith("oscope-functions")]
 
 
+def helper_that_fails(values: dict[str, str]) -> object:
+    return json.loads(values["text"])
+
+
+def test_an_error_names_the_line_of_the_users_code(measure: Callable[..., Any]) -> None:
+    line = helper_that_fails.__code__.co_firstlineno + 1
+    for function in (partial(helper_that_fails, {"text": "{"}), lambda: helper_that_fails({"text": "{"})):
+        with pytest.raises(OscopeError) as error:
+            measure(function)
+        words = f"({Path(__file__).name}, line {line}, in helper_that_fails)"
+        assert "JSONDecodeError: " in str(error.value)
+        assert words in str(error.value)
+
+
 def test_a_setup_that_fails_is_one_line(measure: Callable[..., Any]) -> None:
     with pytest.raises(OscopeError, match="count_to: preparing failed: ZeroDivisionError"):
         measure(count_to, setup=lambda: 1 // 0)

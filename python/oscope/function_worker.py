@@ -45,6 +45,8 @@ class Call:
     setup_kwargs: Mapping[str, Any]
     collect: bool
     """Whether the garbage collector is on while the function is measured."""
+    files: frozenset[str]
+    """The files of the function's and the setup's own code."""
 
     def prepare(self) -> Callable[[], Any]:
         """Set up; return what one iteration calls, without arguments."""
@@ -98,6 +100,11 @@ def measure_empty_call(like: Callable[[], Any]) -> float:
 def call_function(call: int = 0) -> Callable[[int], dict[str, float]]:
     """Call a function of Python."""
     found: Call = pickle.loads(_FILE.calls()[call])  # noqa: S301 - written by this user's own laboratory
+    # An error names the line of these files that led to it.
+    kit._OWN_FILES.update({file: file for file in found.files})
+    if len(found.files) == 1:
+        # cloudpickle leaves out the file of a function that it sends with its code.
+        kit._OWN_FILES["<dynamic-code>"] = next(iter(found.files))
     function = found.prepare()
     empty_ns = measure_empty_call(function)
 

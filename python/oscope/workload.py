@@ -43,7 +43,7 @@ TIMING_MODEL = (
 _NOTE = "The cost of reading the clock is subtracted."
 _TIME_NS = {"name": "time_ns", "unit": "ns", "better": "less", "quantity": "time", "per": "iteration"}
 _TIME_NS |= {"note": _NOTE, "doc": f"Time per iteration. {_NOTE}"}
-_CLOCK_READINGS, _MOST_ITERATIONS, _SHOWN_FAILURE = 2001, 1 << 40, 200
+_CLOCK_READINGS, _MOST_ITERATIONS, _SHOWN_FAILURE, _OWN_FILES = 2001, 1 << 40, 200, dict[str, str]()
 
 
 class Size(int):
@@ -311,9 +311,9 @@ class _Server:
 def _reason(error: Exception) -> str:
     """Return what was raised, and the last line of the program itself that led to it."""
     kind = "" if isinstance(error, Failed) else f"{type(error).__name__}: "
-    main = getattr(sys.modules["__main__"], "__file__", None)
-    own = [f for f in traceback.extract_tb(error.__traceback__) if kind and f.filename == main]
-    where = "".join(f" ({Path(f.filename).name}, line {f.lineno}, in {f.name})" for f in own[-1:])
+    files = {(main := str(getattr(sys.modules["__main__"], "__file__", None))): main} | _OWN_FILES
+    own = [f for f in traceback.extract_tb(error.__traceback__) if kind and f.filename in files]
+    where = "".join(f" ({Path(files[f.filename]).name}, line {f.lineno}, in {f.name})" for f in own[-1:])
     return f"{kind}{error}"[:_SHOWN_FAILURE] + where
 
 

@@ -218,6 +218,7 @@ def _pickled(
         {**bench.kwargs, **{name: value for name, value in values.items() if name not in for_setup}},
         for_setup,
         bench.collect,
+        frozenset(filter(None, map(_file_of, (function, bench.setup)))),
     )
     try:
         found: bytes = cloudpickle.dumps(call)
@@ -227,6 +228,18 @@ def _pickled(
             remedy="open or make in setup= what it uses: files, locks, connections",
         ) from None
     return found
+
+
+def _file_of(function: Callable[..., Any] | None) -> str | None:
+    """Return the file of a function's own code; None where that is not written in Python."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    if function is None:
+        return None
+    # An object that can be called has its code in its class.
+    own = function if hasattr(function, "__code__") else type(function).__call__
+    code = getattr(inspect.unwrap(own), "__code__", None)
+    return None if code is None else str(code.co_filename)
 
 
 @contextlib.contextmanager
