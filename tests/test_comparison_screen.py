@@ -124,7 +124,7 @@ def test_the_verdict_says_first_that_it_cannot_tell() -> None:
     assert few.startswith(
         "cannot tell: no difference found in 2 of 2 (too few samples to see one below a factor of 1.4 to 8.5;"
     )
-    assert "--blocks" in few
+    assert "take more: --reps, or a longer --budget" in few
     assert "a factor of more than 100;" in of(replace(row, detectable=1e300))
     assert "one reading a side shows none" in of(replace(row, n_a=1, n_b=1, detectable=1e300))
     differs = replace(row, different="yes")

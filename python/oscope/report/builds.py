@@ -42,7 +42,7 @@ def _section(a: ExperimentResults, b: ExperimentResults, threshold: float) -> Se
         return Section(title, "", (names,), missing=str(error))
     once, _ = each_quantity_once(a, found)
     known = intervals(a, b, once)
-    answer, table = verdict(once), comparison_table(a, once, known)
+    answer, table = verdict(once, a), comparison_table(a, once, known)
     # The answer stands above; a page shows a note as one paragraph.
     note = ". ".join(line for line in table.note.splitlines() if line != answer)
     return Section(title, answer, (names, *differences(a, once, known)), (replace(table, note=note),))

@@ -59,7 +59,7 @@ def print_comparison(
     comparison, others = each_quantity_once(experiment, comparison)
     title = f": B ({comparison.label_b}) against A ({comparison.label_a})"
     out.print(Text.assemble((experiment.experiment, "bold"), title))
-    print_prose(verdict(comparison), out, style="bold")
+    print_prose(verdict(comparison, experiment), out, style="bold")
     for text in differences(experiment, comparison, sides):
         print_prose(text, out)
     out.print()
@@ -145,9 +145,9 @@ def comparison_table(
     texts = [[cell.strip() for cell in column] for column in (*columns, *further)]
     named = len(_varied(comparison.rows)) + 1
     words = ("unit", "different", "matters")
-    notes = [verdict(once), *_caveats_without_marks(comparison)]
+    notes = [verdict(once, experiment), *_caveats_without_marks(comparison)]
     if not each_unit:
-        notes = [*remarks(comparison), verdict(once), *comparison.caveats, *others]
+        notes = [*remarks(comparison), verdict(once, experiment), *comparison.caveats, *others]
     return Table(
         f"{experiment.experiment}: B ({comparison.label_b}) against A ({comparison.label_a})",
         [heading for heading, *_ in texts],

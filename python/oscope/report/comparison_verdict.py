@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from math import isfinite
 
 from oscope.model import formatting
+from oscope.model.samples import ExperimentResults
 from oscope.model.units import format_share
 from oscope.statistics import ComparedMetric, Comparison
 from oscope.statistics.compared import LARGEST_RATIO
@@ -15,11 +16,16 @@ SMALLEST_SHARE = 0.0001
 """Below it the share that would have been found is not written out."""
 SMALL = 0.1
 """Below it a share is not written as a factor, which would be 1.0."""
-MORE_SAMPLES = "take more: --blocks and --reps, or a longer --budget"
+MORE_SAMPLES = "take more: --reps, or a longer --budget"
 
 
-def verdict(comparison: Comparison) -> str:
-    """Say in one sentence what all rows together say: how many differ, do not differ, or cannot be judged."""
+def verdict(comparison: Comparison, first: ExperimentResults | None = None) -> str:
+    """Say in one sentence what all rows together say: how many differ, do not differ, or cannot be judged.
+
+    The `first` side says how more samples are taken; None: by Oscope.
+    """
+    imported = None if first is None else first.environment.get("imported")
+    more = f"take more with {imported['tool']}, and import them" if imported else MORE_SAMPLES
     rows, threshold = comparison.rows, format_share(comparison.threshold)
     differ, alike, unsure = (
         [row for row in rows if row.different == answer] for answer in ("yes", "no", "cannot tell")
@@ -31,16 +37,16 @@ def verdict(comparison: Comparison) -> str:
     if open_rows := sum(row.matters == "cannot tell" for row in differ):
         parts.append(f"cannot tell of {open_rows} of them whether by more than {threshold}")
     if alike:
-        parts.append(f"no difference found in {len(alike)} of {len(rows)}{_would_be_found(alike)}")
+        parts.append(f"no difference found in {len(alike)} of {len(rows)}{_would_be_found(alike, more)}")
     if unsure:
-        found = _would_be_found(unsure)
+        found = _would_be_found(unsure, more)
         if all(row.is_single_reading for row in unsure):
-            found = f" (one reading a side shows none; {MORE_SAMPLES})"
+            found = f" (one reading a side shows none; {more})"
         parts.append(f"cannot tell: no difference found in {len(unsure)} of {len(rows)}{found}")
     return "; ".join(parts)
 
 
-def _would_be_found(rows: Sequence[ComparedMetric]) -> str:
+def _would_be_found(rows: Sequence[ComparedMetric], more: str) -> str:
     """Say how large a difference would have been found, or that the samples are too few; empty if unknown."""
     # Of rows that are identical in every sample, 0 says nothing of how much would have been found.
     sizes = [row.detectable for row in rows if isfinite(row.detectable) and row.detectable > 0]
@@ -53,9 +59,9 @@ def _would_be_found(rows: Sequence[ComparedMetric]) -> str:
         return f" (a difference of {_span(map(detectable_text, ends))} would have been found{where})"
     if ends[0] < SMALL:
         span = f"{detectable_text(ends[0])} to a factor of {factor_text(ends[1])}"
-        return f" (a difference of {span} would have been found{where}; {MORE_SAMPLES})"
+        return f" (a difference of {span} would have been found{where}; {more})"
     span = _span(map(factor_text, ends))
-    return f" (too few samples to see one below a factor of {span}{where}; {MORE_SAMPLES})"
+    return f" (too few samples to see one below a factor of {span}{where}; {more})"
 
 
 def _span(ends: Iterable[str]) -> str:

@@ -111,7 +111,7 @@ def _compare(
     return Compared(
         name=a.experiment,
         title=f"B ({found.label_b}) against A ({found.label_a})",
-        verdict=verdict(found),
+        verdict=verdict(found, a),
         sentences=list(differences(a, found, known)),
         table=replace(comparison_table(a, found, known), title="", note=""),
         figure=_figure(a, found),
