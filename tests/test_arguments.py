@@ -50,6 +50,19 @@ def test_parameters_are_a_mapping() -> None:
 
 
 @pytest.mark.usefixtures("real_probe")
+def test_a_misspelled_argument_is_named_with_the_nearest_one() -> None:
+    with pytest.raises(oscope.UsageError) as error:
+        oscope.run("syscall.cost", rep=3)
+    assert str(error.value) == "no experiment here has a factor 'rep': did you mean reps=?"
+    with pytest.raises(oscope.UsageError) as error:
+        oscope.run("syscall.cost", cal="read")
+    assert str(error.value) == "no experiment here has a factor 'cal': did you mean 'call'?"
+    with pytest.raises(TypeError) as wrong:
+        oscope.bench("true", budgt="1m")  # type: ignore[call-arg]
+    assert str(wrong.value).endswith("'budgt': did you mean budget=?")
+
+
+@pytest.mark.usefixtures("real_probe")
 def test_errors_of_run_and_bench_name_arguments() -> None:
     calls: tuple[Callable[[], object], ...] = (
         lambda: oscope.run("syscall.cost", reps=0),

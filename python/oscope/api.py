@@ -234,7 +234,7 @@ def _shared(
     return wanted or shared[0]
 
 
-@naming_arguments()
+@naming_arguments
 def run(
     name: str,
     *,

@@ -30,7 +30,7 @@ from oscope.targets.guest.spec import Where
 from oscope.trace.factor import parse_kinds
 
 
-@naming_arguments()
+@naming_arguments
 def bench(
     commands: str | Callable[..., Any] | Sequence[str | Sequence[str] | Callable[..., Any]],
     *,

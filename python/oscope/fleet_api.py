@@ -168,7 +168,7 @@ class Fleet:
         return {host: run.results for host, run in self.results.items()}
 
 
-@naming_arguments()
+@naming_arguments
 def fleet(
     name: str,
     *,

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from difflib import get_close_matches
+from typing import ParamSpec, TypeVar
 
-from oscope.model.errors import OscopeError
+from oscope.model.errors import OscopeError, UnknownFactorError
+
+Given = ParamSpec("Given")
+Value = TypeVar("Value")
 
 _OTHER = {"name": "names", "parameter": "parameters"}
 """The options whose argument has another name."""
@@ -14,16 +20,35 @@ _VALUE = r"(?: (-?\d\S*?|[A-Z]\S*?|/\S*?|'[^']*'|guest\S*?|local|ssh:\S*?|\S+?(?
 _OPTION = re.compile(rf"(?P<command>\boscope [a-z]+(?: [^,;]*)?)|--set |--(?P<name>[a-z][a-z-]+){_VALUE}")
 
 
-@contextmanager
-def naming_arguments() -> Iterator[None]:
-    """Have an OscopeError name arguments, such as `reps=0` for `--reps 0`; a whole command stays as it is."""
-    try:
-        yield
-    except OscopeError as error:
-        error.message = in_python(error.message)
-        error.remedy = error.remedy and in_python(error.remedy)
-        error.args = (error.message,)
-        raise
+def naming_arguments(function: Callable[Given, Value]) -> Callable[Given, Value]:
+    """Have a function's OscopeError name arguments, such as `reps=0` for `--reps 0`.
+
+    A whole command stays as it is. A keyword that is none is an error with the nearest argument.
+    """
+    names = list(inspect.signature(function).parameters)
+
+    def near(name: str) -> str | None:
+        found = get_close_matches(name, names, n=1, cutoff=0.7)
+        return f"did you mean {found[0]}=?" if found else None
+
+    @functools.wraps(function)
+    def named(*given: Given.args, **keywords: Given.kwargs) -> Value:
+        try:
+            return function(*given, **keywords)
+        except OscopeError as error:
+            remedy = near(error.name) if isinstance(error, UnknownFactorError) else None
+            error.message = in_python(error.message)
+            error.remedy = remedy or (error.remedy and in_python(error.remedy))
+            error.args = (error.message,)
+            raise
+        except TypeError as error:
+            wrong = [name for name in keywords if str(error).endswith(f"keyword argument {name!r}")]
+            remedy = near(wrong[0]) if wrong and wrong[0] not in names else None
+            if remedy is None:
+                raise
+            raise TypeError(f"{error}: {remedy}") from None
+
+    return named
 
 
 def in_python(text: str) -> str:

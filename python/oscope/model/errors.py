@@ -24,6 +24,14 @@ class UsageError(OscopeError):
     exit_code = 2
 
 
+class UnknownFactorError(UsageError):
+    """No experiment that is measured has a factor of this name."""
+
+    def __init__(self, name: str, remedy: str) -> None:
+        super().__init__(f"no experiment here has a factor {name!r}", remedy=remedy)
+        self.name = name
+
+
 class NoCommonValueError(UsageError):
     """Two sides have no value of one metric at one point to compare."""
 

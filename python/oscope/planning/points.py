@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 
-from oscope.model.errors import UsageError
+from oscope.model.errors import UnknownFactorError, UsageError
 from oscope.model.experiment import Design, Experiment
 from oscope.model.factors import Factors, Level, Profile
 from oscope.probe.catalogue import Workload, bounded_below, check_level, nearest
@@ -16,7 +16,7 @@ def check_names(settings: Mapping[str, Sequence[Level]], workloads: Iterable[Wor
     known = {parameter.name: None for workload in workloads for parameter in workload.parameters}
     for name, levels in settings.items():
         if name not in known:
-            raise UsageError(f"no experiment here has a factor {name!r}", remedy=nearest(name, known))
+            raise UnknownFactorError(name, nearest(name, known))
         if not levels:
             raise UsageError(f"{name} has no level", remedy=f"write --set {name}=LEVEL[,LEVEL]…")
 
