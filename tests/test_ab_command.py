@@ -128,6 +128,9 @@ def test_help_and_refusals_name_what_it_takes(builds: CommandLine) -> None:
     (refused,) = builds("ab", "./plain", "./new", "sort.list").errors
     assert refused.startswith("oscope: ./plain describe printed no JSON")
     assert refused.endswith("or measure whole commands: oscope bench -- ./plain --vs ./new")
+    (refused,) = builds("ab", "./old", "./new", "NOSUCH").errors
+    assert refused.startswith("oscope: ./old: there is no experiment 'NOSUCH': ./old has ")
+    assert "sort.list" in refused
 
 
 def test_a_list_of_runs_cuts_commands_but_no_path_of_a_build() -> None:

@@ -291,7 +291,8 @@ def test_a_program_that_is_lost_is_tried_again_and_given_up(
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("print('hello')", ["printed no JSON"]),
+        ("print('hello')", ["printed no JSON", "docs/own-workloads.md"]),
+        ("", ["printed no JSON (it printed nothing): print one JSON object", "docs/own-workloads.md"]),
         ("import sys; sys.exit('no such thing')", ["status 1", "no such thing"]),
         ("print('{}')", ["schema"]),
         ('print(\'{"schema": "oscope.probe/2"}\')', ["oscope.probe/2", "oscope.probe/1"]),

@@ -126,7 +126,14 @@ def with_own(names: Sequence[str], program: str | None = None) -> tuple[Labs, Se
         from oscope.probe import own_project  # noqa: PLC0415 - start-up
 
         added = own_project.of_program(program, find_project(), built_in_names, names)
-        return Labs((*LABS, added)), names or (added.name,)
+        found = Labs((*LABS, added))
+        for name in names:
+            if name not in found.names:
+                own = f"{program} has {', '.join(each.name for each in added.experiments)}"
+                raise UsageError(
+                    f"there is no experiment {name!r}", remedy=nearest_name(name, found.names, own)
+                )
+        return found, names or (added.name,)
     wanted = [name for name in names if name not in built_in_names]
     if not wanted:
         return ours, names
@@ -150,11 +157,13 @@ def _nearest_or_own(name: str, known: Iterable[str]) -> str:
     return f"{remedy}{' ' if remedy.endswith('?') else '; '}a workload of your own needs --workload PROGRAM"
 
 
-def nearest_name(name: str, known: Iterable[str]) -> str:
-    """Return a remedy that names the nearest of `known`; where none is near, the labs among them."""
+def nearest_name(name: str, known: Iterable[str], others: str | None = None) -> str:
+    """Return a remedy: the nearest of `known`; where none is near, `others`, or the labs among them."""
     names = sorted(known)
     near = difflib.get_close_matches(name.lower(), names, n=1, cutoff=0.5)
     if near:
         return f"did you mean {near[0]!r}?"
+    if others is not None:
+        return others
     # The name of an experiment has a dot.
     return f"the labs are {', '.join(each for each in names if '.' not in each)} (see oscope list)"

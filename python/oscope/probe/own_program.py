@@ -94,13 +94,13 @@ def describe(program: Program) -> Catalogue:
     Raises ProbeError, in one line with the fix, where it does not, or says what cannot be.
     """
     who = f"{program.name} describe"
+    answer = _ask(program)
     try:
-        data = orjson.loads(_ask(program))
+        data = orjson.loads(answer)
     except orjson.JSONDecodeError as error:
-        raise ProbeError(
-            f"{who} printed no JSON ({error})",
-            remedy="print one JSON object on standard output, and all else on standard error",
-        ) from error
+        what = f"printed no JSON ({error if answer.strip() else 'it printed nothing'})"
+        remedy = f"print one JSON object on standard output, and all else on standard error: see {DOCUMENT}"
+        raise ProbeError(f"{who} {what}", remedy=remedy) from error
     try:
         found = parse(_completed(data))
         _check(found)
