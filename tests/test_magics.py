@@ -81,7 +81,9 @@ def test_what_cannot_be_measured_is_one_line(run: Any) -> None:
         "%oscope f(nothing)": "f(nothing): NameError: name 'nothing' is not defined",
         "%oscope --reps many f(data)": "--reps many is no whole number",
         "%oscope --precision much f(data)": "much",
-        "%oscope --unknown f(data)": "--unknown",
+        "%oscope --unknown f(data)": "%oscope: --unknown not recognized; options are --name, --reps, ",
+        "%oscope --repz 3 f(data)": "%oscope: --repz not recognized; did you mean --reps?",
+        "%oscope --quick=3 f(data)": "%oscope: --quick must not have an argument; options are --name",
         "%oscope f(data) --vs": "there is no statement",
         "%%oscope lock = __import__('threading').Lock()\nraise KeyError(lock.locked())": "KeyError: False",
     }

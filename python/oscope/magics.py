@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable
+from difflib import get_close_matches
 from typing import Any
 
 from IPython.core.error import UsageError as ShellUsageError
@@ -43,9 +44,7 @@ class OscopeMagics(Magics):
         --metric NAME, --seed N, --pin CPU.
         """
         try:
-            found, rest = self.parse_options(
-                line, "", *_OPTIONS, posix=False, strict=False, preserve_non_opts=True
-            )
+            found, rest = self._options(line)
             options = {name: _unquoted(value) for name, value in found.items()}
             if cell is None:
                 parts, setup = re.split(r"(?:^|\s)--vs(?=\s|$)", rest), None
@@ -55,6 +54,28 @@ class OscopeMagics(Magics):
         except OscopeError as error:
             fix = f"; {error.remedy}" if error.remedy else ""
             raise ShellUsageError(f"{error.message}{fix}") from None
+
+    def _options(self, line: str) -> tuple[Any, str]:
+        """Part the options of a line from the rest; UsageError, in one line with its fix, for a wrong one."""
+        try:
+            parted: tuple[Any, str] = self.parse_options(
+                line, "", *_OPTIONS, posix=False, strict=False, preserve_non_opts=True
+            )
+        except ShellUsageError as error:
+            # getopt's message, and behind it all options as it declares them.
+            wrong = re.match(r"option (--?\S*) (.*?)(?= *\(|$)", str(error))
+            if wrong is None:
+                raise
+            name, what = wrong.groups()
+            names = [f"--{option.rstrip('=')}" for option in _OPTIONS]
+            near = get_close_matches(name, names, n=1)
+            fix = (
+                f"did you mean {near[0]}?"
+                if near and name not in names
+                else f"options are {', '.join(names)}"
+            )
+            raise UsageError(f"%oscope: {name} {what}", remedy=fix) from None
+        return parted
 
     def _measure(self, parts: list[str], setup: str | None, options: dict[str, Any]) -> Bench:
         functions = [self._function(part, _label(part)) for part in parts]
