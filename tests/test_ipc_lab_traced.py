@@ -256,3 +256,23 @@ def test_a_tracer_that_could_not_run_is_told_and_judged_nowhere() -> None:
     # The text says what the tracers are, whichever ran.
     assert "strace" not in section.answer
     assert not any(row[0].startswith("strace") for table in section.tables for row in table.rows)
+
+
+@pytest.mark.parametrize(
+    ("kept", "read", "words"),
+    [
+        (1, 400, "`write` takes 50 % of the time in calls at"),
+        (1, 500, "and `read` at"),
+        (12, 500, "and 5 others each take 50 % of the time in calls."),
+    ],
+)
+def test_of_calls_that_take_equal_time_none_alone_is_the_headline(kept: int, read: int, words: str) -> None:
+    times = {"write": 500, "read": read, "poll": 500 - read}
+    reading = {name: {"count": 100, "errors": {}, "time_ns": time} for name, time in times.items()}
+    left = [kept]
+
+    def change(each: dict[str, Any]) -> dict[str, Any] | None:
+        left[0] -= "calls" in each
+        return {**each, "calls": reading} if "calls" in each and left[0] >= 0 else None
+
+    assert words in said(sections(retraced(synthetic_ipc.trace(), change))[CALLS])

@@ -36,8 +36,14 @@ def _calls(point: q.Traced) -> Iterable[Call]:
 
 def _most(_: q.Run, found: Sequence[Call]) -> str:
     most = max(found, key=lambda each: each.of_time or 0.0)
-    share = f" takes {q.format_share(most.of_time)} of the time in calls" if most.of_time else ""
-    return f"`{most.name}`{share} at {most.where.name}."
+    if not most.of_time:
+        return f"`{most.name}` at {most.where.name}."
+    share = q.format_share(most.of_time)
+    alike = [each for each in found if each.of_time and q.format_share(each.of_time) == share]
+    if len(alike) == 1:
+        return f"`{most.name}` takes {share} of the time in calls at {most.where.name}."
+    names = ipc.first_named([f"`{each.name}` at {each.where.name}" for each in alike])
+    return f"{names} each take {share} of the time in calls."
 
 
 def _shares_figure(_: q.Run, found: Sequence[Call]) -> q.Figure:

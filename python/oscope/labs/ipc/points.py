@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -108,3 +108,8 @@ SWITCHES = q.a_mebibyte("switches a MiB", "", lambda point: both_sides(point, "v
 BUSY = _a_second("CPUs busy", "", lambda point: q.metric(point, "cpu_s"))
 VOLUNTARY = _a_second("voluntary", "switches/s", lambda point: both_sides(point, "voluntary"))
 INVOLUNTARY = _a_second("involuntary", "switches/s", lambda point: both_sides(point, "involuntary"))
+
+
+def first_named(names: Sequence[str]) -> str:
+    """Return equal ones in words: two by their names, of more the first and how many others there are."""
+    return " and ".join(names) if len(names) < 3 else f"{names[0]} and {len(names) - 1} others"

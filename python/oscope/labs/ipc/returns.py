@@ -74,8 +74,10 @@ def _most_short(_: q.Run, found: Sequence[Transfers]) -> str:
             f"No successful call was short; {q.format_count(refused)} of {q.format_count(calls)} calls "
             "returned an error."
         )
-    text = f"Short calls are most frequent of `{most.call}` at {most.where.name}"
-    return f"{text}: {q.format_share(most.short)}."
+    share = q.format_share(most.short)
+    alike = [each for each in found if each.short and q.format_share(each.short) == share]
+    names = ipc.first_named([f"`{each.call}` at {each.where.name}" for each in alike])
+    return f"Short calls are most frequent of {names}: {share}."
 
 
 def _refused(each: Transfers) -> tuple[int, int]:
