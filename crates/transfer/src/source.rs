@@ -70,7 +70,7 @@ impl Source {
     /// paths from there, of what is left out.
     ///
     /// # Errors
-    /// A path that is not there, cannot be read, or is neither a regular file nor a folder.
+    /// A path that is neither a regular file nor a folder, or none that is there and can be read.
     pub fn gather(paths: &[PathBuf], links: Links, skip: &[OsString]) -> Result<Gathered, Failure> {
         let mut walk = Walk {
             found: Gathered::default(),
@@ -79,13 +79,18 @@ impl Source {
             links,
             skip,
         };
+        let mut refused = None;
         for path in paths {
-            let meta = fs::metadata(path).map_err(|error| no_status(path, &error))?;
+            let meta = match status(path) {
+                Ok(meta) => meta,
+                Err((error, failure)) => {
+                    walk.leave(path.as_os_str().as_bytes().to_vec(), &unread(&error));
+                    refused = refused.or(Some(failure));
+                    continue;
+                }
+            };
             let name = own_name(path)?;
             if meta.is_dir() {
-                fs::read_dir(path).map_err(|error| {
-                    Failure::system(&format!("reading the folder {}", path.display()), &error)
-                })?;
                 walk.below(path, name, &meta);
             } else if meta.is_file() {
                 walk.add(Self::of(path.clone(), name, &meta));
@@ -98,7 +103,10 @@ impl Source {
         }
         // A receiver makes links last, so that nothing is written through one.
         walk.found.files.append(&mut walk.kept);
-        Ok(walk.found)
+        match refused {
+            Some(failure) if walk.found.files.is_empty() => Err(failure),
+            _ => Ok(walk.found),
+        }
     }
 
     /// The file at `path`, called `name` by the receiver.
@@ -181,6 +189,22 @@ fn unread(error: &io::Error) -> String {
         io::ErrorKind::PermissionDenied => format!("{why}: {UNREADABLE}"),
         _ => why,
     }
+}
+
+/// The status of a path that was named, if it can be read; else what failed, and the failure where nothing is sent.
+fn status(path: &Path) -> Result<Metadata, (io::Error, Failure)> {
+    let meta = fs::metadata(path).map_err(|error| {
+        let failure = no_status(path, &error);
+        (error, failure)
+    })?;
+    if meta.is_dir() {
+        fs::read_dir(path).map_err(|error| {
+            let failure =
+                Failure::system(&format!("reading the folder {}", path.display()), &error);
+            (error, failure)
+        })?;
+    }
+    Ok(meta)
 }
 
 /// Why there is nothing to send at a path that was named.

@@ -139,3 +139,17 @@ fn bytes_of_holes_are_counted_apart_and_not_as_there_before() {
     let here = sent.expect("sent").here;
     assert_eq!((here.bytes, here.holes, here.skipped), (0, 0, 1));
 }
+
+#[test]
+fn a_path_that_is_not_there_is_left_out_and_the_others_are_sent() {
+    let place = Place::new();
+    place.make("here", 3);
+    let paths = [place.here("gone"), place.here("here")];
+    let found = Source::gather(&paths, Links::Keep, &[]).expect("one is there");
+    assert_eq!(found.files.len(), 1);
+    assert_eq!(found.left_out.len(), 1);
+    assert_eq!(found.left_out[0].name, paths[0].display().to_string());
+    assert_eq!(found.left_out[0].reason, "No such file or directory");
+    let error = Source::gather(&paths[..1], Links::Keep, &[]).expect_err("nothing is there");
+    assert!(error.to_string().contains("gone"), "{error}");
+}
