@@ -128,6 +128,15 @@ def test_the_tables_are_on_standard_error_alone(program: Path, oscope: CommandLi
 
 
 @needs_root
+def test_faults_of_the_process_that_becomes_the_command_are_not_the_commands(oscope: CommandLine) -> None:
+    """A command that does not fork copies the page of zeros at most; Oscope's fork copies what it writes."""
+    rows = traced(oscope, "--faults", "--", "/bin/true")["faults"]
+    assert sum(row["count"] for row in rows if row["kind"] == "zero-fill") > 0
+    copied = [row["count"] for row in rows if row["kind"] == "copy-on-write" and row["class"] != "file"]
+    assert sum(copied) < 10
+
+
+@needs_root
 def test_a_table_in_a_pipe_is_whole(oscope: CommandLine) -> None:
     opened = "cat /nope /etc/passwd/x /proc/1/mem /proc/self/map_files/0-1 2>/dev/null; :"
     answer = oscope("trace", "--", "sh", "-c", opened)

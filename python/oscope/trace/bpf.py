@@ -71,7 +71,10 @@ class BpfTracer(Tracer):
     follows_marks = True
 
     def __init__(self, name: str, kinds: Collection[str], probe: Path | None, room: Room) -> None:
-        """Trace `kinds` between the marks of `probe`; of the started process and its descendants if None."""
+        """Trace `kinds` between the marks of `probe`.
+
+        If it is None: of the started process and its descendants, from its execve on.
+        """
         self.name = name
         self._kinds = kinds
         self._probe = probe
@@ -81,7 +84,7 @@ class BpfTracer(Tracer):
 
     @classmethod
     def of_family(cls, kinds: Collection[str]) -> BpfTracer:
-        """Return the tracer of a process and its descendants from `start` on; its one reading is 0's."""
+        """Return the tracer of a process and its descendants from its execve on; its one reading is 0's."""
         return cls("+".join(kinds), kinds, None, Room.for_turns(_FAMILY_TURNS))
 
     @property

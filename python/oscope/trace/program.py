@@ -10,7 +10,7 @@ from pathlib import Path
 
 from oscope.model.errors import OscopeError
 from oscope.trace import factor
-from oscope.trace.calls import transfer_numbers
+from oscope.trace.calls import call_number, transfer_numbers
 from oscope.trace.layout import offsets
 from oscope.trace.templates import templates
 
@@ -22,7 +22,7 @@ EXACT_RESULTS = 4096
 
 NEEDED: Mapping[str, tuple[str, ...]] = {
     "marks": ("task:task_newtask", "sched:sched_process_exec", "sched:sched_process_exit"),
-    "family": ("task:task_newtask", "sched:sched_process_exit"),
+    "family": ("raw_syscalls:sys_enter", "task:task_newtask", "sched:sched_process_exit"),
     "counts": ("raw_syscalls:sys_enter",),
     "syscalls": ("raw_syscalls:sys_enter", "raw_syscalls:sys_exit"),
     "sched": ("sched:sched_switch", "sched:sched_waking"),
@@ -63,7 +63,7 @@ class Marks:
 
 @dataclass(frozen=True)
 class Family:
-    """Trace process `pid` and its descendants, from now on."""
+    """Trace process `pid` and its descendants, from its next execve on."""
 
     pid: int
 
@@ -114,6 +114,7 @@ def compose(kinds: Collection[str], selection: Marks | Family, present: Collecti
                 asked=asked,
                 transfers=list(numbers),
                 present=present,
+                execve=call_number("execve"),
                 exact_results=EXACT_RESULTS,
             )
             for part in parts
