@@ -147,7 +147,8 @@ pub fn metrics() -> Vec<Metric> {
             "resident set of the competitor once it is stable",
         ),
         Metric::time("pressure_wait_s", "s", Quantity::WaitingTime)
-            .of("the walk until the competitor is stable")
+            .of("the probe until the competitor is stable")
+            .note("It ends before the walk begins.")
             .not_compared(),
     ]);
     metrics
