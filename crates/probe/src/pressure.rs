@@ -22,6 +22,7 @@ use std::time::{Duration, Instant};
 use nix::unistd::Pid;
 use serde::Deserialize;
 
+use crate::disk::residency::page_bytes;
 use crate::workload::Context;
 use competitor::{Competitor, Since};
 use group::Group;
@@ -91,7 +92,7 @@ impl Pressure {
         let bytes = match (plan.limit, plan.scope) {
             (0, Scope::Group) => USUAL_LIMIT,
             (0, Scope::Machine) => Machine::now()?.total,
-            (limit, _) => limit,
+            (limit, _) => limit - limit % page_bytes(),
         };
         refuse_panic(plan.scope)?;
         if plan.scope == Scope::Machine {

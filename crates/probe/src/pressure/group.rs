@@ -11,6 +11,7 @@ use nix::unistd::Pid;
 
 use super::keeper::OomGuard;
 use super::kills::Kills;
+use crate::disk::residency::page_bytes;
 use oscope_sys::cleanup::CleanupGuard;
 use oscope_sys::cleanup::resource::{GROUP_PREFIX, Resource};
 use oscope_sys::error::{Failure, errno_message};
@@ -74,7 +75,8 @@ impl Group {
             // room.
             _ => {
                 group.set("memory.high", &limit.to_string())?;
-                group.set("memory.max", &(limit + limit / 4).to_string())?;
+                let most = limit + limit / 4;
+                group.set("memory.max", &(most - most % page_bytes()).to_string())?;
             }
         }
         Ok(group)

@@ -83,6 +83,20 @@ fn measured(pressure: &Pressure, bytes: u64) -> Option<i64> {
     }
 }
 
+/// The kernel rounds limits down to pages: of a limit and a quarter more (version 2), each by itself.
+#[test]
+fn a_limit_is_rounded_down_to_pages() {
+    let folder = Folder::new();
+    let limit = LIMIT + page_bytes() + 1;
+    let plan = Plan {
+        limit,
+        ..plan(&folder, SwapKind::Auto, 64 << 20)
+    };
+    if let Some(pressure) = prepared(plan) {
+        assert_eq!(pressure.bytes, limit - 1);
+    }
+}
+
 #[test]
 fn a_competitor_presses_and_nothing_is_left_of_it() {
     for kind in [SwapKind::File, SwapKind::Zram] {

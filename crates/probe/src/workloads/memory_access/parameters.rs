@@ -59,8 +59,8 @@ pub struct Parameters {
     /// Where the pressure acts: in a memory control group made for the run, or on the whole machine.
     #[parameter(choice("group").only_with("pressure", &["compete"]))]
     pub scope: Scope,
-    /// Memory that both share in the group, and that the competitor maps; 0: 256 MiB for a group, all memory for the
-    /// machine.
+    /// Memory that both share in the group, and that the competitor maps, rounded down to whole pages; 0: 256 MiB for a
+    /// group, all memory for the machine.
     #[parameter(bytes(0, 0..=1 << 40).only_with("pressure", &["compete"]))]
     pub limit: u64,
     /// What the swap made for the run lies on; auto: a file where the file system takes one, else zram.
