@@ -130,7 +130,8 @@ pub fn description() -> Description {
 fn metrics() -> Vec<Metric> {
     const PART: &str =
         "A part of the operation. Only with read-first, read-again, change-block and append.";
-    const NETWORK: &str = "Headers included. Null with system=local.";
+    const NETWORK: &str = "Headers included. What is sent after the clock has stopped is left out: late \
+        acknowledgements, a close that the client puts off. Null with system=local.";
     let time = |name, what| Metric::time(name, "ns", Quantity::Time).of(what);
     vec![
         time("time_ns", "the operation").note("As its program has to wait for it."),
@@ -157,11 +158,15 @@ fn metrics() -> Vec<Metric> {
             "1",
             "packets received by the client's network device",
         )
-        .note("Without a delay, a packet may have up to 64 KiB; with one, at most 1500 B."),
+        .note(
+            "Without a delay, a packet may have up to 64 KiB; with one, at most 1500 B. Left out are the same as of \
+             bytes.",
+        ),
         Metric::spent(
             "sent_packets",
             "1",
             "packets sent by the client's network device",
-        ),
+        )
+        .note("Left out are the same as of bytes."),
     ]
 }
