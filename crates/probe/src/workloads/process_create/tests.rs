@@ -2,6 +2,8 @@
 
 use std::cell::OnceCell;
 
+use nix::sys::resource::{UsageWho, getrusage};
+
 use super::stamp::Stamp;
 use super::*;
 use crate::clock::offsets::Offsets;
@@ -244,6 +246,30 @@ fn every_way_gives_every_metric_in_both_placements() {
         affinity::allowed().expect("it can be read"),
         cpu.into_iter().collect::<Vec<_>>()
     );
+}
+
+/// A page of which a child had a copy is write-protected; the first write to it after that faults.
+#[test]
+fn each_repetition_finds_the_resident_memory_writable() {
+    let clock = Clock::open(Wanted::Auto).expect("there is always a clock");
+    let allowed = affinity::allowed().expect("some CPU is allowed");
+    let shared = Shared::default();
+    let context = Context::new(&clock, None, &allowed, &shared);
+    let parameters = Parameters {
+        how: How::Fork,
+        resident: 4 << 20,
+        pages: Pages::Base,
+        placement: Placement::Same,
+    };
+    let mut workload = ProcessCreate::prepare(parameters, &context).expect("4 MiB can be had");
+    for repetition in 0..3 {
+        let usage = || getrusage(UsageWho::RUSAGE_THREAD).expect("it is reported");
+        let before = usage().minor_page_faults();
+        let mut region = Region::new(&clock);
+        workload.run(1, &mut region).expect("a child can be made");
+        let faults = usage().minor_page_faults() - before;
+        assert!(repetition == 0 || faults >= 1024, "{faults}");
+    }
 }
 
 /// Make and check a child; how many metrics it has.
