@@ -77,7 +77,8 @@ impl Workload for ProcessCreate {
                 kernel for CLONE_VM|CLONE_VFORK on a stack of its own, since vfork() cannot be called soundly here; \
                 its parent returns after the child has ended. posix_spawn starts this program, whose child_ns thus \
                 holds exec and the dynamic loader, up to the program's first constructor. With the TSC, readings on \
-                two CPUs are compared by measured offsets; unknown offsets leave the metric out. fork and clone3 copy \
+                two CPUs are compared by measured offsets; unknown offsets leave the metric out. The C \
+                library keeps a thread's stack for the next one: only the warm-up maps one. fork and clone3 copy \
                 what the parent has mapped, and write-protect what it has written since the fork before: each page of \
                 the resident memory, which is written to before each repetition, outside the clock. At resident=0 \
                 this program's own 30 mappings and 0.3 MiB written, in \
