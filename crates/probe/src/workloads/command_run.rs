@@ -74,7 +74,7 @@ impl Workload for CommandRun {
     fn describe() -> Description {
         Description {
             name: "command.run",
-            version: 1,
+            version: 2,
             purpose: "Start a program, wait for its end, and report what it used.",
             timing_model: "time = vfork + execve + the program's run + wait. A launcher process, forked before the \
                 first run, starts the program without a shell and waits for it; the clock stops when the kernel \

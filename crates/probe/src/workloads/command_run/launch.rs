@@ -17,7 +17,7 @@ use super::child::{Errand, begin, close_on_execution};
 use super::ended::{Ended, FIX, reap};
 use super::energy::{POWERCAP, Rapl};
 use super::parameters::Parameters;
-use super::program::{Program, pointers, text};
+use super::program::{Program, Texts, text};
 use super::shed::{Peak, Surplus};
 use super::strays;
 use super::surroundings::{cpus, environment, opened};
@@ -36,7 +36,7 @@ const NOTHING: &str = "/dev/null";
 
 /// Starts programs, all in the same surroundings.
 pub struct Launcher {
-    environment: Vec<CString>,
+    environment: Texts,
     folder: Option<CString>,
     input: String,
     output: String,
@@ -75,7 +75,7 @@ impl Launcher {
         cancel::handle(Signal::SIGCHLD, SigHandler::SigDfl)?;
         let folder = Some(&parameters.folder).filter(|folder| !folder.is_empty());
         Ok(Self {
-            environment: environment(&parameters.environment)?,
+            environment: environment(&parameters.environment)?.into(),
             folder: folder.map(|folder| text("folder", folder)).transpose()?,
             input: parameters.input.clone(),
             output: parameters.output.clone(),
@@ -300,11 +300,10 @@ impl Launcher {
     /// fastest way, and an error of execve(2) is known at once.
     #[inline(always)]
     fn start(&self, program: &Program, streams: [RawFd; 3]) -> io::Result<libc::pid_t> {
-        let (arguments, environment) = (pointers(&program.arguments), pointers(&self.environment));
         let mut errand = Errand {
             path: &program.path,
-            arguments: arguments.as_ptr(),
-            environment: environment.as_ptr(),
+            arguments: program.arguments.as_ptr(),
+            environment: self.environment.as_ptr(),
             folder: self.folder.as_deref(),
             cpus: &self.cpus,
             streams,

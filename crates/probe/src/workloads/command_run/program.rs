@@ -14,7 +14,32 @@ pub struct Program {
     /// The same for execve(2).
     pub path: CString,
     /// Its arguments, its own name first.
-    pub arguments: Vec<CString>,
+    pub arguments: Texts,
+}
+
+/// Texts as execve(2) takes them, made once, so that nothing is allocated to start a program.
+pub struct Texts {
+    /// To the texts, then a null pointer.
+    pointers: Vec<*const c_char>,
+    /// A text stays where it is when this is moved.
+    _texts: Vec<CString>,
+}
+
+impl Texts {
+    /// The array of pointers.
+    pub fn as_ptr(&self) -> *const *const c_char {
+        self.pointers.as_ptr()
+    }
+}
+
+impl From<Vec<CString>> for Texts {
+    fn from(texts: Vec<CString>) -> Self {
+        let each = texts.iter().map(|text| text.as_ptr());
+        Self {
+            pointers: each.chain([null()]).collect(),
+            _texts: texts,
+        }
+    }
 }
 
 impl Program {
@@ -39,7 +64,7 @@ impl Program {
         Ok(Self {
             name: path.to_owned(),
             path: text("program", path)?,
-            arguments: texts("arguments", arguments)?,
+            arguments: texts("arguments", arguments)?.into(),
         })
     }
 
@@ -63,7 +88,7 @@ impl Program {
         Self {
             name: String::new(),
             path: CString::default(),
-            arguments: vec![CString::default()],
+            arguments: vec![CString::default()].into(),
         }
     }
 
@@ -110,12 +135,4 @@ pub fn text(parameter: &str, text: &str) -> Result<CString, Failure> {
 /// The same of each text.
 pub fn texts(parameter: &str, list: &[String]) -> Result<Vec<CString>, Failure> {
     list.iter().map(|item| text(parameter, item)).collect()
-}
-
-/// An array as execve(2) takes it: pointers to the texts, then a null pointer.
-pub fn pointers(list: &[CString]) -> Vec<*const c_char> {
-    list.iter()
-        .map(|item| item.as_ptr())
-        .chain([null()])
-        .collect()
 }
