@@ -19,6 +19,7 @@ mod input;
 mod names;
 mod parameters;
 mod pressure;
+mod program_files;
 mod protocol;
 mod region;
 mod registry;

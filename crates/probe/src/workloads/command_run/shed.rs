@@ -6,19 +6,27 @@
 use std::fs::{self, File, OpenOptions};
 use std::os::fd::AsRawFd;
 
+use crate::disk::residency::page_bytes;
+use crate::program_files::{PRESENT, pagemap, unwritable};
+
+/// Other bits of an entry of `/proc/PID/pagemap` (proc_pid_pagemap(5)).
+const SWAPPED: u64 = 1 << 62;
+const OF_A_FILE: u64 = 1 << 61;
+
 /// What this process, or a fork of it, can give back.
 pub struct Surplus {
     ranges: Vec<(usize, usize)>,
 }
 
 impl Surplus {
-    /// Look for mappings that cannot be written to and hold no page of their own. A breakpoint of a tracer is such a
-    /// page, as is what the dynamic linker has relocated: those mappings stay. Where the kernel does not report them,
-    /// nothing is given back.
+    /// Look for pages of files that cannot be written to. A page of this process' own among them stays: a breakpoint of
+    /// a tracer is one, as is what the dynamic linker has relocated. Where the kernel does not report them, nothing is
+    /// given back.
     pub fn find() -> Self {
-        let smaps = fs::read_to_string("/proc/self/smaps").unwrap_or_default();
+        let maps = fs::read_to_string("/proc/self/maps").unwrap_or_default();
+        let of_files = |range| shared(range, &pagemap(range).unwrap_or_default());
         Self {
-            ranges: shared_files(&smaps),
+            ranges: unwritable(&maps).flat_map(of_files).collect(),
         }
     }
 
@@ -55,34 +63,18 @@ impl Peak {
     }
 }
 
-/// The ranges of `/proc/PID/smaps` (proc_pid_smaps(5)) that map a file, cannot be written to, and hold nothing but the
-/// file's pages.
-fn shared_files(smaps: &str) -> Vec<(usize, usize)> {
+/// The parts of a range that hold no page of this process' own, as the entries of its pages have it.
+fn shared((mut start, _): (usize, usize), entries: &[u64]) -> Vec<(usize, usize)> {
+    let is_own = |entry: &u64| entry & (PRESENT | SWAPPED) != 0 && entry & OF_A_FILE == 0;
     let mut found = Vec::new();
-    let mut last = None;
-    for line in smaps.lines() {
-        if let Some(anonymous) = line.strip_prefix("Anonymous:") {
-            found.extend(last.take().filter(|_| anonymous.trim() == "0 kB"));
-        } else if let Some(range) = range_of(line) {
-            last = is_unwritable_file(line).then_some(range);
+    for part in entries.chunk_by(|one, next| is_own(one) == is_own(next)) {
+        let end = start + part.len() * page_bytes() as usize;
+        if !is_own(&part[0]) {
+            found.push((start, end));
         }
+        start = end;
     }
     found
-}
-
-/// The range of the first line of a mapping; `None` for its other lines.
-fn range_of(line: &str) -> Option<(usize, usize)> {
-    let (start, end) = line.split_ascii_whitespace().next()?.split_once('-')?;
-    let number = |text| usize::from_str_radix(text, 16).ok();
-    Some((number(start)?, number(end)?))
-}
-
-fn is_unwritable_file(line: &str) -> bool {
-    let mut fields = line.split_ascii_whitespace().skip(1);
-    let readable = fields
-        .next()
-        .is_some_and(|permissions| permissions.starts_with("r-") && permissions.ends_with('p'));
-    readable && fields.nth(3).is_some_and(|file| file.starts_with('/'))
 }
 
 #[cfg(test)]
@@ -91,29 +83,26 @@ mod tests {
 
     #[test]
     fn only_what_is_a_files_alone_is_given_back() {
-        let mapping = |range: &str, rest: &str, anonymous: u32| {
-            format!("{range} {rest}\nSize: 4 kB\nAnonymous:     {anonymous} kB\nVmFlags: rd mr\n")
-        };
-        let smaps = [
-            mapping("1000-3000", "r-xp 0 fe:00 10 /usr/bin/a b", 0),
-            mapping("3000-4000", "r-xp 0 fe:00 10 /usr/bin/traced", 4),
-            mapping("4000-5000", "r--p 0 fe:00 10 /usr/lib/relocated", 88),
-            mapping("5000-6000", "rw-p 0 fe:00 10 /usr/lib/data", 0),
-            mapping("6000-7000", "r--s 0 fe:00 10 /usr/lib/shared", 0),
-            mapping("7000-8000", "r-xp 0 00:00 0 [vdso]", 0),
-            mapping("8000-9000", "r--p 0 00:00 0", 0),
-            mapping("9000-a000", "r--p 0 fe:00 10 /usr/lib/constants", 0),
-        ]
-        .concat();
-        assert_eq!(shared_files(&smaps), [(0x1000, 0x3000), (0x9000, 0xa000)]);
-        assert_eq!(shared_files("no such text\n"), []);
+        let page = page_bytes() as usize;
+        let entries = [
+            PRESENT | OF_A_FILE,
+            0,
+            PRESENT,
+            SWAPPED,
+            0,
+            PRESENT | OF_A_FILE,
+            PRESENT,
+        ];
+        let end = 8 * page;
+        let parts = [(page, 3 * page), (5 * page, 7 * page)];
+        assert_eq!(shared((page, end), &entries), parts);
+        assert_eq!(shared((page, end), &[]), []);
     }
 
     #[test]
     fn this_program_goes_on_after_it() {
         Surplus::find().shed();
         Peak::of_this_process().forget();
-        let smaps = fs::read_to_string("/proc/self/smaps").expect("the file can be read");
-        assert!(!shared_files(&smaps).is_empty());
+        assert!(!Surplus::find().ranges.is_empty());
     }
 }
