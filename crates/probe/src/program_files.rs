@@ -1,9 +1,39 @@
 //! What this process has mapped of its program and libraries.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 
 use crate::disk::residency::page_bytes;
+
+/// Have all of it in memory.
+///
+/// An emptied page cache has lost what no process had mapped: its first use would read it from the disk within the
+/// clock. Linux before 5.14 does not know the advice.
+pub fn load() {
+    let maps = fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    for (start, end) in of_the_program(&maps) {
+        // SAFETY: the range is a mapping of this process, whose pages are read and not changed.
+        unsafe {
+            libc::madvise(
+                start as *mut libc::c_void,
+                end - start,
+                libc::MADV_POPULATE_READ,
+            )
+        };
+    }
+}
+
+/// Those of [`unwritable`] whose file is executed: others are data, such as what a workload reads.
+fn of_the_program(maps: &str) -> impl Iterator<Item = (usize, usize)> {
+    let file = |line: &str| line.find('/').map(|at| line[at..].to_owned());
+    let executed: Vec<_> = maps
+        .lines()
+        .filter(|line| line.contains(" r-xp "))
+        .filter_map(file)
+        .collect();
+    let is_executed = move |line: &&str| file(line).is_some_and(|file| executed.contains(&file));
+    maps.lines().filter(is_executed).flat_map(unwritable)
+}
 
 /// The ranges of `/proc/PID/maps` (proc_pid_maps(5)) that map a file, privately, and cannot be written to.
 pub fn unwritable(maps: &str) -> impl Iterator<Item = (usize, usize)> {
@@ -45,9 +75,15 @@ pub const PRESENT: u64 = 1 << 63;
 mod tests {
     use super::*;
 
+    fn present(range: (usize, usize)) -> usize {
+        let entries = pagemap(range).expect("it can be read");
+        entries.iter().filter(|&entry| entry & PRESENT != 0).count()
+    }
+
     #[test]
     fn only_files_that_cannot_be_written_to_are_found() {
         let maps = "1000-3000 r-xp 0 fe:00 10 /usr/bin/a b\n\
+            3000-4000 r--p 0 fe:00 10 /usr/bin/a b\n\
             4000-5000 r--p 0 fe:00 10 /usr/lib/relocated\n\
             5000-6000 rw-p 0 fe:00 10 /usr/lib/data\n\
             6000-7000 r--s 0 fe:00 10 /usr/lib/shared\n\
@@ -57,8 +93,32 @@ mod tests {
         let found: Vec<_> = unwritable(maps).collect();
         assert_eq!(
             found,
-            [(0x1000, 0x3000), (0x4000, 0x5000), (0x9000, 0xa000)]
+            [
+                (0x1000, 0x3000),
+                (0x3000, 0x4000),
+                (0x4000, 0x5000),
+                (0x9000, 0xa000)
+            ]
         );
         assert_eq!(unwritable("no such text\n").next(), None);
+        let program: Vec<_> = of_the_program(maps).collect();
+        assert_eq!(program, [(0x1000, 0x3000), (0x3000, 0x4000)]);
     }
+
+    #[test]
+    fn all_of_this_program_is_in_memory_afterwards() {
+        let own = this_program as *const () as usize;
+        let maps = fs::read_to_string("/proc/self/maps").expect("it can be read");
+        let (start, end) = unwritable(&maps)
+            .find(|(start, end)| (*start..*end).contains(&own))
+            .expect("it is mapped");
+        // SAFETY: the range holds pages of a file only, which are read from it again.
+        unsafe { libc::madvise(start as *mut libc::c_void, end - start, libc::MADV_DONTNEED) };
+        let pages = (end - start) / page_bytes() as usize;
+        assert!(present((start, end)) < pages);
+        load();
+        assert_eq!(present((start, end)), pages);
+    }
+
+    fn this_program() {}
 }

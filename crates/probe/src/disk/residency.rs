@@ -12,6 +12,7 @@ use memmap2::{Advice, MmapOptions};
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg, PosixFadviseAdvice, posix_fadvise};
 
+use crate::program_files;
 use oscope_sys::cancel;
 use oscope_sys::error::Failure;
 use oscope_sys::machine::memory::meminfo_field;
@@ -89,12 +90,15 @@ impl Residency {
 
 /// Bring the first `length` bytes of `file` out of the page cache, and prove it; says how.
 ///
-/// As root by dropping all clean caches, as the original reports did; otherwise by advice for this file alone.
+/// As root by dropping all clean caches, as the original reports did; otherwise by advice for this file alone. This
+/// program itself is in memory afterwards.
 ///
 /// # Errors
 /// `Failure::Unavailable` if pages stay, with their number and the likely reason.
 pub fn make_cold(file: &File, length: u64) -> Result<String, Failure> {
-    emptied_by(drop_pages, file, length)
+    let how = emptied_by(drop_pages, file, length)?;
+    program_files::load();
+    Ok(how)
 }
 
 /// As [`make_cold`], for all of the file at `path` and by advice alone: nothing else is dropped.
