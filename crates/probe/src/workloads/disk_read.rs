@@ -11,8 +11,7 @@ use std::fs::File;
 use std::time::{Duration, Instant};
 
 use memmap2::{Advice, MmapMut};
-use nix::sys::resource::{UsageWho, getrusage};
-use nix::sys::time::TimeValLike;
+use nix::time::ClockId;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -101,12 +100,13 @@ impl Workload for DiskRead {
     fn describe() -> Description {
         Description {
             name: "disk.read",
-            version: 1,
+            version: 2,
             purpose: "Reading a file from a cold or a warm page cache, block by block",
             timing_model: "throughput = bytes / 2^20 / time_s, time_s = raw - correction. Inside the clock: the calls \
                 that read, with work=xor the folding of the bytes, with engine=uring the making of the rings, and \
                 with several threads the end of the last. Outside: opening the file, making buffers, threads and an \
-                empty mapping, emptying or filling the page cache, writing back what is dirty before it is read past \
+                empty mapping, emptying or filling the page cache, with cache=cold bringing this program back into \
+                memory, writing back what is dirty before it is read past \
                 the cache, and taking a mapping down.",
             parameters: Parameters::parameters(),
             metrics: metrics(),
@@ -197,11 +197,10 @@ impl Workload for DiskRead {
         let earlier_reads = self.source.reads();
         let deadline = Instant::now().checked_add(self.longest);
         let pass = Pass::new(self.length, self.method.block, self.purpose, deadline);
-        let cpu_before = cpu_s()?;
+        let mut cpu_s = 0.0;
         let tally = self
-            .go(&pass, |work| region.measure(work))
+            .go(&pass, |work| cpu_s = measured(region, work))
             .map_err(|failure| failure.context(&self.source.name))?;
-        let cpu_s = cpu_s()? - cpu_before;
         self.tally = tally;
         let whole = tally.bytes == self.length;
         let over = deadline.is_some_and(|deadline| Instant::now() >= deadline);
@@ -366,13 +365,13 @@ fn buffers(method: Method) -> Result<Option<MmapMut>, Failure> {
     Ok(Some(all))
 }
 
-/// CPU time of this process so far, user and system, in seconds.
-fn cpu_s() -> Result<f64, Failure> {
-    let usage =
-        getrusage(UsageWho::RUSAGE_SELF).map_err(|error| Failure::system("getrusage", error))?;
-    let microseconds =
-        usage.user_time().num_microseconds() + usage.system_time().num_microseconds();
-    Ok(microseconds as f64 / 1e6)
+/// Have the region measure the work; the CPU time that this process spends meanwhile, user and system, in seconds.
+fn measured(region: &mut Region, work: &mut dyn FnMut()) -> f64 {
+    let clock = ClockId::CLOCK_PROCESS_CPUTIME_ID;
+    let now = || clock.now().expect("every process has this clock");
+    let before = now();
+    region.measure(work);
+    Duration::from(now() - before).as_secs_f64()
 }
 
 fn metrics() -> Vec<Metric> {
@@ -384,7 +383,7 @@ fn metrics() -> Vec<Metric> {
             .note("With mmap, windows mapped."),
         Metric::time("cpu_s", "s", Quantity::CpuTime)
             .of("all threads")
-            .note("User and system."),
+            .note("User and system, while the clock runs."),
         Metric::found("xor", "1", "XOR of the little-endian 32-bit words read").note(
             "Zeros pad a short tail. Null with work=none, or where `longest` ended the reading.",
         ),

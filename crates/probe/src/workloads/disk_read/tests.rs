@@ -5,11 +5,14 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::rc::Rc;
 
+use nix::sys::wait::WaitStatus;
+
 use super::*;
 use crate::clock::{Clock, Wanted};
 use crate::disk::scratch::Files;
 use crate::workload::Shared;
 use crate::xor;
+use oscope_sys::worker::{Child, POLL_INTERVAL};
 
 /// A named file of this process, gone when dropped.
 struct Named(PathBuf);
@@ -123,6 +126,35 @@ fn every_engine_reads_the_same_from_any_state_with_any_number_of_threads() {
             }
         }
     }
+}
+
+/// In a process of its own, whose CPU time is no other test's. Making the threads, and their wait for the last of them,
+/// takes more of it than reading.
+#[test]
+fn the_cpu_time_is_no_more_than_the_cpus_had_while_the_clock_ran() {
+    let file = Named::with("cpu", &random(4096));
+    let mut child = Child::fork(|| {
+        let laboratory = Laboratory::new();
+        let mut parameters = parameters_for(&file, Engine::Read);
+        parameters.threads = 64;
+        let mut workload = laboratory.prepare(parameters).unwrap();
+        let (mut cpu_s, mut time_s) = (0.0, 0.0);
+        for _ in 0..8 {
+            let work = laboratory.once(&mut workload).unwrap();
+            cpu_s += metric(&work, "cpu_s").unwrap();
+            time_s += metric(&work, "time_s").unwrap();
+        }
+        let cpus = oscope_sys::affinity::allowed().unwrap().len() as f64;
+        assert!(cpu_s > 0.0 && cpu_s < 1.2 * cpus * time_s);
+    })
+    .unwrap();
+    let status = loop {
+        if let Some(status) = child.ended().unwrap() {
+            break status;
+        }
+        std::thread::sleep(POLL_INTERVAL);
+    };
+    assert_eq!(status, WaitStatus::Exited(child.process(), 0));
 }
 
 #[test]
