@@ -208,6 +208,22 @@ def test_causes_that_cannot_be_told_apart_are_named_together() -> None:
     assert {"interrupts", "steal_ticks"} <= named
 
 
+def test_interrupts_that_rise_with_a_wait_for_a_cpu_are_not_blamed_alone() -> None:
+    cost = synthetic.cost()
+    waited = [
+        dataclasses.replace(
+            point, covariates={**point.covariates, "run_delay_ns": 4000 * point.covariates["interrupts"]}
+        )
+        for point in cost.points
+    ]
+    guesses = answers(Results((dataclasses.replace(cost, points=tuple(waited)),)))[
+        "What makes the times vary"
+    ].tables[0]
+    (timer,) = [row[1] for row in guesses.rows if row[0] == "timer interrupts"]
+    assert timer.startswith("Not separable from other covariates, at ")
+    assert "run_delay_ns" in timer
+
+
 def test_without_interrupts_none_are_blamed() -> None:
     cost = synthetic.cost()
     quiet = [

@@ -207,7 +207,10 @@ def _unsynchronised(results: q.Analysed) -> str:
 
 
 def _covariate(results: q.Analysed, attributions: Mapping[str, Attribution], names: tuple[str, ...]) -> str:
-    """Say how much of the variance is associated with the first of `names` that was recorded."""
+    """Say how much of the variance is associated with the first of `names` that was recorded.
+
+    Where it is associated only together with covariates beside `names`, that is no answer, and says so.
+    """
     points = [point for name in EXPERIMENTS if (own := results.get(name)) for point in own.points]
     known = {name for point in points for name, found in point.covariates.items() if np.isfinite(found).any()}
     recorded = next((name for name in names if name in known), None)
@@ -222,10 +225,12 @@ def _covariate(results: q.Analysed, attributions: Mapping[str, Attribution], nam
             f"No: {recorded} was recorded with each sample; at none of {len(judged)} points is it associated "
             "with the time beyond chance and beyond what other covariates explain."
         )
-    strongest, where = max(hits, key=lambda hit: hit[0].share)
-    at = len({place for _, place in hits})
+    alone = [(cause, at) for cause, at in hits if not {*cause.names} - {*names}]
+    strongest, where = max(alone or hits, key=lambda hit: hit[0].share)
+    at = len({place for _, place in alone or hits})
+    verdict = "Yes" if alone else "Not separable from other covariates"
     return (
-        f"Yes, at {at} of {len(judged)} points; most at “{where}”, where "
+        f"{verdict}, at {at} of {len(judged)} points; most at “{where}”, where "
         f"{share(strongest.share, strongest.low, strongest.high)} of the variance is associated "
         f"with {strongest.label}."
     )
