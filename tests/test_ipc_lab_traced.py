@@ -63,6 +63,16 @@ def test_the_share_of_time_in_calls_is_the_one_put_in_in_every_mode() -> None:
         assert calls.inside(point) == pytest.approx(synthetic_ipc.IN_CALLS, rel=0.01), point.name
 
 
+def test_shares_of_time_are_of_all_threads_in_every_table() -> None:
+    (made, *_) = traces.tables(synthetic_ipc.trace())
+    shares: dict[str, float] = {}
+    for point, share in zip(made.rows, column(made, "share of time"), strict=True):
+        if point[2] in ("read", "write"):
+            shares[point[0]] = shares.get(point[0], 0.0) + number(share)
+    assert len(shares) == 12
+    assert all(abs(each - 100 * synthetic_ipc.IN_CALLS) < 2 for each in shares.values()), shares
+
+
 def test_time_in_calls_stands_beside_the_untraced_cpu_time(survey: dict[str, Section]) -> None:
     for row in survey[INSIDE].tables[0].rows:
         assert row[1].startswith("70")

@@ -28,6 +28,15 @@ class Traced:
     """The headline time traced over untraced, paired by block: the probe effect."""
 
     @property
+    def time_ns(self) -> float:
+        """Return the measured time of all threads together; 0 where it is not known.
+
+        `region_ns` sums processes, while the threads of one share its marks.
+        """
+        threads = 2 if self.point.factors.get("mode") == "2thread" else self.point.factors.get("threads", 1)
+        return float(self.reading.get("region_ns") or 0) * int(threads)
+
+    @property
     def effect_text(self) -> str:
         """Return the probe effect as `1.25 (1.21 to 1.29)`."""
         return MISSING if self.effect is None else bounded_text(self.effect.ratio, *self.effect.ci95)

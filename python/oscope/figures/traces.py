@@ -36,6 +36,7 @@ def tables(experiment: ExperimentResults) -> list[Table]:
                     frozenset(index for index, name in enumerate(shown) if name not in _TEXTS),
                     note=f"slow-down: {metric} traced over untraced, with its 95 % interval. "
                     "Counts, errors and bytes are those of one repetition; "
+                    "shares are of the time of all threads; "
                     f"times include what the tracer adds to them.{_left_out(most)}",
                 )
             )
@@ -106,11 +107,11 @@ def _each(found: Traced, total: float | None, unit: str = "") -> str:
 
 
 def _times(found: Traced, row: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the mean time of a row, and its sum as a share of the time that was traced."""
+    """Return the mean time of a row, and its sum as a share of the traced time of all threads."""
     total = row.get("time_ns")
     if not total or not row["count"]:
         return MISSING, MISSING
-    mean, whole = total / row["count"], found.reading.get("region_ns")
+    mean, whole = total / row["count"], found.time_ns
     return format_value(mean, mean / _ONE_IN, "ns"), format_share(total / whole if whole else None)
 
 

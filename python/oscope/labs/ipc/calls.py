@@ -117,16 +117,8 @@ class Share(NamedTuple):
 
 
 def inside(point: q.Traced) -> float | None:
-    """Return the share of the time of all sides that is spent in system calls; None where it is not known.
-
-    `region_ns` sums the processes that marked their regions; threads of one process share its marks.
-    """
-    time = time_in_calls_ns(point.reading)
-    regions, reps = point.reading.get("regions"), point.reading.get("reps")
-    if time is None or not regions or not reps or not point.reading.get("region_ns"):
-        return None
-    marked = regions / reps
-    return float(time / (point.reading["region_ns"] * ipc.sides(point.point) / marked))
+    """Return the share of the time of all sides that is spent in system calls; None where it is not known."""
+    return q.over(time_in_calls_ns(point.reading), point.time_ns)
 
 
 def _shares(run: q.Run) -> list[Share]:

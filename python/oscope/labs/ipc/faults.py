@@ -107,7 +107,7 @@ FAULTS: q.TableOf[tuple[q.Traced, Fault]] = q.TableOf(
     q.count("faults", lambda row: row[1]["count"]),
     q.written("mean", lambda row: q.over(row[1]["time_ns"], row[1]["count"]), q.nanoseconds),
     *q.histograms.columns(lambda row: row[1].get("times", [])),
-    q.share("of the time", lambda row: row[1]["time_ns"] / row[0].reading["region_ns"]),
+    q.share("of the time", lambda row: q.over(row[1]["time_ns"], row[0].time_ns)),
     q.effect_column(lambda row: row[0]),
     note=f"All traced repetitions together; what makes less than {LEAST_SHARE:.0%} of a point's faults and "
     "of their time is left out. Percentiles are known to a power of two.",

@@ -183,7 +183,7 @@ def _longest(_: q.Run, points: Sequence[q.Traced]) -> str:
 def _calls(points: Sequence[q.Traced]) -> list[Call]:
     rows = []
     for each in points:
-        whole, inside = each.reading.get("region_ns") or 0, time_in_calls_ns(each.reading)
+        whole, inside = each.time_ns, time_in_calls_ns(each.reading)
         calls = (
             (name, call["count"], call.get("time_ns", 0)) for name, call in each.reading["calls"].items()
         )
