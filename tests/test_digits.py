@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oscope.model import formatting
-from oscope.model.formatting import Scale
+from oscope.model.formatting import Scale, format_interval
+from oscope.statistics.summary import summarise
 
 FINITE = st.floats(min_value=-1e9, max_value=1e9, allow_nan=False)
 SPREAD = st.floats(min_value=1e-6, max_value=1e6)
@@ -107,6 +108,13 @@ def test_an_end_that_is_far_and_vague_is_a_power_of_ten() -> None:
     column = Scale.choose([100.0, 110.0, 25_000.0], [2.0, 2.0, 2e9], "ns")
     assert column.row(25_000.0, 2e9).span((0.0, 4_045_788_123.0)) == "0 to 4.0e9"
     assert column.row(100.0, 2.0).span((98.0, 102.0)) == "98.0 to 102.0"
+
+
+def test_an_interval_of_two_blocks_that_differ_widely_has_no_upper_bound() -> None:
+    for first, second in ((1e-4, 1e-3), (3e-6, 1e-3), (30.0, 250.0)):
+        found = summarise([first, first, second, second], [0, 0, 1, 1])
+        assert found.ci95 is not None
+        assert format_interval(found.median, *found.ci95, "s").endswith(" (0 or more)")
 
 
 def test_a_low_end_above_0_is_not_0() -> None:

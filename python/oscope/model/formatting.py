@@ -27,7 +27,7 @@ NOISE = 1e-7
 FINEST = 0.002
 """Share of a ratio to which its digits go, however narrow its interval."""
 UNBOUNDED = 1e6
-"""A ratio that may be larger is written without an upper bound."""
+"""A ratio that may be larger, and an interval whose ends are so far apart, has no upper bound in writing."""
 FAR = 1e9
 """End of an interval from which on it is written as a power of ten."""
 BEYOND = 1e4
@@ -114,10 +114,13 @@ class Scale:
 
         An end of ten digits that is not known to its last one is written as a power, `0 to 4.0e9`: two
         processes of one sample each may give such an interval. A low end that would round to 0 keeps a digit,
-        unless the high one is more than `BEYOND` times larger.
+        unless the high one is more than `BEYOND` times larger. Two blocks that differ by a factor have ends
+        so far apart (`UNBOUNDED`) that the high one says nothing: `0 or more`.
         """
         if interval is None:
             return MISSING
+        if self.decimals < 0 < UNBOUNDED * interval[0] < interval[1]:
+            return f"{self.text(interval[0])} or more"
         return " to ".join(
             f"{end / self.factor:.1e}".replace("e+0", "e").replace("e+", "e")
             if self.decimals < 0 and abs(end / self.factor) >= FAR
