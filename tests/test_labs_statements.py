@@ -87,11 +87,11 @@ def test_pages_that_cost_more_at_one_size_do_not_from_there_on() -> None:
 
 def test_a_size_that_cannot_be_judged_is_not_held_by_the_tlb() -> None:
     large = {size: (1.5, 0.001) for size in FEW_SIZES if size >= 512 << 10}
-    assert "From 512 KiB on 4 KiB pages cost 10 % more: the first TLB reaches between 64 and 128" in _paged(
+    assert "From 512 KiB on 4 KiB pages cost 10 % more: a TLB level reaches between 64 and 128" in _paged(
         large
     )
     note = _paged({**large, 256 << 10: (1.3, 0.5)})
-    assert "From 512 KiB on 4 KiB pages cost 10 % more: the first TLB reaches fewer than 128 pages." in note
+    assert "From 512 KiB on 4 KiB pages cost 10 % more: a TLB level reaches fewer than 128 pages." in note
 
 
 # ---- calls

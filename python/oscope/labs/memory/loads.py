@@ -104,9 +104,7 @@ def _reach(rows: Mapping[int, q.ComparedMetric], stride: int) -> str:
     if below and stride >= q.PAGE:
         low, high = (q.format_count(size / q.PAGE) for size in (below[-1], start))
         held = rows[below[-1]].different == "no" or rows[below[-1]].ci95[1] < SLOWER
-        reach = (
-            f": the first TLB reaches {f'between {low} and {high}' if held else f'fewer than {high}'} pages"
-        )
+        reach = f": a TLB level reaches {f'between {low} and {high}' if held else f'fewer than {high}'} pages"
     return f" From {q.format_bytes(start)} on {more}{reach}."
 
 
