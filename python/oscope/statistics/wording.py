@@ -152,8 +152,8 @@ def separate_runs(results: Sequence[Result], command: str) -> Iterator[str]:
         now := float(np.median([x for _, x in both]))
     ):
         text += (
-            f"; interleaved, the same measuring time would find a difference of "
-            f"{formatting.format_share(better)} instead of {formatting.format_share(now)}: {command}"
+            "; interleaved, the same measuring time would lower the mde to "
+            f"{formatting.format_share(better / now)} of what it is: {command}"
         )
     elif fewest < between_runs.ASSUMED_RUNS:
         text += f"; interleaved sides share that drift: {command}"
