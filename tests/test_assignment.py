@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import synthetic_assignment
-from oscope import assignments
+from oscope import assignments, labs
 from oscope.assignments import markdown
 from oscope.assignments.answers import DRAWN, as_lab, sections, title
 from oscope.assignments.memory import NO_KERNEL as NO_POLICY
@@ -148,6 +148,22 @@ def test_a_row_of_the_disk_table_is_the_summary_that_oscope_show_has(
         assert number(cells["Performance: median [MiB/s]"]) == close(summary.median, rel=0.01)
         low, _, high = cells["Performance: 95 % interval [MiB/s]"].partition(" to ")
         assert (number(low), number(high)) == close(summary.ci95, rel=0.01)
+
+
+def test_a_file_of_part_two_is_read_in_the_time_of_its_column(
+    measured: dict[str, Analysed], whole: dict[str, dict[str, Section]]
+) -> None:
+    [table] = whole["disk"]["run2"].tables
+    [writing] = [
+        each
+        for section in labs.lab("disk").sections(measured["disk"])
+        for each in section.tables
+        if each.title.startswith("The file that is read")
+    ]
+    # The same figures as in the lab's own answer.
+    ours = {row[0]: (row[3], row[4]) for row in table.rows}
+    assert {row[0]: (row[-3], row[-2]) for row in writing.rows} == ours
+    assert f"a file of {' to '.join(ours['128 B'])} is read" in whole["disk"]["run2"].answer
 
 
 def test_the_small_file_of_part_one_is_not_among_the_rates_of_part_three(

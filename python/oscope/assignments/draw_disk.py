@@ -11,6 +11,7 @@ from oscope.figures.analysed import Analysed, words
 from oscope.figures.words import listed, median
 from oscope.labs import disk
 from oscope.labs.disk import reference
+from oscope.labs.disk.speeds import LEAST_S, MOST_S, read_in, reasonable
 from oscope.labs.syscalls.reference import CALLS_PER_SECOND
 from oscope.model.document import Section, Table
 from oscope.model.factors import Level
@@ -25,8 +26,6 @@ RATE_HEAD = "Performance [MiB/s]"
 MOVED = ("time_s", RATE)
 MOST_NAMED = 4
 """Block sizes named one by one."""
-GOOD_S = (5.0, 15.0)
-"""What `oscope disk size` takes for a reasonable time."""
 
 
 def _reads(cache: str, size: int) -> Source:
@@ -96,16 +95,16 @@ def run2(results: Analysed) -> Section:
             rows.append([format_bytes(size), cited, source.reason(results)])
             continue
         own = Scale.of(summary.median, summary.std, "MiB/s")
-        ends = [format_bytes(_whole(summary.median * seconds)) for seconds in GOOD_S]
+        ends = [read_in(summary, seconds) for seconds in (LEAST_S, MOST_S)]
         rows.append([format_bytes(size), cited, own.text(summary.median), *ends])
     columns = [
         "Block size",
         "original: file",
         "median cold rate [MiB/s]",
-        *(f"file read in {seconds:g} s" for seconds in GOOD_S),
+        *(f"file read in {seconds:g} s" for seconds in (LEAST_S, MOST_S)),
     ]
     note = (
-        "Computed from the rates of Part 3, in powers of two. `oscope disk size FILE --block-size 128` "
+        "Computed from the rates of Part 3. `oscope disk size FILE --block-size 128` "
         "doubles a real file until reading it takes 5 to 15 s."
     )
     shown = Table("Files read in a reasonable time", columns, rows, frozenset({2}), note)
@@ -114,17 +113,11 @@ def run2(results: Analysed) -> Section:
         ""
         if found is None
         else (
-            f"By blocks of 128 B a file of {format_bytes(_whole(found.median * GOOD_S[0]))} to "
-            f"{format_bytes(_whole(found.median * GOOD_S[1]))} is read in 5 to 15 s here, without anything "
-            "in the page cache; the original report chose 2.00 GB."
+            f"By blocks of 128 B a file of {reasonable(found)} is read in "
+            "5 to 15 s here, without anything in the page cache; the original report chose 2.00 GB."
         )
     )
     return Section("", answer, tables=[shown])
-
-
-def _whole(mebibytes: float) -> int:
-    """Return the power of two of bytes that is nearest below, at least 1 MiB."""
-    return 1 << max(int(mebibytes * MEBIBYTE).bit_length() - 1, 20)
 
 
 def _sweep(results: Analysed, title: str, groups: Sequence[tuple[str, str, Mapping[int, float]]]) -> Section:

@@ -251,9 +251,15 @@ def _cold(run: q.Run) -> list[q.At]:
     return curve.curve(_plain(own), q.RATE, cache="cold") if own else []
 
 
-def _size(each: q.At, seconds: float) -> str:
-    size = each.summary.median * q.MEBIBYTE * seconds
+def read_in(speed: q.Summary, seconds: float) -> str:
+    """Return the size of a file that is read in this time; `speed` is in MiB/s."""
+    size = speed.median * q.MEBIBYTE * seconds
     return q.format_value(size, size / 5, "B")
+
+
+def reasonable(speed: q.Summary) -> str:
+    """Return the sizes that are read in the time allowed, at this speed in MiB/s."""
+    return f"{read_in(speed, LEAST_S)} to {read_in(speed, MOST_S)}"
 
 
 def _power(each: q.At) -> str | None:
@@ -272,7 +278,7 @@ def _top_speeds(run: q.Run, _: object) -> str:
         parts = [f"{q.bracketed(at.summary, q.RATE_UNIT)} with sync={sync}" for sync, at in tops.items()]
         return f"A file is written at up to {q.listed(parts[:2])}."
     ends = (_cold(run)[end] for end in (0, -1))
-    sizes = (f"{_size(at, LEAST_S)} to {_size(at, MOST_S)} by blocks of {at.name}" for at in ends)
+    sizes = (f"{reasonable(at.summary)} by blocks of {at.name}" for at in ends)
     what = f"A file that is read cold in {LEAST_S:g} to {MOST_S:g} s"
     return f"{what} should have {' and '.join(dict.fromkeys(sizes))} (predicted from the measured speed)."
 
@@ -289,8 +295,8 @@ READ_IN: q.TableOf[q.At] = q.TableOf(
     "The file that is read in a reasonable time, predicted from cold reads of {what}",
     q.text("block size", lambda at: at.name),
     q.stat("cold", lambda at: at.summary, q.RATE_UNIT),
-    q.text(f"read in {LEAST_S:g} s", lambda at: _size(at, LEAST_S)),
-    q.text(f"read in {MOST_S:g} s", lambda at: _size(at, MOST_S)),
+    q.text(f"read in {LEAST_S:g} s", lambda at: read_in(at.summary, LEAST_S)),
+    q.text(f"read in {MOST_S:g} s", lambda at: read_in(at.summary, MOST_S)),
     q.text("a power of two between", _power),
 )
 
