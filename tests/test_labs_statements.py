@@ -19,6 +19,8 @@ from oscope import labs
 from oscope.labs.fs import SYSTEMS, compare, trips
 from oscope.labs.ipc import calls
 from oscope.labs.memory import FEW_SIZES
+from oscope.labs.syscalls import create
+from oscope.labs.syscalls.create import Line
 from oscope.model.document import Section
 from oscope.model.factors import Level
 from oscope.model.samples import ExperimentResults, PointSamples, Results
@@ -263,3 +265,30 @@ def test_a_ratio_below_one_can_be_further_from_it_than_one_above() -> None:
 
     answer = synthetic_transfer.sections(changed(made, otherwise, content="random"))[ZEROS].answer
     assert "100 MiB: 0." in answer
+
+
+# ---- making a process
+
+
+def test_the_slopes_of_all_ways_are_one_family_of_tests() -> None:
+    blocks = np.arange(6)
+    weak = Line("vfork", "4K", (), summarise([1.0, 3.0, 2.0, 5.0, 1.0, 2.0], blocks, kind="difference"))
+    none = [
+        Line(
+            how, "4K", (), summarise(np.roll([-2.0, 2.0, -1.0, 1.0, -3.0, 3.0], k), blocks, kind="difference")
+        )
+        for k, how in enumerate(("fork", "clone3", "posix_spawn", "thread"))
+    ]
+    (alone,) = create.tested([weak])
+    together = list(create.tested([weak, *none]))
+    assert create.verdict(alone) == "slower"
+    assert [create.verdict(each) for each in together] == ["no cost found"] * 5
+    assert (together[0].least or 0) > (alone.least or 0) > 0
+
+
+def test_two_blocks_do_not_show_that_there_is_no_slope() -> None:
+    section = synthetic.sections_of("syscalls")(synthetic.create(reps=16, blocks=2))["What page tables cost"]
+    verdicts = {row[0]: row[7] for row in section.tables[0].rows}
+    assert verdicts["vfork"] == "too few blocks (2) to find a cost"
+    assert "none was found" not in section.answer
+    assert "oo few blocks (2) to find a cost for " in section.answer

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import NamedTuple
 
@@ -10,11 +10,16 @@ import numpy as np
 
 from oscope import questions as q
 from oscope.labs.syscalls.reference import FORK_CHILD, FORK_PARENT, MY_PRECIOUS, Cited, cited
+from oscope.statistics import effect
+from oscope.statistics.multiplicity import holm
 
 # ---- page tables: the time of making a process against the memory it has touched
 
 METRIC = "parent_ns"
 FEW = "one block is too few to decide"
+FEWEST_BLOCKS = 3
+"""With two, only a cost that differs from block to block by almost nothing is found."""
+TOO_FEW = "too few blocks (2) to find a cost"
 FLAT = "no cost found"
 FASTER = "faster, which page tables cannot explain"
 
@@ -28,6 +33,10 @@ class Line(NamedTuple):
     """By resident memory, ascending; at least two."""
     slope: q.Summary
     """ns for each MiB, a value a block."""
+    p: float = 1.0
+    """Of "no slope", corrected for all lines."""
+    least: float | None = None
+    """The smallest slope that would have been found; None with one block."""
 
     @property
     def name(self) -> str:
@@ -45,7 +54,19 @@ def _lines(run: q.Run) -> list[Line]:
         rising = [own[resident] for resident in sorted(own)]
         if len(rising) > 1 and (slope := _slope(rising)) is not None:
             found.append(Line(how, pages, rising, slope))
-    return found
+    return list(tested(found))
+
+
+def tested(lines: Sequence[Line]) -> Iterator[Line]:
+    """Test the slopes of all lines as one family (Holm)."""
+    tests = [effect.paired(line.slope.data) if line.slope.n > 1 else None for line in lines]
+    known = [test.p for test in tests if test is not None]
+    corrected = iter(holm(np.array(known)))
+    for line, test in zip(lines, tests, strict=True):
+        if test is not None:
+            least = test.detectable(effect.LEVEL / len(known))
+            line = line._replace(p=float(next(corrected)), least=least)
+        yield line
 
 
 def _pages(point: q.Point) -> str:
@@ -66,33 +87,35 @@ def _slope(points: Sequence[q.Point]) -> q.Summary | None:
 
 
 def _slowed(_: q.Run, lines: Sequence[Line]) -> str:
-    verdicts = q.grouped(lines, _verdict)
+    verdicts = q.grouped(lines, verdict)
     if list(verdicts) == [FEW]:
         return "One block is too few to say what resident memory costs."
     rising = verdicts.get("slower", [])
-    flat, faster = (q.listed(_named(lines, verdict)) for verdict in (FLAT, FASTER))
+    flat, few, faster = (q.listed(_named(lines, each)) for each in (FLAT, TOO_FEW, FASTER))
+    unknown = [f"{TOO_FEW} for {few}"] if few else []
     if not rising:
-        same = [f"No cost of resident memory was found for {flat}"] if flat else []
+        same = [*([f"No cost of resident memory was found for {flat}"] if flat else []), *unknown]
         less = [f"with more resident memory the parent goes on earlier for {faster}"] if faster else []
         return f"{q.capital('; '.join([*same, *less]))}."
     most = min(rising, key=lambda line: (line.how != "fork", -line.slope.median))
-    none = f"; none was found for {flat}" if flat else ""
+    none = "".join(f"; {each}" for each in [*([f"none was found for {flat}"] if flat else []), *unknown])
     return f"{most.name} holds its parent {q.bracketed(most.slope, 'ns')} longer for each MiB resident{none}."
 
 
-def _named(lines: Sequence[Line], verdict: str) -> list[str]:
+def _named(lines: Sequence[Line], wanted: str) -> list[str]:
     """Return the lines with a verdict: by the way alone where all of its page sizes have it."""
     every = q.grouped(lines, lambda line: line.how)
-    own = [line for line in lines if _verdict(line) == verdict]
-    whole = {how for how, all_of_it in every.items() if all(_verdict(line) == verdict for line in all_of_it)}
+    own = [line for line in lines if verdict(line) == wanted]
+    whole = {how for how, all_of_it in every.items() if all(verdict(line) == wanted for line in all_of_it)}
     return list(dict.fromkeys(line.how if line.how in whole else line.name for line in own))
 
 
-def _verdict(line: Line) -> str:
+def verdict(line: Line) -> str:
+    """Say whether resident memory costs anything this way, or that the blocks are too few."""
     if line.slope.ci95 is None:
         return FEW
-    if not q.excludes_zero(line.slope):
-        return FLAT
+    if not q.excludes_zero(line.slope) or line.p >= effect.LEVEL:
+        return FLAT if line.slope.n >= FEWEST_BLOCKS else TOO_FEW
     return "slower" if line.slope.median > 0 else FASTER
 
 
@@ -104,8 +127,12 @@ TABLE: q.TableOf[Line] = q.TableOf(
     q.value("most memory", lambda line: line.points[-1].summary, "ns"),
     q.count("blocks", lambda line: line.slope.n),
     q.value("for each MiB (95 %)", lambda line: line.slope, "ns"),
-    q.text("verdict", _verdict),
-    note="The slope is fitted in each block by itself; its interval is over the blocks.",
+    q.text("verdict", verdict),
+    q.text(
+        "would be found", lambda line: q.format_value(line.least, line.least, "ns") if line.least else None
+    ),
+    note="The slope is fitted in each block by itself; its interval is over the blocks. The verdict is by p, "
+    "corrected (Holm) for all rows, as is the slope that would be found.",
 )
 
 
