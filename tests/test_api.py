@@ -140,6 +140,16 @@ def test_a_profile_that_there_is_none_of_is_refused() -> None:
         oscope.run("fake.one", profile="qick")  # type: ignore[arg-type]
 
 
+def test_runs_without_a_common_experiment_say_what_each_has() -> None:
+    one, two = synthetic.cost(), synthetic.create()
+    for others, what in (((two,), "process.create"), ((), "no experiment")):
+        with pytest.raises(
+            UsageError, match=f"A has syscall.cost, B has {what}: nothing in common"
+        ) as caught:
+            Run("a", Results((one,))).compare(Run("b", Results(others)))
+        assert caught.value.remedy == "choose runs of the same experiment"
+
+
 def test_a_run_is_loaded_by_a_text_and_compared_with_a_run() -> None:
     with pytest.raises(TypeError, match="run_id is the id of a run"):
         oscope.load(3)  # type: ignore[arg-type]

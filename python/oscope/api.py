@@ -223,6 +223,12 @@ def _shared(
     mine: Mapping[str, ExperimentResults], theirs: Mapping[str, ExperimentResults], wanted: str | None
 ) -> str:
     shared = [name for name in mine if name in theirs]
+    if not shared:
+        names = (", ".join(each) or "no experiment" for each in (mine, theirs))
+        raise UsageError(
+            f"A has {next(names)}, B has {next(names)}: nothing in common",
+            remedy="choose runs of the same experiment",
+        )
     if wanted is not None and wanted not in shared:
         raise UsageError(
             f"{wanted!r} is not in both runs", remedy=f"shared is {', '.join(shared) or 'nothing'}"
