@@ -27,7 +27,7 @@ from oscope.model.samples import ExperimentResults, PointSamples, Results
 from oscope.statistics import summarise
 from synthetic import every
 from synthetic_disk import changed
-from test_ipc_lab import SIZES
+from test_ipc_lab import SIZES, SWITCHES
 from test_ipc_lab_traced import retraced
 from test_labs_transfer import CONTENT as ZEROS
 
@@ -265,6 +265,19 @@ def test_a_ratio_below_one_can_be_further_from_it_than_one_above() -> None:
 
     answer = synthetic_transfer.sections(changed(made, otherwise, content="random"))[ZEROS].answer
     assert "100 MiB: 0." in answer
+
+
+@pytest.mark.parametrize(("spread", "ordered"), [(0.01, True), (3.0, False)])
+def test_switches_are_put_in_order_only_where_they_differ(spread: float, ordered: bool) -> None:
+    generator = np.random.default_rng(8)
+
+    def switched(point: PointSamples) -> dict[str, np.ndarray]:
+        count = 1e5 / np.sqrt(int(point.factors["buffer"]))
+        return {"sender_voluntary": count * generator.lognormal(0, spread, len(point))}
+
+    answer = synthetic_ipc.sections(changed(synthetic_ipc.throughput(), switched))[SWITCHES].answer
+    assert (": most by" in answer and ", fewest by" in answer) == ordered, answer
+    assert ("can be distinguished from it" in answer) != ordered
 
 
 # ---- making a process

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 from oscope.figures.analysed import Analysed
@@ -12,6 +12,7 @@ from oscope.model.document import Figure, Section, Table
 from oscope.model.experiment import Lab
 from oscope.model.factors import Level
 from oscope.model.samples import Column, PointSamples
+from oscope.questions.quantity import Quantity
 from oscope.questions.run import Point, Run, narrowing
 from oscope.questions.table import TableOf
 from oscope.questions.words import NOT_RUN, cautions, joined, reasons
@@ -141,7 +142,8 @@ def extremes(
             return 0
         point, column = measured(one)
         pairs = [(point, measured(other)[0]) for other in others]
-        rows = compare_pairs(run.experiment, pairs, column.name).rows
+        own = replace(run.experiment, metrics={column.name: column})
+        rows = compare_pairs(own, pairs, column.name).rows
         return sum(row.different != "yes" for row in rows)
 
     def headline(run: Run, rows: Sequence[_Row]) -> str:
@@ -165,6 +167,12 @@ def extremes(
 def of_point(point: Point) -> tuple[PointSamples, Column]:
     """Return the samples of a point and what is asked of them, for `extremes`."""
     return point.samples, point.run.experiment.metrics[point.metric]
+
+
+def of_quantity(asked: Quantity) -> Callable[[Point], tuple[PointSamples, Column]]:
+    """Return what gives a quantity of a point's samples, for `extremes`."""
+    column = Column(asked.name, asked.unit, asked.name, "less")
+    return lambda point: (replace(point.samples, metrics={asked.name: asked.of(point.samples)}), column)
 
 
 def beside_others(name: str, how_to: str, lab: Lab) -> Callable[[Analysed], str]:

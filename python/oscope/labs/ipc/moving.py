@@ -240,15 +240,13 @@ def _switched(run: q.Run) -> list[q.Point]:
     return sorted(found, key=lambda each: ipc.place(each.factors))
 
 
-def _switches_said(_: q.Run, found: Sequence[q.Point]) -> str:
-    every = [each for each in found if each["mode"] != "1thread"] or found
-    medians = {each: switches.median for each in every if (switches := each.of(ipc.SWITCHES))}
-    most, least = (
-        f"{each['channel']} {MODE_WORDS[each['mode']]} with buffers of {each['buffer']} "
-        f"({q.format_value(medians[each], None, '')})"
-        for each in (end(medians, key=medians.__getitem__) for end in (max, min))
-    )
-    return f"Context switches for a MiB: most by {most}, fewest by {least}."
+def _with_switches(each: q.Point) -> str:
+    where = f"{each['channel']} {MODE_WORDS[each['mode']]} with buffers of {each['buffer']}"
+    return f"{where} ({q.brackets(q.figure_text(each.of(ipc.SWITCHES), ''))})"
+
+
+def _between_sides(found: Sequence[q.Point]) -> Sequence[q.Point]:
+    return [each for each in found if each["mode"] != "1thread"] or found
 
 
 def _few(found: Sequence[q.Point]) -> list[q.Point]:
@@ -279,7 +277,14 @@ SWITCHING = q.Question(
     title="Context switches",
     experiment=ipc.MOVED,
     rows=_switched,
-    headline=_switches_said,
+    headline=q.extremes(
+        lambda most: f"Context switches for a MiB: most by {_with_switches(most)}",
+        lambda fewest: f", fewest by {_with_switches(fewest)}",
+        by=lambda each: -(found.median if (found := each.of(ipc.SWITCHES)) else 0.0),
+        of=_between_sides,
+        alone=lambda only: f"Context switches for a MiB: by {_with_switches(only)}",
+        measured=q.of_quantity(ipc.SWITCHES),
+    ),
     text=(
         "Counted by getrusage(2). Voluntary: a thread waits. Wake-up latency: from being woken to running.",
         lambda run, _: q.losses(ipc.traces(run, "switches")),
