@@ -267,6 +267,17 @@ def test_a_ratio_below_one_can_be_further_from_it_than_one_above() -> None:
     assert "100 MiB: 0." in answer
 
 
+def test_channels_that_are_not_distinguished_are_compared_each_at_its_best_size() -> None:
+    generator = np.random.default_rng(9)
+
+    def alike(point: PointSamples) -> dict[str, np.ndarray]:
+        return {"throughput": 1000 * generator.lognormal(0, 0.5, len(point))}
+
+    found = synthetic_ipc.sections(changed(synthetic_ipc.throughput(), alike))
+    answer = found["How the configurations perform"].answer
+    assert answer.endswith(" can be distinguished from it, each at its best buffer size."), answer
+
+
 @pytest.mark.parametrize(("spread", "ordered"), [(0.01, True), (3.0, False)])
 def test_switches_are_put_in_order_only_where_they_differ(spread: float, ordered: bool) -> None:
     generator = np.random.default_rng(8)

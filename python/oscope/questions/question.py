@@ -128,12 +128,14 @@ def extremes(
     of: Callable[[Sequence[_Row]], Sequence[_Row]] = lambda rows: rows,
     alone: Callable[[_Row], str] | None = None,
     measured: Callable[[_Row], tuple[PointSamples, Column]] | None = None,
+    at: str = "",
 ) -> Callable[[Run, Sequence[_Row]], str]:
     """Return a headline of the rows with the least and the greatest figure; of one alone where both are it.
 
     `of` chooses the rows that are compared; `alone` is the headline of one row, where `first` compares it.
     `measured` gives the samples that a figure is of: each of both rows is compared with all others (paired
-    by block, Holm). Where none can be distinguished from the first, the headline gives them no order.
+    by block, Holm). Where none can be distinguished from the first, the headline gives them no order, and
+    ends with `at`: at which levels they are compared.
     """
 
     def alike(run: Run, one: _Row, others: Sequence[_Row]) -> int:
@@ -154,7 +156,7 @@ def extremes(
         like_low = alike(run, low, own[1:])
         if like_low == len(own) - 1:
             others = "the other cannot" if len(own) == 2 else f"none of {len(own) - 1} others can"
-            return f"{(alone or first)(low)}; {others} be distinguished from it."
+            return f"{(alone or first)(low)}; {others} be distinguished from it{at}."
         first_said, other_said = (
             f"{said} (not distinguished from {counted(number, 'other')})" if number else said
             for said, number in ((first(low), like_low), (other(high), alike(run, high, own[:-1])))

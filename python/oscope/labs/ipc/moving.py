@@ -67,6 +67,7 @@ PERFORMANCE = q.Question(
             f"by {only.at.name}"
         ),
         measured=lambda row: (row.at.point, row.run.experiment.metrics[RATE]),
+        at=", each at its best buffer size",
     ),
     text="Throughput is what arrives at the receiver and is checked there; CPU time is that of both sides.",
     tables=q.TableOf(
