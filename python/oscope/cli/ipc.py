@@ -94,7 +94,7 @@ def transfer(
     transfer is compared byte by byte and an equal one warms up. -B leaves all that out, for tracing the whole
     program.
 
-    A KByte is 1024 bytes. A last block may be short.
+    A KByte is 1024 bytes; a terminal has the MiB/s beside. A last block may be short.
     """
     params: dict[str, Level] = {
         "channel": channel,
