@@ -1,7 +1,8 @@
 """A gate between a baseline and a run: whether anything is proven to be worse by more than a limit.
 
-Every metric that is better less or more is compared at every point that both have, and all rows of all
-experiments are corrected for together (Holm). A row is
+Every metric that is better less or more is compared at every point that both have. The headlines of all
+experiments are corrected for together (Holm), the other metrics of each experiment by Benjamini and Hochberg.
+How much unchanged runs differ is taken from earlier runs, where there are some. A row is
 
 - `regressed` if there is a difference and its whole interval lies beyond the limit, in the worse direction;
 - `improved` if there is a difference, and it is for the better;

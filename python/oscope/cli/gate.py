@@ -73,6 +73,9 @@ def gate(
 
     Proven: the whole 95 % interval lies beyond the limit, and the difference is one after correction for all
     metrics and points. Where nothing is proven, it prints the smallest difference that would have been found.
+
+    How much unchanged runs differ is taken from the other runs of this machine in the store. So the verdict
+    depends on them; without any it may be too sure, and a note says so.
     """
     share = parse_share("--max-regression", limit)
 

@@ -134,7 +134,8 @@ def separate_runs(results: Sequence[Result], command: str) -> Iterator[str]:
     if fewest < between_runs.ASSUMED_RUNS:
         # One other run shows no spread: it counts as none.
         source = (
-            "the drift within these two; the store has fewer than 2 other comparable runs of this machine"
+            "the drift within these two; the store has fewer than 2 other comparable runs of this machine, "
+            "without which verdicts may be too sure"
         )
     if 0 < fewest < between_runs.ASSUMED_RUNS:
         source = (
