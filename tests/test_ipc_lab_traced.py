@@ -16,12 +16,13 @@ from oscope.figures.analysed import Analysed
 from oscope.figures.traced import traced
 from oscope.labs.ipc import COMPARED, calls, effect
 from oscope.model.document import Section
-from oscope.model.samples import ExperimentResults, Results
+from oscope.model.samples import ExperimentResults, PointSamples, Results
 from oscope.questions import histograms
 from oscope.questions.run import Run
 from oscope.questions.traced import effect_note, losses
 from oscope.statistics.multiplicity import holm
 from synthetic import column, number, said
+from synthetic_disk import changed
 from synthetic_ipc import sections
 from test_ipc_lab import CALLS, EFFECT, FAULTS, INSIDE, SIZES, SWITCHES
 
@@ -286,3 +287,19 @@ def test_of_calls_that_take_equal_time_none_alone_is_the_headline(kept: int, rea
         return {**each, "calls": reading} if "calls" in each and left[0] >= 0 else None
 
     assert words in said(sections(retraced(synthetic_ipc.trace(), change))[CALLS])
+
+
+def test_channels_whose_medians_contradict_the_pairs_have_no_order() -> None:
+    """In most blocks B is 10 % faster, but the median of all of its samples is lower."""
+    often = {"pipe": np.random.default_rng(2).permutation(np.repeat([10.0, 500.0, 1000.0], [16, 8, 16]))}
+    often["local"] = np.where(often["pipe"] == 500, 200, often["pipe"] * 1.1)
+
+    def reversed_by_few(point: PointSamples) -> dict[str, np.ndarray]:
+        return {"throughput": often[str(point.factors["channel"])]}
+
+    plain = synthetic_ipc.effect(blocks=40)
+    points = tuple(point for point in plain.points if point.factors["tracer"] == "none")
+    made = changed(dataclasses.replace(plain, points=points), reversed_by_few)
+    assert set(effect.pairs(made).values()) == {0}
+    often["local"] = often["pipe"] * 1.1
+    assert set(effect.pairs(changed(made, reversed_by_few)).values()) == {-1}

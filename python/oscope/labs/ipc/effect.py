@@ -10,12 +10,9 @@ from typing import NamedTuple
 import numpy as np
 
 from oscope import questions as q
-from oscope.figures.traced import probe_effect
 from oscope.labs.ipc import CHANNELS, TRACERS
 from oscope.labs.ipc.points import RATE, TIME, channels
 from oscope.statistics import compare_pairs
-from oscope.statistics.effect import LEVEL
-from oscope.statistics.multiplicity import holm
 from oscope.trace.factor import UNTRACED
 from oscope.trace.reading import merge
 
@@ -124,7 +121,7 @@ def _changes(run: q.Run) -> list[Finding]:
 
 
 def _orders(plain: q.ExperimentResults, traced: q.ExperimentResults) -> list[tuple[str, str]]:
-    before, after = _pairs(plain), _pairs(traced)
+    before, after = pairs(plain), pairs(traced)
     changed = [(key, was, after[key]) for key, was in before.items() if after.get(key, was) != was]
     # An order that is reversed comes before one that is only no longer found.
     changed.sort(key=lambda one: one[1] * one[2])
@@ -134,24 +131,23 @@ def _orders(plain: q.ExperimentResults, traced: q.ExperimentResults) -> list[tup
     ]
 
 
-def _pairs(experiment: q.ExperimentResults) -> dict[tuple[str, str, int], int]:
+def pairs(experiment: q.ExperimentResults) -> dict[tuple[str, str, int], int]:
     """Return for each two channels and buffer size which is faster: 1 the first, -1 the second, 0 neither."""
     sizes = sorted({size for point in experiment.points if (size := q.size_of(point)) is not None})
     names = sorted({str(point.factors["channel"]) for point in experiment.points}, key=CHANNELS.index)
-    rows = {
-        (a, b, size): row
+    points = {
+        (a, b, size): (first, second)
         for size in sizes
         for a, b in combinations(names, 2)
         if (first := experiment.point(channel=a, buffer=size))
         and (second := experiment.point(channel=b, buffer=size))
-        and (row := probe_effect(experiment, first, second, RATE)) is not None
+        and all(len(q.measured(each, RATE)[0]) for each in (first, second))
     }
-    if not rows:
-        return {}
-    apart = holm(np.array([row.p for row in rows.values()])) < LEVEL
+    # A row is "yes" only where the medians of all samples differ in the direction of the ratio.
+    rows = compare_pairs(experiment, list(points.values()), RATE).rows if points else ()
     return {
-        key: (0 if not different else -1 if row.ratio > 1 else 1)
-        for (key, row), different in zip(rows.items(), apart, strict=True)
+        key: (0 if row.different != "yes" else -1 if row.ratio > 1 else 1)
+        for key, row in zip(points, rows, strict=True)
     }
 
 
