@@ -224,6 +224,11 @@ def test_the_interval_of_an_amount_does_not_go_below_zero(counts: list[float]) -
     assert larger == pytest.approx([1000 * end for end in found.ci95]), "the unit makes no difference"
 
 
+def test_one_sample_has_no_interval_that_rests_on_anything() -> None:
+    assert summarise([1.0], [0]).notes == ("One sample: it has no interval.",)
+    assert summarise([1.0, 2.0, 3.0], [0, 0, 0]).notes[0].startswith("One process: the interval rests on")
+
+
 def test_the_interval_of_a_difference_may_hold_zero() -> None:
     found = summarise([1.0, 9.0, 2.0], range(3), kind="difference")
     assert found.ci95 is not None

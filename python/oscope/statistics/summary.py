@@ -293,13 +293,15 @@ def _representative(
 
 def _notes(found: Clusters, effective: float, ci95: interval.Interval | None, count: int) -> tuple[str, ...]:
     notes = []
-    if found.level == "repetition":
+    if ci95 is None:
+        notes.append("One sample: it has no interval.")
+    elif found.level == "repetition":
         notes.append("One process: the interval rests on repetitions and does not show how processes differ.")
         if effective < 0.8 * count:
             notes.append(
                 f"Repetitions are autocorrelated: {count} equal {effective:.0f} independent ones; "
                 f"the interval resamples {found.count} batches of neighbours."
             )
-    elif found.units < interval.SHARES_FROM and ci95 is not None and ci95[0] < ci95[1]:
+    elif found.units < interval.SHARES_FROM and ci95[0] < ci95[1]:
         notes.append(f"Only {found.units} {_PLURAL[found.level]}: the interval is wide for that reason.")
     return tuple(notes)
