@@ -75,9 +75,10 @@ def test_criterions_folder_and_lmbenchs_lines_are_read(tmp_path: Path) -> None:
 
 
 def test_an_import_is_shown_and_compared_with_what_it_lacks(oscope: CommandLine) -> None:
-    for _ in range(2):
+    for again in range(2):
         done = oscope("import", str(FILES / "hyperfine.json"), "--as", "start")
         assert done.code == 0, done.err
+        assert ("has the same content already" in " ".join(done.out.split())) == bool(again)
     shown = oscope("show", "last")
     assert "Imported from hyperfine" in shown.out
     assert "lacks randomized blocks" in " ".join(shown.out.split())
@@ -86,6 +87,10 @@ def test_an_import_is_shown_and_compared_with_what_it_lacks(oscope: CommandLine)
     assert compared.code == 0, compared.err
     assert "imported from hyperfine, which lacks" in " ".join(compared.out.split())
     assert oscope("export", "last", "--format", "csv").out.count("\n") == 9
+    assert oscope("import", str(FILES / "pyperf.json")).code == 0
+    unlike = oscope("compare", first, "last")
+    assert unlike.code == 2
+    assert "oscope import FILE --as NAME" in " ".join(unlike.err.split())
 
 
 def test_a_bandwidth_beside_times_is_shown_too(oscope: CommandLine, tmp_path: Path) -> None:

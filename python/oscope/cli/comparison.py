@@ -118,9 +118,11 @@ def _between(
     pairs = [(e, other) for e in a.experiments if (other := b.get(e.experiment)) is not None]
     if not pairs:
         names = [", ".join(sorted(set(side.names))) for side in (a, b)]
+        of_tool = any(e.environment.get("imported") for side in (a, b) for e in side.experiments)
+        named = "; an import is compared with another one of its tool (oscope import FILE --as NAME)"
         raise UsageError(
             f"A has {names[0]}, B has {names[1]}: nothing in common",
-            remedy="choose runs of the same experiment",
+            remedy=f"choose runs of the same experiment{named if of_tool else ''}",
         )
     compared: list[tuple[ExperimentResults, Comparison, Sides]] = []
     lacking: list[tuple[str, NoCommonValueError]] = []

@@ -13,7 +13,7 @@ from oscope.model.errors import UsageError
 from oscope.report import terminal
 from oscope.storage.store import Store
 from oscope.tools.importing.reading import Format, read
-from oscope.tools.importing.storing import store
+from oscope.tools.importing.storing import digest, store
 
 
 def import_results(
@@ -39,6 +39,7 @@ def import_results(
         raise UsageError(f"--as {name!r} is no name", remedy="write it without blanks, such as build-42")
     found = read(file, form)
     with Store.open(settings.store) as opened:
+        earlier = opened.imported(digest(found))
         run_id = store(found, name or found.tool, file.name, opened)
     count = sum(len(series.readings) for series in found.series)
     names = len({series.name for series in found.series})
@@ -48,4 +49,7 @@ def import_results(
     terminal.print_prose(f"{found.tool}: {amount}; lacks {', '.join(found.lacks)}", out)
     for note in found.notes:
         terminal.print_prose(f"note: {note}", out)
+    if earlier is not None:
+        text = f"run {earlier} has the same content already; this is another run of it"
+        terminal.print_prose(f"note: {text}. To keep them apart, name the experiment: --as NAME", out)
     terminal.print_stored(run_id, out)

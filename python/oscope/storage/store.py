@@ -250,6 +250,13 @@ class Store:
                     return found
         return None
 
+    def imported(self, digest: str) -> str | None:
+        """Return the newest run that was imported with this digest of its content, or None."""
+        table = schema.event
+        query = sa.select(table.c.run_id).where(table.c.kind == "environment", table.c.data.contains(digest))
+        with self.reading() as connection:
+            return connection.scalar(query.order_by(table.c.id.desc()).limit(1))
+
     def resolve(self, text: str) -> str:
         """Return the id of the run that `text` means: an id, the start of one, or `last`."""
         run = schema.run

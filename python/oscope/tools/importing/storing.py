@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -23,9 +24,10 @@ def store(found: Imported, name: str, file: str, store: Store) -> str:
     parts = _parts(found, name)
     experiments = tuple(_experiment(found, *part) for part in parts.items())
     plan = Plan(0, "full", f"imported from {found.tool}", None, None, experiments)
-    environment = {
+    environment: dict[str, dict[str, Any]] = {
         "imported": {"tool": found.tool, "about": found.about, "file": file, "lacks": list(found.lacks)},
     }
+    environment["imported"]["sha256"] = digest(found)
     about = f" ({found.about})" if found.about else ""
     note = f"imported from {found.tool}{about}, which lacks {', '.join(found.lacks)}"
     happenings = [Happening("environment", environment)]
@@ -41,6 +43,11 @@ def store(found: Imported, name: str, file: str, store: Store) -> str:
     ]
     store.add(run_id, rows, [Happening("status", "done")])
     return run_id
+
+
+def digest(found: Imported) -> str:
+    """Return the SHA-256 of what a file holds, however the file is called."""
+    return hashlib.sha256(repr(found).encode()).hexdigest()
 
 
 Part = tuple[Sequence[Metric], Sequence[Series]]
