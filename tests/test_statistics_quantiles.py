@@ -218,3 +218,15 @@ def test_a_run_that_wanders_shows_it() -> None:
     steady = _wander(_Side(values, code, size), 0.1, 0.001)
     risen = _wander(_Side(values + code / 100, code, size), 0.1, 0.001)
     assert steady < 0.01 < 0.1 < risen
+
+
+@pytest.mark.parametrize("metric", [TIME, SPEED])
+def test_a_quantile_is_that_of_the_summary_of_its_side(metric: Column) -> None:
+    random = np.random.default_rng(12)
+    sides = [results(side, np.exp(random.normal(0, 1, (20, 51))), metric) for side in range(2)]
+    tails = compare_results(*sides).tails
+    assert {tail.name for tail in tails} >= {"p90" if metric is TIME else "p10"}
+    for tail in tails:
+        for side, value in zip(sides, (tail.value_a, tail.value_b), strict=True):
+            values = side.points[0].metrics[metric.name]
+            assert value == pytest.approx(np.quantile(values, tail.quantile), rel=1e-9)

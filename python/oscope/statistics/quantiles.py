@@ -177,7 +177,8 @@ def _judge(
         found = effect.separate(first, second, spread)
         p = _p_beyond(found, explained)
     ends = sorted(sign * end for end in (found.low, found.high))
-    value_a, value_b = (_unscaled(result, sign * each.value) for each in (a, b))
+    # Between two samples by their values, not by logarithms: as the summary of a side has it.
+    value_a, value_b = (float(np.quantile(_unscaled(result, sign * side.value), quantile)) for side in sides)
     low, high = (_ratio(end) for end in ends) if result.logarithmic else ends
     return TailDifference(
         factors=result.match.factors,
@@ -209,8 +210,8 @@ def _ratio(change: float) -> float:
     return float(np.exp(min(change, 700.0)))
 
 
-def _unscaled(result: Result, value: float) -> float:
-    return float(np.exp(value)) if result.logarithmic else value
+def _unscaled(result: Result, values: Floats) -> Floats:
+    return np.exp(values) if result.logarithmic else values
 
 
 def _sides(result: Result, *, paired: bool) -> tuple[_Side, _Side]:
