@@ -191,6 +191,14 @@ def test_series_of_the_figure_can_be_told_apart() -> None:
         assert max(abs(x - place - 1) for x in across) < 0.25
 
 
+def test_a_series_that_begins_with_0_is_drawn_over_its_first_count() -> None:
+    line = collect([run({"a": cost}, number) for number, cost in enumerate((100.0, 100.0, 100.0))])[0]
+    values = tuple(Value(9, median, (median, median)) for median in (0.0, 5000.0, 10_000.0))
+    line.series = (replace(line.series[0], values=values),)
+    (trace,) = figure("syscall.cost", [line]).traces
+    assert list(trace["y"]) == [0.0, 1.0, 2.0]
+
+
 def test_runs_that_may_not_be_compared_are_in_lines_of_their_own() -> None:
     other = {**ENVIRONMENT, "machine": "f" * 16}
     clock = {**ENVIRONMENT, "clock": {"kind": "monotonic_raw"}}

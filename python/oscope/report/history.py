@@ -103,7 +103,8 @@ def _drawn(
     parts = [str(level) for level in series.factors.values()]
     levels = " · ".join(parts if parts and metrics == 1 else [*parts, series.metric.name])
     name = f"{levels} ({line.runs[0].environment.get('machine')})" if several else levels
-    first = next(value.median for value in series.values if np.isfinite(value.median)) or 1.0
+    # Nothing can be drawn over a count of 0.
+    first = next((value.median for value in series.values if np.isfinite(value.median) and value.median), 1.0)
     points = []
     for run, value in zip(line.runs, series.values, strict=True):
         if np.isfinite(value.median):
