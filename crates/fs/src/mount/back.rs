@@ -23,6 +23,8 @@ pub(super) struct Load {
     pub(super) base: Option<Version>,
     pub(super) unsettled: Option<Unsettled>,
     pub(super) path: PathBuf,
+    /// The name that it has here: that of its conflict copy differs.
+    pub(super) name: PathBuf,
     pub(super) attributes: Attributes,
     /// It has other names, whose file it has to stay.
     pub(super) linked: bool,
@@ -97,7 +99,7 @@ impl Shared {
                     if self.takes_over(file, &load, there).inspect_err(keep)? {
                         continue;
                     }
-                    return self.divert(ino, file, &load, durable).inspect_err(keep);
+                    self.divert(file, &load).inspect_err(keep)?;
                 }
                 Err(PutError::Errno(why)) => {
                     if why == Errno::ENOENT && self.target(ino, file).as_ref() != Some(&load.path) {
@@ -122,31 +124,25 @@ impl Shared {
         copy: &Copy,
         durable: bool,
     ) -> Result<Option<Load>, Errno> {
-        let Some(path) = self.target(ino, file) else {
+        let Some(name) = self.tree().path(ino) else {
             return Ok(None);
         };
-        let path = self.past_doubt(path)?;
-        let (known, names, displaced) = {
+        let name = self.past_doubt(name)?;
+        let (known, names) = {
             let tree = self.tree();
-            (
-                tree.attributes(ino),
-                tree.names(ino),
-                tree.is_displaced(ino),
-            )
+            (tree.attributes(ino), tree.names(ino))
         };
         let (attributes, _) = known.ok_or(Errno::ESTALE)?;
         let links = attributes.more.map_or(1, |more| more.links);
         let noted = file.look(copy).map_err(errno)?;
-        let (before, acknowledged, base, unsettled, unseen, diverted, clean, resync) = {
+        let (before, acknowledged, unseen, diverted, clean, resync) = {
             let state = file.state();
             (
                 state.noted,
                 state.acknowledged,
-                state.base,
-                state.unsettled(),
                 // A coarse clock, or a page that was mapped and written to before, shows no change of times.
                 state.backing.is_some() && state.acknowledged.is_some(),
-                state.diverted.is_some(),
+                state.diverted.clone(),
                 !state.journalled,
                 durable && state.is_unsynced(),
             )
@@ -163,9 +159,16 @@ impl Shared {
             return Ok(None);
         }
         let again = looks_same || same;
-        // The version is that of the name that it has lost.
-        let base = base.filter(|_| !displaced);
-        let old = file.state().known_blocks();
+        let (base, unsettled, old) = {
+            let displaced_from = self.tree().displaced_from(ino);
+            let mut state = file.state();
+            if displaced_from.is_some() {
+                // The base is of the name that it has lost.
+                state.rebase(None, None);
+                (state.content, state.displaced_from) = (None, displaced_from);
+            }
+            (state.base, state.unsettled(), state.known_blocks())
+        };
         Ok(Some(Load {
             copy: copy.clone(),
             base,
@@ -179,9 +182,10 @@ impl Shared {
                 content: known.content.or(again.then_some(digest)),
                 ..known
             }),
-            path,
+            linked: (names > 1 || links > 1) && diverted.is_none(),
+            path: beside(&name, diverted),
+            name,
             attributes,
-            linked: (names > 1 || links > 1) && !diverted,
             linked_here: names > 1,
             noted,
             digest,
@@ -191,9 +195,9 @@ impl Shared {
     }
 
     /// The name that a file's content goes to; `None` if it has lost its name.
-    fn target(&self, ino: u64, file: &FileNode) -> Option<PathBuf> {
-        let path = self.tree().path(ino)?;
-        Some(file.state().diverted.clone().unwrap_or(path))
+    pub(super) fn target(&self, ino: u64, file: &FileNode) -> Option<PathBuf> {
+        let name = self.tree().path(ino)?;
+        Some(beside(&name, file.state().diverted.clone()))
     }
 
     /// Puts it on the server. `None`: it was being written into an empty file there when the connection broke.
@@ -229,7 +233,7 @@ impl Shared {
         let order = Put {
             unsettled: load.unsettled,
             changed: load.changed(),
-            ..order(load, &load.path, load.base, times, durable)
+            ..order(load, times, durable)
         };
         let sent = match (load.linked, fills) {
             (true, _) if load.linked_here => self.remote.put_in_place(load.copy.file(), &order),
@@ -259,8 +263,7 @@ impl Shared {
     /// held before nor what it holds now, and it still looks changed.
     fn sent(&self, ino: u64, file: &FileNode, load: &Load, stored: Stored, durable: bool) {
         let (now, digest) = (stored.attributes, stored.digest);
-        let displaced_from = self.tree().displaced_from(ino);
-        {
+        let displaced_from = {
             let mut state = file.state();
             state.rebase(Some(now.version()), Some(load.began));
             // Nobody wrote to it meanwhile, if this is what was sent.
@@ -270,12 +273,17 @@ impl Shared {
             state.acknowledged = Some(digest);
             state.unsynced = (!durable).then(|| now.version());
             (state.sending, state.filling) = (None, None);
-            if state.diverted.is_none() {
-                drop(state);
-                self.tree().became(ino, now);
+            let displaced_from = state.displaced_from.take();
+            let diverted = state.diverted.is_some();
+            drop(state);
+            match (diverted, &displaced_from) {
+                (false, _) => self.tree().became(ino, now),
+                (true, Some(_)) => self.tree().made_beside(ino, &load.path, now),
+                (true, None) => {}
             }
-        }
-        self.told.went_back(&load.path);
+            displaced_from
+        };
+        self.told.went_back(&load.name);
         if let Some(name) = displaced_from {
             self.told.went_back(&name);
             self.told.conflict(&name, &load.path);
@@ -290,28 +298,22 @@ impl Shared {
     }
 
     /// Both sides changed: ours goes to a name of its own beside it, and so does what is written through handles that
-    /// are still open. Nothing is lost, so this is no error.
-    fn divert(&self, ino: u64, file: &FileNode, load: &Load, durable: bool) -> Result<(), Errno> {
-        let times = times(&self.remote, load.copy.file()).map_err(errno)?;
-        let mut tries = super::conflict::names(&load.path);
-        loop {
-            let name = tries.next().ok_or(Errno::EEXIST)?;
-            let order = order(load, &name, None, times, durable);
-            match self.remote.put(load.copy.file(), &order) {
-                Err(PutError::Conflict(_)) => continue,
-                Err(PutError::Errno(why)) => return Err(why),
-                Ok(now) => {
-                    self.told.conflict(&load.path, &name);
-                    self.tree().made_beside(ino, &name, now.attributes);
-                    {
-                        let mut state = file.state();
-                        (state.diverted, state.suspect) = (Some(name), false);
-                    }
-                    self.sent(ino, file, load, now, durable);
-                    return Ok(());
-                }
-            }
+    /// are still open. Nothing is lost, so this is no error. The name is written down before it is used: a try without
+    /// an answer is repeated under the same one.
+    fn divert(&self, file: &FileNode, load: &Load) -> Result<(), Errno> {
+        let path = super::conflict::free(&self.remote, &load.name)?;
+        let name = PathBuf::from(path.file_name().ok_or(Errno::EINVAL)?);
+        if let Err(why) = self.store.mark_beside(&load.copy, &name) {
+            unwritten(load, why);
         }
+        let mut state = file.state();
+        state.rebase(None, None);
+        (state.sending, state.sent, state.filling) = (None, None, None);
+        (state.content, state.noted, state.acknowledged) = (None, None, None);
+        (state.diverted, state.suspect) = (Some(name), false);
+        let name = || load.name.clone();
+        state.displaced_from.get_or_insert_with(name);
+        Ok(())
     }
 
     /// Why it is not copied back, for a person.
@@ -339,19 +341,22 @@ impl Shared {
     }
 }
 
-fn order<'a>(
-    load: &'a Load,
-    path: &'a Path,
-    base: Option<Version>,
-    times: (Time, Time),
-    durable: bool,
-) -> Put<'a> {
+/// A name, or that of its conflict copy in the same folder.
+pub(super) fn beside(name: &Path, diverted: Option<PathBuf>) -> PathBuf {
+    match diverted {
+        Some(diverted) => name.with_file_name(diverted),
+        None => name.to_owned(),
+    }
+}
+
+fn order(load: &Load, times: (Time, Time), durable: bool) -> Put<'_> {
     Put {
-        path,
-        like: &load.path,
-        expected: base,
+        path: &load.path,
+        // A conflict copy has attributes of its own once it is there.
+        like: load.base.map_or(&load.name, |_| &load.path),
+        expected: load.base,
         unsettled: None,
-        expect_nothing: base.is_none(),
+        expect_nothing: load.base.is_none(),
         mode: load.attributes.mode,
         owner: Some((load.attributes.uid, load.attributes.gid)),
         times: Some(times),

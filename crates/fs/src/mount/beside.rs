@@ -7,7 +7,7 @@ use nix::errno::Errno;
 
 use crate::log;
 use crate::remote::{Attributes, Put, PutError, Remote, Version};
-use crate::store::{self, Digest, Store};
+use crate::store::{self, Digest, Dirty, Entry, Store};
 
 use super::attributes::errno;
 use super::report::shown;
@@ -49,6 +49,18 @@ impl Shared {
         }
         Ok(())
     }
+}
+
+/// Gives the copy a conflict copy's name, which is written down before it is used: a try without an answer is repeated
+/// under the same one.
+pub(super) fn divert(remote: &Remote, store: &Store, entry: &Entry) -> Result<Dirty, Errno> {
+    let path = conflict::free(remote, entry.path())?;
+    store.mark_beside(
+        &entry.copy,
+        Path::new(path.file_name().ok_or(Errno::EINVAL)?),
+    )?;
+    let now = store.entry_of(entry.copy.id())?;
+    now.and_then(|now| now.dirty).ok_or(Errno::ESTALE)
 }
 
 /// What a writing in place that was cut off may have left.

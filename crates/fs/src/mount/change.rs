@@ -83,8 +83,8 @@ impl Shared {
                 change.times = None;
             }
         }
-        let diverted = file.state().diverted.clone();
-        if let Some(name) = diverted {
+        if file.state().diverted.is_some() {
+            let name = self.target(ino, &file).ok_or(Errno::ESTALE)?;
             return self.change_beside(&file, &name, &change);
         }
         let alone = match change.times {

@@ -4,7 +4,10 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
+use nix::errno::Errno;
+
 use crate::log;
+use crate::remote::Remote;
 
 /// Bytes of a name at most, on all usual file systems (`NAME_MAX`).
 const LONGEST: usize = 255;
@@ -23,6 +26,20 @@ pub fn names(path: &Path) -> impl Iterator<Item = PathBuf> + use<> {
         let name = name(path.file_name().unwrap_or_default(), &host, &stamp, count);
         path.with_file_name(name)
     })
+}
+
+/// The first of them that the server does not have.
+///
+/// # Errors
+/// `EEXIST`: it has all of them; else what it said.
+pub fn free(remote: &Remote, path: &Path) -> Result<PathBuf, Errno> {
+    for name in names(path) {
+        match remote.lstat(&name) {
+            Err(Errno::ENOENT) => return Ok(name),
+            answer => answer?,
+        };
+    }
+    Err(Errno::EEXIST)
 }
 
 /// One name; what is too long loses the end of the original name.

@@ -77,8 +77,10 @@ pub struct State {
     pub noted: Option<Noted>,
     /// What went back while somebody might have been writing: a copy that looks as noted may yet differ from it.
     pub acknowledged: Option<Digest>,
-    /// Both sides changed: what is written here goes to this name.
+    /// Both sides changed: what is written here goes to this name, beside its own. The base is of that file.
     pub diverted: Option<PathBuf>,
+    /// The name that another's file has in its place, until ours is on the server under the new one.
+    pub displaced_from: Option<PathBuf>,
     /// A reboot may have torn it: it goes beside its name, whatever the server has.
     pub suspect: bool,
     /// What went back without a sync on the server.

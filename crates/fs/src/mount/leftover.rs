@@ -7,12 +7,8 @@ use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 
-use crate::remote::{Put, PutError};
-
-use super::Shared;
-use super::attributes::errno;
-use super::file::times;
 use super::tend::alone;
+use super::{Shared, recover};
 
 /// How long it is waited for that nobody can write to it any more, and how often that is looked at.
 const WAIT: Duration = Duration::from_secs(2);
@@ -53,32 +49,11 @@ impl Shared {
             }
             thread::sleep(STEP);
         }
-        for beside in super::conflict::names(path) {
-            let order = Put {
-                path: &beside,
-                like: path,
-                expected: None,
-                unsettled: None,
-                expect_nothing: true,
-                mode: entry.kept.mode,
-                owner: Some((entry.kept.uid, entry.kept.gid)),
-                times: Some(times(&self.remote, entry.copy.file()).map_err(errno)?),
-                durable: true,
-                changed: None,
-            };
-            match self.remote.put(entry.copy.file(), &order) {
-                Ok(made) => {
-                    self.told.conflict(path, &beside);
-                    if let Some(name) = beside.file_name() {
-                        self.tree().made(parent, name, made.attributes);
-                    }
-                    self.store.forget_copy(entry.copy.id());
-                    return Ok(());
-                }
-                Err(PutError::Conflict(_)) => {}
-                Err(PutError::Errno(why)) => return Err(why),
-            }
+        let beside = recover::put_beside(&self.remote, &self.store, &entry)?;
+        self.told.conflict(path, &beside);
+        if let Some(name) = beside.file_name() {
+            self.lookup_anew(parent, name)?;
         }
-        Err(Errno::EEXIST)
+        Ok(())
     }
 }

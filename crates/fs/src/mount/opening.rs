@@ -386,6 +386,9 @@ pub(super) fn adopt_dirty(file: &FileNode, entry: &Entry, dirty: &Dirty) {
     state.journalled = true;
     state.noted = None;
     state.acknowledged = dirty.digest;
+    state.diverted = dirty.beside();
+    let unnamed = state.diverted.is_some() && dirty.base.is_none();
+    state.displaced_from = unnamed.then(|| entry.path().to_owned());
 }
 
 /// Of the server's attributes, what the store keeps.

@@ -11,8 +11,8 @@ use crate::store::{self, CopyId, Digest, Dirty, Entry, Rename, Store, Temporarie
 use oscope_sys::error::Failure;
 
 use super::attributes::errno;
+use super::back::beside;
 use super::beside as aside;
-use super::conflict;
 use super::doubt::was_renamed;
 use super::file::{set_times, times};
 use super::filling::left_by_filling;
@@ -199,18 +199,24 @@ fn finish(
     let alone = alone_soon(entry.copy.file());
     let digest = store::digest(entry.copy.file()).map_err(errno)?;
     if dirty.digest == Some(digest) || untouched(entry, &dirty) {
-        return rest(store, entry, dirty.base, digest, alone, Outcome::Nothing);
+        return rest(store, entry, &dirty, digest, alone, Outcome::Nothing);
     }
-    if dirty.other_boot && dirty.settled != Some(digest) {
-        return beside(remote, store, entry, alone);
-    }
-    let (mut base, mut content) = (dirty.base, dirty.content);
+    let mut torn = dirty.other_boot && dirty.settled != Some(digest);
     let mut outcome = Outcome::CopiedBack;
     for _ in 0..TRIES {
-        match put(remote, store, entry, (base, content), digest) {
+        let path = beside(entry.path(), dirty.beside());
+        let answer = match torn {
+            // It goes beside whatever is there.
+            true => Err(PutError::Conflict(None)),
+            false => put(remote, store, entry, (&path, &dirty), digest),
+        };
+        match answer {
             Ok(Some(stored)) => {
-                let version = Some(stored.attributes.version());
-                return rest(store, entry, version, stored.digest, alone, outcome);
+                dirty.base = Some(stored.attributes.version());
+                if dirty.beside().is_some() {
+                    outcome = Outcome::Conflict(path);
+                }
+                return rest(store, entry, &dirty, stored.digest, alone, outcome);
             }
             // Cut off: the next try finds what is there.
             Ok(None) => {
@@ -219,11 +225,11 @@ fn finish(
             }
             Err(PutError::Errno(why)) => return Err(why),
             Err(PutError::Conflict(Some(there)))
-                if ours(remote, entry, &dirty, &there, digest)? =>
+                if ours(remote, entry, (&path, &dirty), &there, digest)? =>
             {
-                let known = (base, content);
-                (base, content) = (Some(there.version()), None);
-                if known == (base, content) {
+                let known = (dirty.base, dirty.content);
+                (dirty.base, dirty.content) = (Some(there.version()), None);
+                if known == (dirty.base, dirty.content) {
                     return Err(Errno::EBUSY);
                 }
             }
@@ -236,13 +242,29 @@ fn finish(
                 };
                 let (theirs, kept) =
                     aside::save_theirs(remote, store, entry.path(), &there, &ours)?;
-                (base, content) = (Some(theirs.0), Some(theirs.1));
+                (dirty.base, dirty.content) = (Some(theirs.0), Some(theirs.1));
                 outcome = kept.map_or(outcome, Outcome::Mended);
             }
-            Err(PutError::Conflict(_)) => return beside(remote, store, entry, alone),
+            // It would be torn off from a program that goes on writing: there would be one more of it each time.
+            Err(PutError::Conflict(_)) if !alone => return Ok(Outcome::Held),
+            Err(PutError::Conflict(_)) => {
+                (dirty, torn) = (aside::divert(remote, store, entry)?, false)
+            }
         }
     }
     Err(Errno::EIO)
+}
+
+/// Puts a copy that nobody can write to beside its name, whatever the server has there.
+pub(super) fn put_beside(remote: &Remote, store: &Store, entry: &Entry) -> Result<PathBuf, Errno> {
+    let known = entry.dirty.clone().filter(|dirty| dirty.beside().is_some());
+    let dirty = known.map_or_else(|| aside::divert(remote, store, entry), Ok)?;
+    let path = beside(entry.path(), dirty.beside());
+    match finish(remote, store, entry, dirty)? {
+        Outcome::Conflict(path) => Ok(path),
+        Outcome::Held => Err(Errno::EBUSY),
+        _ => Ok(path),
+    }
 }
 
 /// Puts the copy under its name, which is written down before; in place if it has other names: `None` then if it was
@@ -251,17 +273,17 @@ fn put(
     remote: &Remote,
     store: &Store,
     entry: &Entry,
-    (base, content): (Option<Version>, Option<Digest>),
+    (path, dirty): (&Path, &Dirty),
     digest: Digest,
 ) -> Result<Option<Stored>, PutError> {
-    let mut order = order(remote, entry, entry.path(), base)?;
-    order.unsettled = content.map(|content| Unsettled {
+    let mut order = order(remote, entry, path, dirty.base)?;
+    order.unsettled = dirty.content.map(|content| Unsettled {
         read: None,
         content: Some(content),
     });
     let has_links = |now: Attributes| now.more.is_some_and(|more| more.links > 1);
-    let is_linked = || remote.is_exact() && remote.lstat(entry.path()).is_ok_and(has_links);
-    let replaces = entry.paths.len() == 1 && !is_linked();
+    let is_linked = || remote.is_exact() && remote.lstat(path).is_ok_and(has_links);
+    let replaces = dirty.beside().is_some() || (entry.paths.len() == 1 && !is_linked());
     let filling = (!replaces).then_some(digest);
     let noted = store.mark_sending(&entry.copy, sent(remote, entry)?, Some(digest), filling);
     if !replaces {
@@ -287,14 +309,14 @@ fn sent(remote: &Remote, entry: &Entry) -> Result<Version, Errno> {
 fn ours(
     remote: &Remote,
     entry: &Entry,
-    dirty: &Dirty,
+    (path, dirty): (&Path, &Dirty),
     there: &Attributes,
     digest: Digest,
 ) -> Result<bool, Errno> {
     if dirty.sending == Some(there.version()) {
         let sent = match dirty.sent {
             // Its version may be another's change of the same second.
-            Some(sent) => remote.digest(entry.path())?.map(|found| found.1 == sent),
+            Some(sent) => remote.digest(path)?.map(|found| found.1 == sent),
             None => Some(true),
         };
         if sent == Some(true) {
@@ -302,14 +324,14 @@ fn ours(
         }
     }
     if let Some(sent) = dirty.filling {
-        if left_by_filling(remote, entry.path(), there, entry.copy.file(), sent)?.is_some() {
+        if left_by_filling(remote, path, there, entry.copy.file(), sent)?.is_some() {
             return Ok(true);
         }
     }
     if there.size != entry.copy.file().metadata().map_err(errno)?.len() {
         return Ok(false);
     }
-    let found = remote.digest(entry.path())?;
+    let found = remote.digest(path)?;
     Ok(found.is_some_and(|(_, found)| found == digest))
 }
 
@@ -326,54 +348,32 @@ fn untouched(entry: &Entry, dirty: &Dirty) -> bool {
 
 /// Whether what is there may be half of what was being written in place. It may be another's change as well.
 fn cut_off(entry: &Entry, dirty: &Dirty, there: &Attributes) -> bool {
-    entry.paths.len() > 1 && dirty.sending.is_some() && there.kind == Kind::File
+    let linked = entry.paths.len() > 1 && dirty.beside().is_none();
+    linked && dirty.sending.is_some() && there.kind == Kind::File
 }
 
-/// The server has the content as `version`: the copy is clean, unless somebody may yet write to it.
+/// The server has the content as the base: the copy is clean, unless somebody may yet write to it.
 fn rest(
     store: &Store,
     entry: &Entry,
-    version: Option<Version>,
+    dirty: &Dirty,
     digest: Digest,
     alone: bool,
     outcome: Outcome,
 ) -> Result<Outcome, Errno> {
-    match version {
-        Some(version) if alone => {
+    match dirty.base {
+        Some(version) if !alone => {
+            store.mark_acknowledged(&entry.copy, version, digest)?;
+            return Ok(Outcome::Held);
+        }
+        Some(version) if dirty.beside().is_none() => {
             set_times(entry.copy.file(), (version.mtime, version.mtime))?;
             store.mark_clean(&entry.copy, version, false)?;
-            Ok(outcome)
         }
-        Some(version) => {
-            store.mark_acknowledged(&entry.copy, version, digest)?;
-            Ok(Outcome::Held)
-        }
-        None => {
-            store.forget_copy(entry.copy.id());
-            Ok(outcome)
-        }
+        // The server has none, or its name stands for another's file.
+        _ => store.forget_copy(entry.copy.id()),
     }
-}
-
-/// Puts the copy beside its name, where nothing is.
-fn beside(remote: &Remote, store: &Store, entry: &Entry, alone: bool) -> Result<Outcome, Errno> {
-    if !alone {
-        // It would be torn off from a program that goes on writing: there would be one more of it each time.
-        return Ok(Outcome::Held);
-    }
-    for name in conflict::names(entry.path()) {
-        let mut order = order(remote, entry, &name, None)?;
-        order.expect_nothing = true;
-        match remote.put(entry.copy.file(), &order) {
-            Ok(_) => {
-                store.forget_copy(entry.copy.id());
-                return Ok(Outcome::Conflict(name));
-            }
-            Err(PutError::Conflict(_)) => {}
-            Err(PutError::Errno(why)) => return Err(why),
-        }
-    }
-    Err(Errno::EEXIST)
+    Ok(outcome)
 }
 
 fn order<'a>(

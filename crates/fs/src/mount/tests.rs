@@ -1,6 +1,7 @@
 //! Tests over a real sshd and real mounts.
 
 mod ahead;
+mod beside;
 mod changed;
 mod files;
 mod left;

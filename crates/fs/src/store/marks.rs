@@ -9,8 +9,9 @@ use nix::errno::Errno;
 use super::folder::{Need, errno};
 use super::record::{Record, Stamp};
 use super::shelf::{CacheIndex, Slot, fresh_dirty};
-use super::types::{CopyId, Digest, Kept};
+use super::types::{CopyId, Digest, Dirty, Kept};
 use super::{Copy, Store, digest};
+use crate::hex;
 use crate::remote::Version;
 
 impl Store {
@@ -124,6 +125,27 @@ impl Store {
             };
             (dirty.base, dirty.sending, dirty.digest) = (Some(version), None, None);
             (dirty.content, dirty.sent) = (content, None);
+            true
+        })
+    }
+
+    /// Before it goes to a conflict copy of that name, beside its own: what is known of the server's file of its own
+    /// name counts no more. What the copy holds now is all that there is of it, whatever reboot was before.
+    ///
+    /// # Errors
+    /// Those of write(2). Copying back all the same risks a second conflict copy after a kill, and no loss.
+    pub fn mark_beside(&self, copy: &Copy, name: &Path) -> Result<(), Errno> {
+        let mut shelf = self.lock();
+        let fresh = fresh_dirty(None, None, &shelf.boot_id);
+        shelf.change(copy, Need::Done, |record| {
+            let Some(dirty) = &mut record.dirty else {
+                return false;
+            };
+            *dirty = Dirty {
+                beside: Some(hex::of_path(name)),
+                settled: dirty.settled,
+                ..fresh
+            };
             true
         })
     }

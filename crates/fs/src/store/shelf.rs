@@ -364,6 +364,7 @@ pub(super) fn fresh_dirty(
         filling: None,
         digest: None,
         settled: None,
+        beside: None,
         boot_id: boot_id.to_owned(),
         other_boot: false,
     }

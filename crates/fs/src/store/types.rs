@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::Copy;
+use crate::hex;
 use crate::remote::Version;
 
 pub use crate::digest::Digest;
@@ -68,12 +69,24 @@ pub struct Dirty {
     pub digest: Option<Digest>,
     /// Digest of what [`super::Store::settle`] has forced to disk.
     pub settled: Option<Digest>,
+    /// Name of the conflict copy that it goes to, beside its own name, as hexadecimal digits: see [`Dirty::beside`].
+    /// Left out where there is none, as by versions that did not know it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) beside: Option<String>,
     /// The boot in which the copy became dirty (`/proc/sys/kernel/random/boot_id`).
     pub boot_id: String,
     /// That boot is over: unless the content has the digest [`Dirty::digest`] or [`Dirty::settled`] it may be torn
     /// (contract, rule 5). Worked out, not stored.
     #[serde(skip)]
     pub other_boot: bool,
+}
+
+impl Dirty {
+    /// The name of the conflict copy that it goes to, in the folder of its own name; [`Dirty::base`] and all else is
+    /// of that file.
+    pub fn beside(&self) -> Option<PathBuf> {
+        hex::to_path(self.beside.as_deref()?)
+    }
 }
 
 /// One cached file, as it was when the store was asked.

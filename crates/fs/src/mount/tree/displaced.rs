@@ -45,12 +45,6 @@ impl Tree {
         self.displaced.push(one);
     }
 
-    /// Whether a node has lost its name, and nothing is beside that yet.
-    pub fn is_displaced(&self, ino: u64) -> bool {
-        let node = self.nodes.get(&ino);
-        node.is_some_and(|node| node.displaced_from.is_some())
-    }
-
     /// The name that a node has lost, if it has. Returned once.
     pub fn displaced_from(&mut self, ino: u64) -> Option<PathBuf> {
         self.nodes.get_mut(&ino)?.displaced_from.take()
