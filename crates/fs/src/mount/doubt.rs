@@ -4,7 +4,9 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread;
 
+use fuser::INodeNo;
 use nix::errno::Errno;
 
 use crate::remote::Remote;
@@ -93,7 +95,25 @@ impl Shared {
                 why.desc()
             ));
         }
+        self.forget_names_of_kernel([&doubt.from, &doubt.to]);
         Ok(())
+    }
+
+    /// Has the kernel look names up anew. In a thread of its own: the kernel waits for the end of every request that
+    /// changes the folder, of which this may be called within one.
+    fn forget_names_of_kernel(&self, names: [&(u64, OsString); 2]) {
+        let Some(kernel) = self.kernel.get().cloned() else {
+            return;
+        };
+        let names = names.map(Clone::clone);
+        let thread = thread::Builder::new().name("oscope-fs names".into());
+        // Without it the kernel believes the names for their time, as before.
+        let _ = thread.spawn(move || {
+            for (parent, name) in names {
+                // What it does not know it has not to forget.
+                let _ = kernel.inval_entry(INodeNo(parent), &name);
+            }
+        });
     }
 
     /// Without gates: a file is about to be opened or cut by a name that it may have lost by a rename of which no

@@ -117,7 +117,7 @@ fn only_temporaries_are_removed_and_young_ones_looked_for_again() {
 
 /// `d/f`, changed and open; the names are known to the mount for as long as a test lasts.
 fn with_a_changed_file(mut options: Options) -> (Rig, File) {
-    options.attribute_time = Duration::from_secs(60);
+    options.attribute_time = Duration::from_secs(600);
     let rig = Rig::new(options);
     fs::create_dir(rig.on("d")).unwrap();
     rig.serve("d/f", b"content");
@@ -202,7 +202,7 @@ fn what_is_written_under_the_old_name_of_a_rename_without_an_answer_is_a_new_fil
                 rig.shared().store.renames_in_doubt().is_empty()
             });
         }
-        // The kernel has looked the old name up, and believes it for a minute.
+        // The kernel has looked the old name up, and believes it for ten minutes.
         until("it is written", || fs::write(rig.at("d/f"), "new").is_ok());
         drop(file);
         assert_eq!(fs::read(rig.on("d/f")).unwrap(), b"new");
@@ -210,4 +210,20 @@ fn what_is_written_under_the_old_name_of_a_rename_without_an_answer_is_a_new_fil
         assert_eq!(fs::read(rig.at("d/g")).unwrap(), CHANGED);
         assert_eq!(fs::read(rig.at("d/f")).unwrap(), b"new");
     }
+}
+
+#[test]
+fn the_old_name_of_a_rename_without_an_answer_goes_though_the_new_one_is_opened_first() {
+    let (mut rig, file) = with_a_changed_file(through_daemon());
+    file.sync_all().unwrap();
+    rename_without_an_answer(&mut rig, ("d/f", "d/g"), true);
+    rig.server.start();
+    until("it is found out", || {
+        rig.shared().store.renames_in_doubt().is_empty()
+    });
+    until("the new name is there", || {
+        fs::read(rig.at("d/g")).is_ok_and(|read| read == CHANGED)
+    });
+    until("the old name is gone", || !rig.at("d/f").exists());
+    assert_eq!(fs::read(rig.at("d/g")).unwrap(), CHANGED);
 }
