@@ -19,7 +19,7 @@ use crate::digest::Digest;
 pub const BLOCK: u64 = 32 << 10;
 
 /// A smaller content goes whole.
-const LEAST: u64 = 4 * BLOCK;
+pub const LEAST: u64 = 4 * BLOCK;
 
 /// Blocks read at once.
 const AT_ONCE: usize = 8;

@@ -47,7 +47,7 @@ pub struct State {
     /// When that was read or put, by [`crate::remote::Clock::now`]: a change in the same second looks the same. `None`:
     /// that is not known.
     pub known: Option<i64>,
-    /// Digest of what the base held, where its version may hide another's change.
+    /// Digest of what the base held, where its version may hide another's change, or where it costs little to know.
     pub content: Option<Digest>,
     /// What the base holds, by block, where that is known: of the copy, what differs from it is sent alone.
     pub blocks: Option<Arc<Blocks>>,

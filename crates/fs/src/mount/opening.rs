@@ -9,6 +9,7 @@ use std::sync::Arc;
 use fuser::BackingId;
 use nix::errno::Errno;
 
+use crate::blocks;
 use crate::remote::{Attributes, State as Connection, Version};
 use crate::store::{self, Copy, Digest, Dirty, Entry, Kept};
 
@@ -128,33 +129,31 @@ impl Shared {
     /// With the gate held: writes down that the copy may change.
     fn before_writing(&self, ino: u64, file: &FileNode, wanted: Use) -> Result<(), Errno> {
         self.ask_base(ino, file)?;
-        let (copy, base, known, journalled) = {
+        let (copy, base, known) = {
             let state = file.state();
-            (
-                state.copy.clone(),
-                state.base,
-                state.known,
-                state.journalled,
-            )
+            (state.copy.clone(), state.base, state.known)
         };
         let copy = copy.ok_or(Errno::EIO)?;
-        if !journalled {
-            let blocks = match base {
-                Some(_) if wanted == Use::Write => file.blocks_of(&copy)?,
-                _ => None,
-            };
-            let content = match base {
-                Some(base) if self.may_hide(base, known) => Some(digest(&copy, blocks.as_deref())?),
-                _ => None,
-            };
-            self.store.mark_dirty(&copy, base, content)?;
-            let noted = file.look(&copy).map_err(errno)?;
-            let mut state = file.state();
-            state.journalled = true;
-            state.noted = Some(noted);
-            (state.content, state.acknowledged) = (content, None);
-            state.blocks = blocks;
+        if file.state().journalled {
+            return Ok(());
         }
+        let kept = base.filter(|_| wanted == Use::Write);
+        let blocks = kept.map_or(Ok(None), |_| file.blocks_of(&copy))?;
+        let hides = base.is_some_and(|base| self.may_hide(base, known));
+        // Also of what is read in a moment: if the server's clock is set back, its version is young again.
+        let small = kept.is_some_and(|base| base.size < blocks::LEAST);
+        let content = match hides || small || blocks.is_some() {
+            true => Some(digest(&copy, blocks.as_deref())?),
+            false => None,
+        };
+        let written = content.filter(|_| hides);
+        self.store.mark_dirty(&copy, base, written)?;
+        let noted = file.look(&copy).map_err(errno)?;
+        let mut state = file.state();
+        state.journalled = true;
+        state.noted = Some(noted);
+        (state.content, state.acknowledged) = (content, None);
+        state.blocks = blocks;
         Ok(())
     }
 

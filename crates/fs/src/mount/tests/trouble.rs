@@ -14,7 +14,7 @@ use super::rig::{LIMITS, Rig, number, options, through_daemon, until};
 use crate::mount::opening::Opened;
 use crate::mount::tree::ROOT;
 use crate::mount::{Mounted, Recovered, recover};
-use crate::remote::{Remote, State};
+use crate::remote::{Remote, State, Time};
 use crate::store::Store;
 
 #[test]
@@ -289,4 +289,30 @@ fn a_file_of_which_nothing_was_changed_is_not_copied_back() {
     assert_eq!((before.ino(), before.mtime()), (after.ino(), after.mtime()));
     let store = Store::open(&rig.cache, &rig.server.target(&rig.there).key(), 1 << 30).unwrap();
     assert!(store.dirty().is_empty());
+}
+
+#[test]
+fn a_clock_of_the_server_that_is_set_back_makes_no_change_of_others() {
+    for theirs in [None, Some(b"THEM")] {
+        let rig = Rig::new(options());
+        let clock = rig.shared().remote.clock();
+        // It was two hours ahead: what was written just now looked old.
+        let ahead = Duration::from_secs(7_200);
+        let shown = (UNIX_EPOCH.elapsed().unwrap() + ahead).as_secs();
+        clock.told(Time::whole(shown as i64), clock.now());
+        fs::write(rig.on("f"), b"base").unwrap();
+        let modified = fs::metadata(rig.on("f")).unwrap().modified().unwrap();
+        let mut file = OpenOptions::new().append(true).open(rig.at("f")).unwrap();
+        file.write_all(b" and ours").unwrap();
+        if let Some(theirs) = theirs {
+            fs::write(rig.on("f"), theirs).unwrap();
+            let there = OpenOptions::new().write(true).open(rig.on("f")).unwrap();
+            there.set_modified(modified).unwrap();
+        }
+        // The first putting shows the clock as it is.
+        drop(file);
+        let there = fs::read(rig.on("f")).unwrap();
+        assert_eq!(there, theirs.map_or(&b"base and ours"[..], |theirs| theirs));
+        assert_eq!(rig.conflicts().len(), usize::from(theirs.is_some()));
+    }
 }
