@@ -58,8 +58,8 @@ impl Tree {
         });
     }
 
-    /// A file was opened to be read: the folder and the names in it that had better be fetched now. They are a guess, for
-    /// which a listing of any age will do.
+    /// A file was opened to be read: the folder and the names in it that had better be fetched now. They are a guess,
+    /// for which a listing of any age will do.
     pub fn next_to_fetch(&mut self, ino: u64) -> Option<(u64, Vec<OsString>)> {
         let (parent, name) = self.first_place(ino)?;
         let ahead = &mut self.nodes.get_mut(&parent)?.ahead;
