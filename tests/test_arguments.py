@@ -57,6 +57,12 @@ def test_a_misspelled_argument_is_named_with_the_nearest_one() -> None:
     with pytest.raises(oscope.UsageError) as error:
         oscope.run("syscall.cost", cal="read")
     assert str(error.value) == "no experiment here has a factor 'cal': did you mean 'call'?"
+    with pytest.raises(oscope.UsageError) as error:
+        oscope.run("disk.read", block="4K")
+    assert str(error.value) == "no experiment here has a factor 'block': did you mean 'block_size'?"
+    with pytest.raises(oscope.UsageError) as error:
+        oscope.run("syscall.cost", factor="read")
+    assert "factors=" not in str(error.value)
     with pytest.raises(TypeError) as wrong:
         oscope.bench("true", budgt="1m")  # type: ignore[call-arg]
     assert str(wrong.value).endswith("'budgt': did you mean budget=?")

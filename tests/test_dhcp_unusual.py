@@ -83,6 +83,17 @@ def test_a_release_after_the_end_of_the_lease_is_called_late(tmp_path: Path) -> 
     assert "9.970 s after its lease of 2 min ended, unless the capture lacks a renewal" in part.text
 
 
+def test_what_is_acknowledged_after_a_late_release_is_another_lease(tmp_path: Path) -> None:
+    course = Course()
+    lease(course, 0, 1, 7)
+    release(course, 130, 1, 9)
+    lease(course, 140, 1, 11)
+    found = answers(write(tmp_path / "capture", course))
+    (part,) = found["d"].parts
+    assert "9.970 s after its lease of 2 min ended" in part.text
+    assert len(found["c"].parts) == 2
+
+
 def test_a_release_of_an_address_that_another_client_has_says_whose_it_is(tmp_path: Path) -> None:
     course = Course()
     lease(course, 0, 1, 7)

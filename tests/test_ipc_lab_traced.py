@@ -16,6 +16,7 @@ from oscope.figures.analysed import Analysed
 from oscope.figures.traced import traced
 from oscope.labs.ipc import COMPARED, calls, effect
 from oscope.model.document import Section
+from oscope.model.factors import Level
 from oscope.model.samples import ExperimentResults, PointSamples, Results
 from oscope.questions import histograms
 from oscope.questions.run import Run
@@ -72,6 +73,23 @@ def test_shares_of_time_are_of_all_threads_in_every_table() -> None:
             shares[point[0]] = shares.get(point[0], 0.0) + number(share)
     assert len(shares) == 12
     assert all(abs(each - 100 * synthetic_ipc.IN_CALLS) < 2 for each in shares.values()), shares
+
+
+@pytest.mark.parametrize(
+    ("workload", "threads", "known"), [("disk.read", 4, 4), ("disk.read", 0, 0), ("command.run", "auto", 1)]
+)
+def test_a_factor_named_threads_counts_threads_in_workloads_of_ours_alone(
+    workload: str, threads: Level, known: int
+) -> None:
+    """0 is one for each CPU; a parameter of a command may be anything."""
+    made = synthetic_ipc.trace()
+    points = tuple(
+        dataclasses.replace(point, factors={**point.factors, "threads": threads}) for point in made.points
+    )
+    found = traced(dataclasses.replace(made, workload=workload, points=points), "time_s", "calls")
+    assert {each.time_ns for each in found} == {known * each.reading["region_ns"] for each in found}
+    (table, *_) = traces.tables(dataclasses.replace(made, workload=workload, points=points))
+    assert ("command's run" in table.note) == (workload == "command.run")
 
 
 def test_time_in_calls_stands_beside_the_untraced_cpu_time(survey: dict[str, Section]) -> None:

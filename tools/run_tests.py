@@ -111,8 +111,8 @@ def python(name: str, marks: str, workers: int, full: bool) -> tuple[str, ...]:
 def stages(full: bool) -> tuple[tuple[Stage, ...], ...]:
     """Return all stages in the order in which they run; those of a group run beside each other."""
     environment = BYTECODE | ONE_THREAD | ({FULL: "1"} if full else {})
-    # Two for each CPU: with three for two, a seventh of the CPU time was idle, since many tests wait.
-    workers = 2 * len(os.sched_getaffinity(0))
+    # Many tests wait: of two CPUs a seventh was idle with three workers, a tenth with four.
+    workers = 5 * len(os.sched_getaffinity(0)) // 2
     parallel = Stage("parallel", (python("parallel", "not alone", workers, full),), environment)
     alone = (rust("alone"), python("alone", "alone", 0, full))
     return (

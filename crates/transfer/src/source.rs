@@ -84,6 +84,9 @@ impl Source {
             let meta = match status(path) {
                 Ok(meta) => meta,
                 Err((error, failure)) => {
+                    if walk.is_skipped(path.as_os_str().as_bytes()) {
+                        continue;
+                    }
                     walk.leave(path.as_os_str().as_bytes().to_vec(), &unread(&error));
                     refused = refused.or(Some(failure));
                     continue;

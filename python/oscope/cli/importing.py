@@ -51,5 +51,6 @@ def import_results(
         terminal.print_prose(f"note: {note}", out)
     if earlier is not None:
         text = f"run {earlier} has the same content already; this is another run of it"
-        terminal.print_prose(f"note: {text}. To keep them apart, name the experiment: --as NAME", out)
+        apart = "" if name else ". To keep them apart, name the experiment: --as NAME"
+        terminal.print_prose(f"note: {text}{apart}", out)
     terminal.print_stored(run_id, out)

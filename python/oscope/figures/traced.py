@@ -5,11 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from oscope.figures.analysed import label, measured
+from oscope.model.factors import Factors
 from oscope.model.formatting import MISSING, bounded_text
 from oscope.model.samples import ExperimentResults, PointSamples
 from oscope.statistics import ComparedMetric, compare_points
 from oscope.trace.factor import UNTRACED
 from oscope.trace.reading import Reading, merge
+
+_THREADED = ("disk.read", "memory.bandwidth", "memory.fault")
+"""Workloads whose factor `threads` is their number of threads; any other's may be anything."""
+_TWO_SIDES = ("ipc.latency", "ipc.throughput")
 
 
 @dataclass(frozen=True)
@@ -26,6 +31,8 @@ class Traced:
     """Of all blocks together."""
     effect: ComparedMetric | None
     """The headline time traced over untraced, paired by block: the probe effect."""
+    threads: int = 1
+    """That share the marks of a region; 0 where that is not known, such as one for each CPU."""
 
     @property
     def time_ns(self) -> float:
@@ -33,13 +40,18 @@ class Traced:
 
         `region_ns` sums processes, while the threads of one share its marks.
         """
-        threads = 2 if self.point.factors.get("mode") == "2thread" else self.point.factors.get("threads", 1)
-        return float(self.reading.get("region_ns") or 0) * int(threads)
+        return float(self.reading.get("region_ns") or 0) * self.threads
 
     @property
     def effect_text(self) -> str:
         """Return the probe effect as `1.25 (1.21 to 1.29)`."""
         return MISSING if self.effect is None else bounded_text(self.effect.ratio, *self.effect.ci95)
+
+
+def _threads(workload: str, factors: Factors) -> int:
+    if workload in _TWO_SIDES:
+        return 2 if factors.get("mode") == "2thread" else 1
+    return int(factors.get("threads", 1)) if workload in _THREADED else 1
 
 
 def traced(experiment: ExperimentResults, metric: str, kind: str) -> list[Traced]:
@@ -60,6 +72,7 @@ def traced(experiment: ExperimentResults, metric: str, kind: str) -> list[Traced
                 other,
                 merge(readings),
                 probe_effect(experiment, other, point, metric),
+                _threads(experiment.workload, point.factors),
             )
         )
     return found

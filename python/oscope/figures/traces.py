@@ -36,11 +36,17 @@ def tables(experiment: ExperimentResults) -> list[Table]:
                     frozenset(index for index, name in enumerate(shown) if name not in _TEXTS),
                     note=f"slow-down: {metric} traced over untraced, with its 95 % interval. "
                     "Counts, errors and bytes are those of one repetition; "
-                    "shares are of the time of all threads; "
+                    f"{_shares(experiment)}; "
                     f"times include what the tracer adds to them.{_left_out(most)}",
                 )
             )
     return made
+
+
+def _shares(experiment: ExperimentResults) -> str:
+    if experiment.workload == "command.run":
+        return "shares are of the command's run, and together more than it where several threads make calls"
+    return "shares are of the time of all threads"
 
 
 def _left_out(most: int) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from difflib import get_close_matches
 from typing import ParamSpec, TypeVar
 
@@ -25,18 +25,20 @@ def naming_arguments(function: Callable[Given, Value]) -> Callable[Given, Value]
 
     A whole command stays as it is. A keyword that is none is an error with the nearest argument.
     """
-    names = list(inspect.signature(function).parameters)
+    given_by_name = inspect.signature(function).parameters.values()
+    names = [each.name for each in given_by_name if each.kind is not inspect.Parameter.VAR_KEYWORD]
 
-    def near(name: str) -> str | None:
-        found = get_close_matches(name, names, n=1, cutoff=0.7)
-        return f"did you mean {found[0]}=?" if found else None
+    def near(name: str, factors: Collection[str] = ()) -> str | None:
+        """Return the nearest argument, unless a factor is as near."""
+        found = get_close_matches(name, [*factors, *names], n=1, cutoff=0.85)
+        return f"did you mean {found[0]}=?" if found and found[0] not in factors else None
 
     @functools.wraps(function)
     def named(*given: Given.args, **keywords: Given.kwargs) -> Value:
         try:
             return function(*given, **keywords)
         except OscopeError as error:
-            remedy = near(error.name) if isinstance(error, UnknownFactorError) else None
+            remedy = near(error.name, error.known) if isinstance(error, UnknownFactorError) else None
             error.message = in_python(error.message)
             error.remedy = remedy or (error.remedy and in_python(error.remedy))
             error.args = (error.message,)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 
 class OscopeError(Exception):
     """Something failed while running (exit code 1)."""
@@ -27,9 +29,10 @@ class UsageError(OscopeError):
 class UnknownFactorError(UsageError):
     """No experiment that is measured has a factor of this name."""
 
-    def __init__(self, name: str, remedy: str) -> None:
+    def __init__(self, name: str, known: Collection[str], remedy: str) -> None:
         super().__init__(f"no experiment here has a factor {name!r}", remedy=remedy)
         self.name = name
+        self.known = known
 
 
 class NoCommonValueError(UsageError):

@@ -16,7 +16,7 @@ def check_names(settings: Mapping[str, Sequence[Level]], workloads: Iterable[Wor
     known = {parameter.name: None for workload in workloads for parameter in workload.parameters}
     for name, levels in settings.items():
         if name not in known:
-            raise UnknownFactorError(name, nearest(name, known))
+            raise UnknownFactorError(name, known, nearest(name, known))
         if not levels:
             raise UsageError(f"{name} has no level", remedy=f"write --set {name}=LEVEL[,LEVEL]…")
 

@@ -61,7 +61,9 @@ def figure(experiment: str, found: Sequence[Line]) -> Figure:
     heights = [dot.value for _, points in drawn for _, dot in points]
     margin = max(float(np.ptp(heights)) / 2, 0.02)
     name = metrics[0] if len(metrics) == 1 else "median"
-    up = axis(f"{name} / that of the first run", range=[min(heights) - margin, max(heights) + margin])
+    begins_with_0 = any(points[0][1].value == 0 for _, points in drawn if points)
+    base = "the first that is not 0" if begins_with_0 else "that of the first run"
+    up = axis(f"{name} / {base}", range=[min(heights) - margin, max(heights) + margin])
     series = [
         Drawn(
             name,

@@ -98,6 +98,11 @@ class Store:
                 self._engine.dispose()
                 raise
 
+    @property
+    def where(self) -> str:
+        """What messages call it: its file, or its URL without a password."""
+        return self._where
+
     @classmethod
     def open(cls, place: str | Path | None = None, *, lock_limit_s: float = _LOCK_LIMIT_S) -> Store:
         """Open the store at `place`, a path or a database URL; it is made if it is not there.

@@ -81,7 +81,7 @@ impl Workload for DiskPeers {
     fn describe() -> Description {
         Description {
             name: "disk.peers",
-            version: 1,
+            version: 2,
             purpose: "dd and fio reading the same file as Oscope, by the same blocks, under the same conditions",
             timing_model: "throughput = bytes / 2^20 / time_s. time_s is the tool's own account: with oscope that of \
                 disk.read (engine read, one thread, no work on the bytes); with dd from its start in main until the \
@@ -91,7 +91,7 @@ impl Workload for DiskPeers {
                 readings. whole_s = raw - correction: from starting the process until it has been waited for. \
                 Outside: emptying or filling the page cache and, with cache=cold, bringing the tool's program file \
                 back into it, so that the tool's code does not come from the device while it reads; its libraries \
-                may, before that.",
+                may, before that, but for those that the probe has as well.",
             parameters: Parameters::parameters(),
             metrics: metrics(),
             needs: vec![],

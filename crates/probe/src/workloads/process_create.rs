@@ -59,6 +59,8 @@ pub struct ProcessCreate {
     life: Option<Life>,
     notes: Vec<String>,
     ballast: Option<Mapping>,
+    /// Whether a child gets page tables of its own.
+    copies: bool,
     _spread: Option<Pinned>,
 }
 
@@ -77,13 +79,13 @@ impl Workload for ProcessCreate {
                 kernel for CLONE_VM|CLONE_VFORK on a stack of its own, since vfork() cannot be called soundly here; \
                 its parent returns after the child has ended. posix_spawn starts this program, whose child_ns thus \
                 holds exec and the dynamic loader, up to the program's first constructor. With the TSC, readings on \
-                two CPUs are compared by measured offsets; unknown offsets leave the metric out. The C \
-                library keeps a thread's stack for the next one: only the warm-up maps one. fork and clone3 copy \
-                what the parent has mapped, and write-protect what it has written since the fork before: each page of \
-                the resident memory, which is written to before each repetition, outside the clock. At resident=0 \
-                this program's own 30 mappings and 0.3 MiB written, in \
-                caches that the harness's reading of /proc has cooled, make them some 25 % more expensive than in a \
-                bare C program that forks again and again.",
+                two CPUs are compared by measured offsets; unknown offsets leave the metric out. The C library keeps a \
+                thread's stack for the next one: only the warm-up maps one. fork and clone3 copy what the parent has \
+                mapped, and write-protect what it has written since the fork before: each page of the resident \
+                memory, which is written to before each repetition of theirs, outside the clock, and is what the \
+                caches then hold. At resident=0 this program's own 30 mappings and 0.3 MiB written, in caches that \
+                the harness's reading of /proc has cooled, make them some 25 % more expensive than in a bare C \
+                program that forks again and again.",
             parameters: Parameters::parameters(),
             metrics: metrics(),
             needs: vec![],
@@ -107,6 +109,7 @@ impl Workload for ProcessCreate {
             life: None,
             notes,
             ballast,
+            copies: matches!(parameters.how, How::Fork | How::Clone3),
             _spread: spread,
         })
     }
@@ -117,7 +120,8 @@ impl Workload for ProcessCreate {
 
     fn run(&mut self, iterations: u64, region: &mut Region) -> Result<Work, Failure> {
         self.life = None;
-        if let Some(ballast) = &self.ballast {
+        // Of no use to the other ways, which would find the caches full of it.
+        if let Some(ballast) = self.ballast.as_ref().filter(|_| self.copies) {
             ballast.touch();
         }
         let (maker, clock) = (&mut self.maker, &self.clock);

@@ -131,8 +131,8 @@ TABLE: q.TableOf[Line] = q.TableOf(
     q.text(
         "would be found", lambda line: q.format_value(line.least, line.least, "ns") if line.least else None
     ),
-    note="The slope is fitted in each block by itself; its interval is over the blocks. The verdict is by p, "
-    "corrected (Holm) for all rows, as is the slope that would be found.",
+    note="The slope is fitted in each block by itself; its interval is over the blocks. The verdict is by "
+    "the interval and by p, corrected (Holm) for all rows, as is the slope that would be found.",
 )
 
 

@@ -263,7 +263,12 @@ class _Following:
             lease.acks.append(spoken)
         elif spoken.kind == "RELEASE" and message.ciaddr is not None:
             lease = self._open.get((client, message.ciaddr))
-            if lease is not None and not lease.has_ended(spoken):
+            if lease is None:
+                return
+            if lease.has_ended(spoken):
+                # What is acknowledged after it is another lease.
+                del self._open[client, message.ciaddr]
+            else:
                 lease.releases.append(spoken)
 
 
