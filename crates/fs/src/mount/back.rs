@@ -128,9 +128,10 @@ impl Shared {
             return Ok(None);
         };
         let name = self.past_doubt(name)?;
-        let (known, names) = {
+        let (known, names, folder) = {
             let tree = self.tree();
-            (tree.attributes(ino), tree.names(ino))
+            let folder = tree.first_place(ino).map(|(folder, _)| folder);
+            (tree.attributes(ino), tree.names(ino), folder)
         };
         let (attributes, _) = known.ok_or(Errno::ESTALE)?;
         let links = attributes.more.map_or(1, |more| more.links);
@@ -162,11 +163,17 @@ impl Shared {
         let (base, unsettled, old) = {
             let displaced_from = self.tree().displaced_from(ino);
             let mut state = file.state();
-            if displaced_from.is_some() {
+            let went = state.beside_in.is_some_and(|was| Some(was) != folder);
+            if state.diverted.is_some() && went {
+                // It was moved to another folder: its conflict copy stays where it was put.
+                state.rebase(None, None);
+                (state.content, state.displaced_from) = (None, Some(name.clone()));
+            } else if state.diverted.is_none() && displaced_from.is_some() {
                 // The base is of the name that it has lost.
                 state.rebase(None, None);
                 (state.content, state.displaced_from) = (None, displaced_from);
             }
+            state.beside_in = folder.filter(|_| state.diverted.is_some());
             (state.base, state.unsettled(), state.known_blocks())
         };
         Ok(Some(Load {

@@ -53,14 +53,19 @@ impl Shared {
 
 /// Gives the copy a conflict copy's name, which is written down before it is used: a try without an answer is repeated
 /// under the same one.
-pub(super) fn divert(remote: &Remote, store: &Store, entry: &Entry) -> Result<Dirty, Errno> {
+pub(super) fn divert(
+    remote: &Remote,
+    store: &Store,
+    entry: &Entry,
+    dirty: &Dirty,
+) -> Result<Dirty, Errno> {
     let path = conflict::free(remote, entry.path())?;
-    store.mark_beside(
-        &entry.copy,
-        Path::new(path.file_name().ok_or(Errno::EINVAL)?),
-    )?;
-    let now = store.entry_of(entry.copy.id())?;
-    now.and_then(|now| now.dirty).ok_or(Errno::ESTALE)
+    let name = Path::new(path.file_name().ok_or(Errno::EINVAL)?);
+    if let Err(why) = store.mark_beside(&entry.copy, name) {
+        // A full disk must not keep it here; after a kill there may be a second conflict copy.
+        log::note(&format!("cannot write down a name: {}", why.desc()));
+    }
+    Ok(dirty.gone_beside(name))
 }
 
 /// What a writing in place that was cut off may have left.

@@ -1,6 +1,5 @@
 //! setattr: size, mode, owner and times.
 
-use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use fuser::{INodeNo, TimeOrNow};
@@ -84,8 +83,7 @@ impl Shared {
             }
         }
         if file.state().diverted.is_some() {
-            let name = self.target(ino, &file).ok_or(Errno::ESTALE)?;
-            return self.change_beside(&file, &name, &change);
+            return self.change_beside(ino, &file, &change);
         }
         let alone = match change.times {
             Some(times) => self.before_timing(ino, &file, times.1),
@@ -104,12 +102,17 @@ impl Shared {
 
     /// With the gate held: what is written here goes to another name, and so do its attributes; the file of its own
     /// name is another's.
-    fn change_beside(&self, file: &FileNode, name: &Path, change: &Change) -> Result<(), Errno> {
+    fn change_beside(&self, ino: u64, file: &FileNode, change: &Change) -> Result<(), Errno> {
         if *change == Change::default() {
             return Ok(());
         }
+        if file.state().base.is_none() {
+            // It is not there yet.
+            self.copy_back(ino, file, false)?;
+        }
+        let name = self.target(ino, file).ok_or(Errno::ESTALE)?;
         let asked = self.remote.clock().now();
-        let (_, now) = self.remote.set(name, change)?;
+        let (_, now) = self.remote.set(&name, change)?;
         let Some(copy) = file.copy() else {
             return Ok(());
         };

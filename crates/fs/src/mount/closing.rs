@@ -72,11 +72,11 @@ impl Shared {
                 state.diverted.is_some(),
             )
         };
-        let (Some(copy), Some(base)) = (copy, base) else {
-            return;
-        };
+        let Some(copy) = copy else { return };
         let path = self.tree().path(ino);
         if let Some(path) = &path {
+            // Without a name it goes nowhere, whatever the server has.
+            let Some(base) = base else { return };
             match diverted {
                 // The name stands for the server's version, which is not in the cache.
                 true => self.forget_names(ino),
@@ -94,7 +94,8 @@ impl Shared {
         }
         let mut state = file.state();
         (state.journalled, state.mapped) = (false, None);
-        (state.noted, state.acknowledged, state.diverted) = (None, None, None);
+        (state.noted, state.acknowledged) = (None, None);
+        (state.diverted, state.displaced_from, state.beside_in) = (None, None, None);
         state.suspect = false;
     }
 

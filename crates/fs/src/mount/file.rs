@@ -79,6 +79,8 @@ pub struct State {
     pub acknowledged: Option<Digest>,
     /// Both sides changed: what is written here goes to this name, beside its own. The base is of that file.
     pub diverted: Option<PathBuf>,
+    /// The folder's node in which it last had that name.
+    pub beside_in: Option<u64>,
     /// The name that another's file has in its place, until ours is on the server under the new one.
     pub displaced_from: Option<PathBuf>,
     /// A reboot may have torn it: it goes beside its name, whatever the server has.

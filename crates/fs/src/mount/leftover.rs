@@ -52,7 +52,8 @@ impl Shared {
         let beside = recover::put_beside(&self.remote, &self.store, &entry)?;
         self.told.conflict(path, &beside);
         if let Some(name) = beside.file_name() {
-            self.lookup_anew(parent, name)?;
+            // For listings alone: what went beside is there, whatever comes of this.
+            let _ = self.lookup_anew(parent, name);
         }
         Ok(())
     }

@@ -386,7 +386,8 @@ pub(super) fn adopt_dirty(file: &FileNode, entry: &Entry, dirty: &Dirty) {
     state.noted = None;
     state.acknowledged = dirty.digest;
     state.diverted = dirty.beside();
-    let unnamed = state.diverted.is_some() && dirty.base.is_none();
+    // A conflict is reported when the first putting beside is acknowledged.
+    let unnamed = state.diverted.is_some() && dirty.digest.is_none();
     state.displaced_from = unnamed.then(|| entry.path().to_owned());
 }
 

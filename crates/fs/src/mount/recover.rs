@@ -248,7 +248,7 @@ fn finish(
             // It would be torn off from a program that goes on writing: there would be one more of it each time.
             Err(PutError::Conflict(_)) if !alone => return Ok(Outcome::Held),
             Err(PutError::Conflict(_)) => {
-                (dirty, torn) = (aside::divert(remote, store, entry)?, false)
+                (dirty, torn) = (aside::divert(remote, store, entry, &dirty)?, false)
             }
         }
     }
@@ -257,8 +257,10 @@ fn finish(
 
 /// Puts a copy that nobody can write to beside its name, whatever the server has there.
 pub(super) fn put_beside(remote: &Remote, store: &Store, entry: &Entry) -> Result<PathBuf, Errno> {
-    let known = entry.dirty.clone().filter(|dirty| dirty.beside().is_some());
-    let dirty = known.map_or_else(|| aside::divert(remote, store, entry), Ok)?;
+    let mut dirty = entry.dirty.clone().ok_or(Errno::ESTALE)?;
+    if dirty.beside().is_none() {
+        dirty = aside::divert(remote, store, entry, &dirty)?;
+    }
     let path = beside(entry.path(), dirty.beside());
     match finish(remote, store, entry, dirty)? {
         Outcome::Conflict(path) => Ok(path),

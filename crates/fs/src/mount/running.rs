@@ -113,7 +113,7 @@ impl Shared {
     }
 
     /// After the last request: all that is left goes back, or is forced to disk for the next mount. A server that is
-    /// away is waited for once.
+    /// away is waited for twice: for the first file, and for a new connection.
     pub fn end(&self) {
         locked(&self.handles).clear();
         // Before anything goes back under a name of an unresolved rename.
@@ -126,7 +126,8 @@ impl Shared {
                 (state.handles, state.writers) = (0, 0);
             }
             self.retry(ino, &file);
-            if file.state().failed && self.is_down() {
+            let is_away = || self.is_down() && self.remote.lstat(Path::new("")).is_err();
+            if file.state().failed && is_away() {
                 // All that is left would wait for as long: it fails at once from now on, and is forced to disk.
                 self.remote.close();
             }

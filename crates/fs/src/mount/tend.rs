@@ -102,8 +102,7 @@ impl Shared {
                 (state.writers == 0 && state.journalled, state.mapped)
             };
             // Without a connection each would wait for its limit.
-            let again = again && !self.is_down();
-            if !idle || !(mapped.is_some() || again) {
+            if !idle || !(mapped.is_some() || again) || self.is_down() {
                 continue;
             }
             let _gate = file.gate();

@@ -9,9 +9,8 @@ use nix::errno::Errno;
 use super::folder::{Need, errno};
 use super::record::{Record, Stamp};
 use super::shelf::{CacheIndex, Slot, fresh_dirty};
-use super::types::{CopyId, Digest, Dirty, Kept};
+use super::types::{CopyId, Digest, Kept};
 use super::{Copy, Store, digest};
-use crate::hex;
 use crate::remote::Version;
 
 impl Store {
@@ -136,16 +135,13 @@ impl Store {
     /// Those of write(2). Copying back all the same risks a second conflict copy after a kill, and no loss.
     pub fn mark_beside(&self, copy: &Copy, name: &Path) -> Result<(), Errno> {
         let mut shelf = self.lock();
-        let fresh = fresh_dirty(None, None, &shelf.boot_id);
+        let boot_id = shelf.boot_id.clone();
         shelf.change(copy, Need::Done, |record| {
             let Some(dirty) = &mut record.dirty else {
                 return false;
             };
-            *dirty = Dirty {
-                beside: Some(hex::of_path(name)),
-                settled: dirty.settled,
-                ..fresh
-            };
+            *dirty = dirty.gone_beside(name);
+            dirty.boot_id = boot_id;
             true
         })
     }

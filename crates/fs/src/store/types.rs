@@ -87,6 +87,22 @@ impl Dirty {
     pub fn beside(&self) -> Option<PathBuf> {
         hex::to_path(self.beside.as_deref()?)
     }
+
+    /// What is known once it is to go to a conflict copy of that name.
+    pub fn gone_beside(&self, name: &Path) -> Self {
+        Self {
+            base: None,
+            sending: None,
+            sent: None,
+            content: None,
+            filling: None,
+            digest: None,
+            settled: self.settled,
+            beside: Some(hex::of_path(name)),
+            boot_id: self.boot_id.clone(),
+            other_boot: false,
+        }
+    }
 }
 
 /// One cached file, as it was when the store was asked.

@@ -1,7 +1,8 @@
 //! What goes beside a name goes there once, though the answer is lost or the mount ends before it is written down.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, UNIX_EPOCH};
@@ -68,6 +69,78 @@ fn a_conflict_copy_of_which_no_answer_came_is_put_once() {
         assert_eq!(report.conflicts[0].path, "f");
         assert!(report.failures.is_empty());
     }
+}
+
+/// A file whose conflict copy's putting broke off, still open to be written to; the server is there again.
+fn broken_off(rig: &mut Rig) -> (File, PathBuf) {
+    rig.serve("f", b"base");
+    let mut file = OpenOptions::new().write(true).open(rig.at("f")).unwrap();
+    file.write_all(b"ours").unwrap();
+    file.set_len(LARGE).unwrap();
+    rig.serve("f", b"theirs");
+    let same = file.try_clone().unwrap();
+    let syncing = thread::spawn(move || number(same.sync_all()));
+    let sending = || {
+        let (_, dirty) = dirty(rig)?;
+        dirty.beside().filter(|_| dirty.sending.is_some())
+    };
+    until("it is being put beside", || sending().is_some());
+    rig.server.freeze();
+    let name = sending().unwrap();
+    rig.server.stop();
+    assert_eq!(syncing.join().unwrap(), libc::EIO);
+    rig.server.start();
+    (file, name)
+}
+
+#[test]
+fn an_unlinked_file_that_did_not_get_beside_is_given_up_when_it_is_closed() {
+    let mut rig = Rig::new(options());
+    let (file, _) = broken_off(&mut rig);
+    until("it is unlinked", || fs::remove_file(rig.at("f")).is_ok());
+    drop(file);
+    until("it is given up", || {
+        let files = rig.shared().tree().files();
+        files.iter().all(|(_, file)| !file.state().journalled)
+    });
+}
+
+#[test]
+fn a_mode_that_is_set_before_the_conflict_copy_is_there_is_the_copys() {
+    let mut rig = Rig::new(options());
+    let (file, name) = broken_off(&mut rig);
+    let theirs = fs::metadata(rig.on("f")).unwrap().permissions();
+    let wanted = Permissions::from_mode(0o600);
+    until("the mode is set", || {
+        file.set_permissions(wanted.clone()).is_ok()
+    });
+    let mode = |path: PathBuf| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(rig.on(&name)), 0o600);
+    assert_eq!(mode(rig.on("f")), theirs.mode() & 0o777);
+}
+
+#[test]
+fn a_file_that_is_moved_after_it_went_beside_goes_beside_where_it_is() {
+    let rig = Rig::new(options());
+    fs::create_dir(rig.on("d")).unwrap();
+    rig.serve("f", b"base");
+    let mut file = OpenOptions::new().append(true).open(rig.at("f")).unwrap();
+    file.write_all(b" and ours").unwrap();
+    rig.serve("f", b"theirs");
+    file.sync_all().unwrap();
+    let [first] = &rig.conflicts()[..] else {
+        panic!("there is one conflict copy")
+    };
+    fs::rename(rig.at("f"), rig.at("d/f")).unwrap();
+    file.write_all(b", moved").unwrap();
+    drop(file);
+    until("it went back", || rig.shared().report().dirty.is_empty());
+    let second = rig.on("d").join(first.file_name().unwrap());
+    assert_eq!(fs::read(second).unwrap(), b"base and ours, moved");
+    assert_eq!(fs::read(first).unwrap(), b"base and ours");
+    let reported = rig.shared().report().conflicts;
+    let paths: Vec<_> = reported.iter().map(|one| &one.path[..]).collect();
+    assert_eq!(paths, ["f", "d/f"]);
 }
 
 #[test]

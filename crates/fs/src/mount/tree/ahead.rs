@@ -89,7 +89,7 @@ impl Tree {
     }
 
     /// The first folder of a node, and its name there.
-    fn first_place(&self, ino: u64) -> Option<(u64, OsString)> {
+    pub fn first_place(&self, ino: u64) -> Option<(u64, OsString)> {
         self.nodes.get(&ino)?.places.first().cloned()
     }
 }
