@@ -84,10 +84,11 @@ impl Source {
             let meta = match status(path) {
                 Ok(meta) => meta,
                 Err((error, failure)) => {
-                    if walk.is_skipped(path.as_os_str().as_bytes()) {
-                        continue;
+                    let name = path.as_os_str().as_bytes();
+                    let missing = error.kind() == io::ErrorKind::NotFound;
+                    if !(missing && walk.is_skipped(name)) {
+                        walk.leave(name.to_vec(), &unread(&error));
                     }
-                    walk.leave(path.as_os_str().as_bytes().to_vec(), &unread(&error));
                     refused = refused.or(Some(failure));
                     continue;
                 }

@@ -58,7 +58,6 @@ def interrupted(run_id: str, store: Store, command: str, then: str = "") -> Osco
 
 
 def _remedy(run_id: str, store: Store, command: str, then: str) -> str:
-    # Without a password: what is printed may be kept in a log.
-    option = "" if store.place is None else f" --store {shlex.quote(store.where)}"
+    option = "" if store.place is None else f" --store {shlex.quote(str(store.place))}"
     after = f", then {then} {run_id}{option}" if then else ""
     return f"continue with {command} --resume {run_id}{option}{after}"

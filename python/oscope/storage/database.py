@@ -119,6 +119,13 @@ def address(url: sa.URL, file: Path | None) -> str:
     return str(file or url.render_as_string(hide_password=True))
 
 
+def without_password(place: str | Path | None) -> str | Path | None:
+    """Return a store's path or URL as it may be printed, to be given again."""
+    if not isinstance(place, str) or "://" not in place:
+        return place
+    return sa.make_url(place)._replace(password=None).render_as_string()
+
+
 def empty_engine() -> sa.Engine:
     """Return the engine of a database in memory, which stands for a store that is not there."""
     return sa.create_engine("sqlite://")

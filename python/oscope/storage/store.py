@@ -31,6 +31,7 @@ from oscope.storage.database import (
     make_default_folder,
     named_store,
     open_engine,
+    without_password,
 )
 from oscope.storage.fleets import FleetEntry
 from oscope.storage.reader import load_results
@@ -78,7 +79,7 @@ class Store:
     """An open store; a context manager."""
 
     place: str | Path | None = None
-    """What `Store.open` was given; None: the default store."""
+    """What `Store.open` was given, without a password; None: the default store."""
 
     def __init__(self, engine: sa.Engine, where: str, file: Path | None, *, reading: bool = False) -> None:
         """Take over `engine`; use `Store.open` or `Store.read` instead."""
@@ -98,11 +99,6 @@ class Store:
                 self._engine.dispose()
                 raise
 
-    @property
-    def where(self) -> str:
-        """What messages call it: its file, or its URL without a password."""
-        return self._where
-
     @classmethod
     def open(cls, place: str | Path | None = None, *, lock_limit_s: float = _LOCK_LIMIT_S) -> Store:
         """Open the store at `place`, a path or a database URL; it is made if it is not there.
@@ -115,7 +111,7 @@ class Store:
             make_default_folder()
         url, file = locate(named)
         store = cls(open_engine(url, file, lock_limit_s), address(url, file), file)
-        store.place = place
+        store.place = without_password(place)
         return store
 
     @classmethod

@@ -128,10 +128,9 @@ impl Shared {
             return Ok(None);
         };
         let name = self.past_doubt(name)?;
-        let (known, names, folder) = {
+        let (known, names) = {
             let tree = self.tree();
-            let folder = tree.first_place(ino).map(|(folder, _)| folder);
-            (tree.attributes(ino), tree.names(ino), folder)
+            (tree.attributes(ino), tree.names(ino))
         };
         let (attributes, _) = known.ok_or(Errno::ESTALE)?;
         let links = attributes.more.map_or(1, |more| more.links);
@@ -159,21 +158,16 @@ impl Shared {
             file.state().noted = Some(noted);
             return Ok(None);
         }
-        let again = looks_same || same;
+        let moved = self.follow_move(ino, file, &name);
+        let again = (looks_same || same) && !moved;
         let (base, unsettled, old) = {
             let displaced_from = self.tree().displaced_from(ino);
             let mut state = file.state();
-            let went = state.beside_in.is_some_and(|was| Some(was) != folder);
-            if state.diverted.is_some() && went {
-                // It was moved to another folder: its conflict copy stays where it was put.
-                state.rebase(None, None);
-                (state.content, state.displaced_from) = (None, Some(name.clone()));
-            } else if state.diverted.is_none() && displaced_from.is_some() {
+            if state.diverted.is_none() && displaced_from.is_some() {
                 // The base is of the name that it has lost.
                 state.rebase(None, None);
                 (state.content, state.displaced_from) = (None, displaced_from);
             }
-            state.beside_in = folder.filter(|_| state.diverted.is_some());
             (state.base, state.unsettled(), state.known_blocks())
         };
         Ok(Some(Load {
@@ -199,6 +193,38 @@ impl Shared {
             began: self.remote.clock().now(),
             again,
         }))
+    }
+
+    /// With the gate held: whether the file was moved to another folder since it went beside. Its conflict copy stays
+    /// where it was put; from now on it goes beside the new name.
+    pub(super) fn follow_move(&self, ino: u64, file: &FileNode, name: &Path) -> bool {
+        let folder = self.tree().first_place(ino).map(|(folder, _)| folder);
+        let (copy, diverted, was) = {
+            let mut state = file.state();
+            let was = std::mem::replace(&mut state.beside_in, folder);
+            (state.copy.clone(), state.diverted.clone(), was)
+        };
+        let (Some(copy), Some(diverted)) = (copy, diverted) else {
+            return false;
+        };
+        if was.is_none() || was == folder {
+            return false;
+        }
+        self.begin_beside(file, &copy, name, &diverted);
+        true
+    }
+
+    /// Writes down, and here, that a file goes to a conflict copy of which the server has nothing yet.
+    fn begin_beside(&self, file: &FileNode, copy: &Copy, name: &Path, beside: &Path) {
+        if let Err(why) = self.store.mark_beside(copy, beside) {
+            unwritten(name, why);
+        }
+        let mut state = file.state();
+        state.rebase(None, None);
+        (state.sending, state.sent, state.filling) = (None, None, None);
+        (state.content, state.noted, state.acknowledged) = (None, None, None);
+        (state.diverted, state.suspect) = (Some(beside.to_owned()), false);
+        state.displaced_from.get_or_insert_with(|| name.to_owned());
     }
 
     /// The name that a file's content goes to; `None` if it has lost its name.
@@ -235,7 +261,7 @@ impl Shared {
         {
             // A full disk must not keep what is dirty from leaving it; after a kill there may be a needless conflict
             // copy.
-            unwritten(load, why);
+            unwritten(&load.path, why);
         }
         let order = Put {
             unsettled: load.unsettled,
@@ -300,7 +326,7 @@ impl Shared {
             .mark_acknowledged(&load.copy, now.version(), digest);
         if let Err(why) = written {
             // It is on the server all the same, and the journal records what was being sent.
-            unwritten(load, why);
+            unwritten(&load.path, why);
         }
     }
 
@@ -310,16 +336,7 @@ impl Shared {
     fn divert(&self, file: &FileNode, load: &Load) -> Result<(), Errno> {
         let path = super::conflict::free(&self.remote, &load.name)?;
         let name = PathBuf::from(path.file_name().ok_or(Errno::EINVAL)?);
-        if let Err(why) = self.store.mark_beside(&load.copy, &name) {
-            unwritten(load, why);
-        }
-        let mut state = file.state();
-        state.rebase(None, None);
-        (state.sending, state.sent, state.filling) = (None, None, None);
-        (state.content, state.noted, state.acknowledged) = (None, None, None);
-        (state.diverted, state.suspect) = (Some(name), false);
-        let name = || load.name.clone();
-        state.displaced_from.get_or_insert_with(name);
+        self.begin_beside(file, &load.copy, &load.name, &name);
         Ok(())
     }
 
@@ -380,10 +397,10 @@ fn few_changes(new: &Blocks, old: &Blocks) -> Option<Vec<Range<u64>>> {
 }
 
 /// The cache's disk has no room for what is known of a copy.
-pub(super) fn unwritten(load: &Load, why: Errno) {
+pub(super) fn unwritten(path: &Path, why: Errno) {
     log::note(&format!(
         "cannot write down how far the copying back of {} is: {}",
-        super::report::shown(&load.path),
+        super::report::shown(path),
         why.desc()
     ));
 }

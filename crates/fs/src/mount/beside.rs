@@ -64,8 +64,11 @@ pub(super) fn divert(
     if let Err(why) = store.mark_beside(&entry.copy, name) {
         // A full disk must not keep it here; after a kill there may be a second conflict copy.
         log::note(&format!("cannot write down a name: {}", why.desc()));
+        return Ok(dirty.gone_beside(name));
     }
-    Ok(dirty.gone_beside(name))
+    // It may have gone back, or been removed, meanwhile.
+    let now = store.entry_of(entry.copy.id())?;
+    now.and_then(|now| now.dirty).ok_or(Errno::ESTALE)
 }
 
 /// What a writing in place that was cut off may have left.

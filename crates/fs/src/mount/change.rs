@@ -106,7 +106,8 @@ impl Shared {
         if *change == Change::default() {
             return Ok(());
         }
-        if file.state().base.is_none() {
+        let name = self.tree().path(ino).ok_or(Errno::ESTALE)?;
+        if self.follow_move(ino, file, &name) || file.state().base.is_none() {
             // It is not there yet.
             self.copy_back(ino, file, false)?;
         }

@@ -49,7 +49,7 @@ impl Shared {
             (state.sending, state.sent) = (None, None);
         }
         if let Err(why) = self.store.mark_found(&load.copy, version, content) {
-            unwritten(load, why);
+            unwritten(&load.path, why);
         }
         Ok(true)
     }

@@ -119,6 +119,7 @@ impl Shared {
         // Before anything goes back under a name of an unresolved rename.
         self.resolve_renames();
         let files = self.tree().files();
+        let mut may_come_back = true;
         for (ino, file) in files {
             let _gate = file.gate();
             {
@@ -126,8 +127,11 @@ impl Shared {
                 (state.handles, state.writers) = (0, 0);
             }
             self.retry(ino, &file);
-            let is_away = || self.is_down() && self.remote.lstat(Path::new("")).is_err();
-            if file.state().failed && is_away() {
+            let left = || file.state().failed && self.is_down();
+            if left() && std::mem::take(&mut may_come_back) {
+                self.retry(ino, &file);
+            }
+            if left() {
                 // All that is left would wait for as long: it fails at once from now on, and is forced to disk.
                 self.remote.close();
             }

@@ -152,6 +152,8 @@ fn a_path_that_is_not_there_is_left_out_and_the_others_are_sent() {
     assert_eq!(found.left_out[0].reason, "No such file or directory");
     let skipped = Source::gather(&paths, Links::Keep, &["gone".into()]).expect("one is there");
     assert!(skipped.left_out.is_empty());
+    let none = Source::gather(&paths[..1], Links::Keep, &["gone".into()]);
+    assert!(none.is_err());
     let error = Source::gather(&paths[..1], Links::Keep, &[]).expect_err("nothing is there");
     assert!(error.to_string().contains("gone"), "{error}");
 }

@@ -144,6 +144,26 @@ fn a_file_that_is_moved_after_it_went_beside_goes_beside_where_it_is() {
 }
 
 #[test]
+fn a_file_that_is_moved_after_it_went_beside_has_a_mode_where_it_is() {
+    let rig = Rig::new(options());
+    fs::create_dir(rig.on("d")).unwrap();
+    rig.serve("f", b"base");
+    let mut file = OpenOptions::new().append(true).open(rig.at("f")).unwrap();
+    file.write_all(b" and ours").unwrap();
+    rig.serve("f", b"theirs");
+    file.sync_all().unwrap();
+    let first = rig.conflicts().remove(0);
+    fs::rename(rig.at("f"), rig.at("d/f")).unwrap();
+    file.set_permissions(Permissions::from_mode(0o600)).unwrap();
+    drop(file);
+    until("it went back", || rig.shared().report().dirty.is_empty());
+    let second = rig.on("d").join(first.file_name().unwrap());
+    let mode = fs::metadata(&second).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    assert_eq!(fs::read(second).unwrap(), b"base and ours");
+}
+
+#[test]
 fn a_displaced_file_of_which_no_answer_came_is_put_once() {
     let mut rig = Rig::new(options());
     rig.serve("f", b"base");
