@@ -102,7 +102,7 @@ impl Life {
         match mountpoint::take_away(&self.place, Way::Unused) {
             Ok(Outcome::Gone) => note(&format!("{place}: unmounted by a signal")),
             Ok(Outcome::Busy) => {
-                let users = mountinfo::users_of(&self.place).join(", ");
+                let users = mountinfo::users_of(&self.place).0.join(", ");
                 note(&format!(
                     "{place}: unmounted by a signal, but still used by {}: this process ends when they have closed \
                      it, or at once by a further signal",

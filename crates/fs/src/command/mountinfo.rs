@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{self, Sender};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -19,8 +19,8 @@ const SOURCE: &str = "oscope-fs";
 /// How many processes that use a mount are named.
 const MOST_NAMED: usize = 3;
 
-/// How long they are looked for.
-const LOOKING: Duration = Duration::from_secs(2);
+/// How long they are looked for: on a busy machine with many processes some seconds.
+const LOOKING: Duration = Duration::from_secs(10);
 
 /// A mount.
 #[derive(Debug, PartialEq, Eq)]
@@ -65,8 +65,8 @@ pub fn at(place: &Path) -> io::Result<Option<Mount>> {
 /// user may look at.
 ///
 /// Links of /proc are read, which asks nothing of the file system itself. One that does not answer, as of a process
-/// amid execve(2), costs those behind it: what was found within the limit is returned.
-pub fn users_of(place: &Path) -> Vec<String> {
+/// amid execve(2), costs those behind it: what was found within the limit is returned, and whether that is all.
+pub fn users_of(place: &Path) -> (Vec<String>, bool) {
     let (sender, found) = mpsc::channel();
     let place = place.to_owned();
     let begun = Instant::now();
@@ -80,10 +80,10 @@ pub fn users_of(place: &Path) -> Vec<String> {
     while started.is_ok() && users.len() < MOST_NAMED {
         match found.recv_timeout(LOOKING.saturating_sub(begun.elapsed())) {
             Ok(user) => users.push(user),
-            Err(_) => break,
+            Err(why) => return (users, why == RecvTimeoutError::Disconnected),
         }
     }
-    users
+    (users, false)
 }
 
 /// Processes in other mount namespaces that have a mount of ours of this device, one of each namespace, as `PID
@@ -215,7 +215,7 @@ mod tests {
         assert!(at(Path::new("/proc/self/nothing")).unwrap().is_none());
         let folder = tempfile::tempdir().unwrap();
         let place = folder.path().canonicalize().unwrap();
-        assert!(users_of(&place).is_empty());
+        assert_eq!(users_of(&place), (Vec::new(), true));
         let mut other = std::process::Command::new("sleep")
             .arg("60")
             .current_dir(&place)
@@ -225,9 +225,9 @@ mod tests {
         // through within the limit.
         let wanted = [format!("{} (sleep)", other.id())];
         let until = Instant::now() + Duration::from_secs(60);
-        let mut users = users_of(&place);
+        let mut users = users_of(&place).0;
         while users != wanted && Instant::now() < until {
-            users = users_of(&place);
+            users = users_of(&place).0;
         }
         other.kill().unwrap();
         other.wait().unwrap();

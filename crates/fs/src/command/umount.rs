@@ -240,12 +240,13 @@ fn under_way(at: &Path, cache: &Path, limit: Duration) -> Failure {
 }
 
 fn busy(at: &Path) -> Failure {
-    let users = mountinfo::users_of(at);
+    let (users, all) = mountinfo::users_of(at);
     let (who, remedy) = if users.is_empty() {
-        (
-            "processes that this user may not look at".to_owned(),
-            "close what uses it".to_owned(),
-        )
+        let why = match all {
+            true => "that this user may not look at",
+            false => "that were not found in time",
+        };
+        (format!("processes {why}"), "close what uses it".to_owned())
     } else {
         (
             users.join(", "),
