@@ -136,6 +136,8 @@ def for_probe(spec: MachineSpec, archive: Path) -> Machine:
         kernel_options += _EMULATED
     if spec.clock == "instructions":
         kernel_options += [*_EXACT, "oscope.clock=instructions"]
+    elif spec.accelerator == "tcg":
+        kernel_options += _EMULATED_WALL
     options.add("-nodefaults")
     options.add("-no-user-config")
     options.add("-chardev", f"file,id=console,path={_quoted(spec.console)}")
