@@ -334,8 +334,7 @@ impl Shared {
     /// are still open. Nothing is lost, so this is no error. The name is written down before it is used: a try without
     /// an answer is repeated under the same one.
     fn divert(&self, file: &FileNode, load: &Load) -> Result<(), Errno> {
-        let path = super::conflict::free(&self.remote, &load.name)?;
-        let name = PathBuf::from(path.file_name().ok_or(Errno::EINVAL)?);
+        let name = super::conflict::free(&self.remote, &load.name)?;
         self.begin_beside(file, &load.copy, &load.name, &name);
         Ok(())
     }

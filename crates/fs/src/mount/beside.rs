@@ -59,12 +59,11 @@ pub(super) fn divert(
     entry: &Entry,
     dirty: &Dirty,
 ) -> Result<Dirty, Errno> {
-    let path = conflict::free(remote, entry.path())?;
-    let name = Path::new(path.file_name().ok_or(Errno::EINVAL)?);
-    if let Err(why) = store.mark_beside(&entry.copy, name) {
+    let name = conflict::free(remote, entry.path())?;
+    if let Err(why) = store.mark_beside(&entry.copy, &name) {
         // A full disk must not keep it here; after a kill there may be a second conflict copy.
         log::note(&format!("cannot write down a name: {}", why.desc()));
-        return Ok(dirty.gone_beside(name));
+        return Ok(dirty.gone_beside(&name));
     }
     // It may have gone back, or been removed, meanwhile.
     let now = store.entry_of(entry.copy.id())?;

@@ -28,14 +28,14 @@ pub fn names(path: &Path) -> impl Iterator<Item = PathBuf> + use<> {
     })
 }
 
-/// The first of them that the server does not have.
+/// The first of them that the server does not have, without its folder.
 ///
 /// # Errors
 /// `EEXIST`: it has all of them; else what it said.
 pub fn free(remote: &Remote, path: &Path) -> Result<PathBuf, Errno> {
     for name in names(path) {
         match remote.lstat(&name) {
-            Err(Errno::ENOENT) => return Ok(name),
+            Err(Errno::ENOENT) => return Ok(name.file_name().unwrap_or_default().into()),
             answer => answer?,
         };
     }

@@ -119,19 +119,25 @@ fn a_mode_that_is_set_before_the_conflict_copy_is_there_is_the_copys() {
     assert_eq!(mode(rig.on("f")), theirs.mode() & 0o777);
 }
 
-#[test]
-fn a_file_that_is_moved_after_it_went_beside_goes_beside_where_it_is() {
-    let rig = Rig::new(options());
+/// A file that was moved to another folder after it had gone beside, still open, and its conflict copy.
+fn moved_since(rig: &Rig) -> (File, PathBuf) {
     fs::create_dir(rig.on("d")).unwrap();
     rig.serve("f", b"base");
     let mut file = OpenOptions::new().append(true).open(rig.at("f")).unwrap();
     file.write_all(b" and ours").unwrap();
     rig.serve("f", b"theirs");
     file.sync_all().unwrap();
-    let [first] = &rig.conflicts()[..] else {
+    let [copy] = &rig.conflicts()[..] else {
         panic!("there is one conflict copy")
     };
     fs::rename(rig.at("f"), rig.at("d/f")).unwrap();
+    (file, copy.clone())
+}
+
+#[test]
+fn a_file_that_is_moved_after_it_went_beside_goes_beside_where_it_is() {
+    let rig = Rig::new(options());
+    let (mut file, first) = moved_since(&rig);
     file.write_all(b", moved").unwrap();
     drop(file);
     until("it went back", || rig.shared().report().dirty.is_empty());
@@ -146,14 +152,7 @@ fn a_file_that_is_moved_after_it_went_beside_goes_beside_where_it_is() {
 #[test]
 fn a_file_that_is_moved_after_it_went_beside_has_a_mode_where_it_is() {
     let rig = Rig::new(options());
-    fs::create_dir(rig.on("d")).unwrap();
-    rig.serve("f", b"base");
-    let mut file = OpenOptions::new().append(true).open(rig.at("f")).unwrap();
-    file.write_all(b" and ours").unwrap();
-    rig.serve("f", b"theirs");
-    file.sync_all().unwrap();
-    let first = rig.conflicts().remove(0);
-    fs::rename(rig.at("f"), rig.at("d/f")).unwrap();
+    let (file, first) = moved_since(&rig);
     file.set_permissions(Permissions::from_mode(0o600)).unwrap();
     drop(file);
     until("it went back", || rig.shared().report().dirty.is_empty());
