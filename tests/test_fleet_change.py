@@ -209,6 +209,21 @@ def test_earlier_runs_show_how_much_a_host_varies() -> None:
     assert names_of(drift(a, b, earlier=earlier)) == set()
 
 
+def test_a_host_with_many_points_is_judged_by_the_correction_over_all_hosts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """All its 20 points are slower, with p of about 1 % each: for 20 tests of one host that is not enough."""
+    monkeypatch.setitem(globals(), "COSTS", {f"call{number}": 100.0 + number for number in range(20)})
+    random = np.random.default_rng(9)
+    past = [
+        fleet(random, 2, day, {"n1": factor}) for day, factor in enumerate(np.exp(random.normal(0, 0.03, 10)))
+    ]
+    a, b = fleet(random, 2, 10), fleet(random, 2, 11, {"n1": 1.13})
+    found = drift(a, b, earlier={host: [each[host] for each in past] for host in a}, threshold=0.02)
+    assert {cell.row.different for cell in found.cells if cell.host == "n1"} == {"cannot tell"}
+    assert names_of(found) == {"n1"}
+
+
 def test_a_change_that_would_have_been_found_is_written_out() -> None:
     random = np.random.default_rng(8)
     past = [

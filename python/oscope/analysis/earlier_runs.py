@@ -1,4 +1,4 @@
-"""The runs in a store that tell how much runs of an experiment differ though nothing was changed."""
+"""The runs in a store that show how much runs of an experiment differ though nothing was changed."""
 
 from __future__ import annotations
 
@@ -8,39 +8,42 @@ from pathlib import Path
 from oscope.model.errors import StoreError
 from oscope.model.samples import ExperimentResults
 from oscope.statistics.between_runs import NEWEST
+from oscope.statistics.earlier import unchanged
 from oscope.storage.store import Store
+
+MOST_READ = 10 * NEWEST
+"""Runs that are read at most to find them: of many, such as of another kernel, none may be comparable."""
 
 
 def earlier_runs(
-    place: str | Path | None, like: ExperimentResults, other: ExperimentResults | None = None
+    place: str | Path | None, a: ExperimentResults, b: ExperimentResults
 ) -> list[ExperimentResults]:
-    """Return the newest runs of the experiment of `like`, the oldest first; none where there is no store.
+    """Return the newest runs that may be compared with `a`, the oldest first; none where there is no store.
 
-    Runs with injected interference are left out. The comparison finds which of the others may be compared.
-    `like` and `other`, which is compared with it, are not read again.
+    Neither `a` nor `b`, which is compared with it, is among them (see `unchanged`).
     """
     try:
         with Store.read(place) as store:
-            return earlier_runs_in(store, like, other)
+            return earlier_runs_in(store, a, b)
     except StoreError:
         # A record file is compared wherever it lies; without a store the two runs speak for themselves.
         return []
 
 
-def earlier_runs_in(
-    store: Store, like: ExperimentResults, other: ExperimentResults | None = None
-) -> list[ExperimentResults]:
+def earlier_runs_in(store: Store, a: ExperimentResults, b: ExperimentResults) -> list[ExperimentResults]:
     """Return what `earlier_runs` does, from an open store."""
-    there = {each.run_id: (each,) for each in (like, other) if each is not None}
-    entries = [each for each in store.runs() if like.experiment in each.experiments and each.samples]
-    undisturbed = (
+    name = a.experiment
+    ids = [
+        entry.id
+        for entry in reversed(store.runs())
+        if name in entry.experiments
+        and entry.samples
+        and not entry.has_injection
+        and entry.id not in (a.run_id, b.run_id)
+    ]
+    read = (
         results
-        for entry in reversed(entries)
-        for results in there.get(entry.id) or _read(store, entry.id, like.experiment)
-        if not results.settings.get("injection")
+        for run_id in ids[:MOST_READ]
+        for results in store.results(run_id, experiment=name, columns="metrics").experiments
     )
-    return list(islice(undisturbed, NEWEST))[::-1]
-
-
-def _read(store: Store, run_id: str, experiment: str) -> tuple[ExperimentResults, ...]:
-    return store.results(run_id, experiment=experiment, columns="metrics").experiments
+    return list(islice(unchanged(a, b, read), NEWEST))[::-1]

@@ -132,7 +132,7 @@ def compare_with_baseline(
             compared += [(host, *each) for each in _compare_host(a[host], b[host], threshold, own)]
         except UsageError as error:
             reasons[host] = error.message
-    cells = _judge(compared)
+    cells = _judge(compared, threshold)
     hosts = [
         _host(host, [cell for cell in cells if cell.host == host], reasons.get(host, ""))
         for host in dict.fromkeys([*b, *a])
@@ -180,23 +180,25 @@ def _judged_metrics(experiment: ExperimentResults) -> dict[tuple[object, str], M
     }
 
 
-def _judge(compared: Sequence[tuple[str, MetricKey, ComparedMetric]]) -> list[DriftCell]:
+def _judge(compared: Sequence[tuple[str, MetricKey, ComparedMetric]], threshold: float) -> list[DriftCell]:
     """Return the verdict on each row, all as one family of tests."""
     if not compared:
         return []
     q = scipy.stats.false_discovery_control([row.p for _, _, row in compared], method="bh")
     return [
-        DriftCell(host, key, row, float(own), _verdict(row, float(own)))
+        DriftCell(host, key, row, float(own), _verdict(row, float(own), threshold))
         for (host, key, row), own in zip(compared, q, strict=True)
     ]
 
 
-def _verdict(row: ComparedMetric, q: float) -> Verdict:
+def _verdict(row: ComparedMetric, q: float, threshold: float) -> Verdict:
     if row.matters == "no":
         return "unchanged"
-    # What is proven for a row alone is proven beyond the threshold where its whole interval is.
     agrees = (row.median_b - row.median_a) * row.difference > 0
-    return "changed" if q <= FALSE_DISCOVERIES and agrees and row.matters == "yes" else "cannot tell"
+    low, high = row.ci95
+    # Not by the row's own answer, which is corrected for the tests of its host alone.
+    beyond = low - 1 > threshold or 1 - high > threshold
+    return "changed" if q <= FALSE_DISCOVERIES and agrees and beyond else "cannot tell"
 
 
 def _host(host: str, cells: Sequence[DriftCell], reason: str) -> HostDrift:

@@ -131,7 +131,7 @@ def judge(
     *,
     metrics: Collection[str] = (),
     allow: Iterable[str] = (),
-    earlier: Callable[[ExperimentResults], Sequence[ExperimentResults]] = lambda _: (),
+    earlier: Callable[[ExperimentResults, ExperimentResults], Sequence[ExperimentResults]] = lambda *_: (),
 ) -> Gate:
     """Hold `run` against `baseline`: regressions are relative, such as 0.03. No `metrics`: all.
 
@@ -147,7 +147,7 @@ def judge(
     for (a, b), (headlines, others) in zip(pairs, counts, strict=True):
         missing += _missing_points(a, b)
         beside = sum(own for own, _ in counts) - headlines
-        comparison = compare_results(a, b, threshold=limit, allow=allow, earlier=earlier(a), beside=beside)
+        comparison = compare_results(a, b, threshold=limit, allow=allow, earlier=earlier(a, b), beside=beside)
         family = {True: headlines + beside, False: others}
         rows += [
             _judged(a, row, limit, family[quantity(row.metric) == quantity(a.headline)])
@@ -358,7 +358,9 @@ def _judged(experiment: ExperimentResults, row: ComparedMetric, limit: float, te
         verdict = "improved"
     elif (high <= 1 + limit) if better == "less" else (low >= 1 - limit):
         verdict = "within"
-    can_tell = verdict != "not proven" or row.detectable <= limit
+    # A difference was seen that the medians of all samples contradict: it was not shown to be none.
+    contradicted = row.p_holm < LEVEL and row.different == "cannot tell"
+    can_tell = verdict != "not proven" or (row.detectable <= limit and not contradicted)
     return GateRow(
         experiment, row, better, verdict, can_tell, None if can_tell else blocks_needed(row, limit, tests)
     )

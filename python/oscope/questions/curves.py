@@ -20,6 +20,7 @@ from oscope.questions.quantity import Quantity
 from oscope.questions.run import Run, has
 from oscope.questions.table import Column, stat, text
 from oscope.statistics import ComparedMetric, Summary, compare_pairs
+from oscope.statistics.compare import other_pairs
 
 RATE = "throughput"
 RATE_UNIT = "MiB/s"
@@ -95,12 +96,16 @@ def source(experiment: ExperimentResults, curves: Curves) -> str:
 
 
 def best(found: Sequence[At], experiment: ExperimentResults, metric: str) -> tuple[At, list[At]]:
-    """Return the best point of a curve, and those not distinguished from it (paired by block, Holm)."""
+    """Return the best point of a curve, and those not distinguished from it (paired by block, Holm).
+
+    Which one is the best, the data say: p is corrected for the tests of all pairs.
+    """
     sign = -1 if experiment.metrics[metric].better == "more" else 1
     first, *others = sorted(found, key=lambda each: sign * each.summary.median)
     if not others:
         return first, []
-    rows = compare_pairs(experiment, [(first.point, other.point) for other in others], metric).rows
+    pairs = [(first.point, other.point) for other in others]
+    rows = compare_pairs(experiment, pairs, metric, beside=other_pairs(pairs)).rows
     alike = [other for other, row in zip(others, rows, strict=True) if row.different != "yes"]
     return first, sorted(alike, key=lambda each: each.size)
 

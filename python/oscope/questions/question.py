@@ -17,6 +17,7 @@ from oscope.questions.run import Point, Run, narrowing
 from oscope.questions.table import TableOf
 from oscope.questions.words import NOT_RUN, cautions, joined, reasons
 from oscope.statistics import compare_pairs
+from oscope.statistics.compare import other_pairs
 
 _Row = TypeVar("_Row")
 
@@ -134,8 +135,8 @@ def extremes(
 
     `of` chooses the rows that are compared; `alone` is the headline of one row, where `first` compares it.
     `measured` gives the samples that a figure is of: each of both rows is compared with all others (paired
-    by block, Holm). Where none can be distinguished from the first, the headline gives them no order, and
-    ends with `at`: at which levels they are compared.
+    by block; Holm, for all pairs). Where none can be distinguished from the first, the headline gives them
+    no order, and ends with `at`: at which levels they are compared.
     """
 
     def alike(run: Run, one: _Row, others: Sequence[_Row]) -> int:
@@ -145,7 +146,7 @@ def extremes(
         point, column = measured(one)
         pairs = [(point, measured(other)[0]) for other in others]
         own = replace(run.experiment, metrics={column.name: column})
-        rows = compare_pairs(own, pairs, column.name).rows
+        rows = compare_pairs(own, pairs, column.name, beside=other_pairs(pairs)).rows
         return sum(row.different != "yes" for row in rows)
 
     def headline(run: Run, rows: Sequence[_Row]) -> str:

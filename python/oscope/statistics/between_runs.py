@@ -8,7 +8,7 @@ wander from one part to the next: that counts as `ASSUMED_RUNS` runs, which real
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -35,21 +35,26 @@ class Spread:
     freedom: float
     runs: int
     """Earlier runs that it rests on, beside the prior."""
+    within: float = np.inf
+    """Standard error of the median within those runs, which the deviation holds; infinite: not known."""
 
     def scaled(self, by: float) -> Spread:
         """Return it in another unit."""
-        return Spread(self.deviation * by, self.freedom, self.runs)
+        return replace(self, deviation=self.deviation * by, within=self.within * by)
 
 
 NONE = Spread(0.0, ASSUMED_RUNS - 1, 0)
 """Of what repeats exactly."""
 
 
-def spread(medians: Floats, error: float = 0.0, wandering: float = 0.0) -> Spread:
+def spread(
+    medians: Floats, error: float = 0.0, wandering: float = 0.0, earlier_error: float = np.inf
+) -> Spread:
     """Estimate it from the medians, all above 0, of earlier runs of one point, in order of time.
 
     `error` is the relative standard error of the median within the runs that are compared, and `wandering`
-    how much they wander beyond (`wander`): together what stands in for earlier runs.
+    how much they wander beyond (`wander`): together what stands in for earlier runs. `earlier_error` is the
+    relative standard error of the median within the earlier runs; infinite where it is not known.
     """
     seen = np.log(medians[np.isfinite(medians) & (medians > 0)][-NEWEST:])
     count = len(seen) if len(seen) > 1 else 0
@@ -57,7 +62,8 @@ def spread(medians: Floats, error: float = 0.0, wandering: float = 0.0) -> Sprea
     assumed = max(ASSUMED_RUNS - 1 - own, 0)
     squares = float(((seen - seen.mean()) ** 2).sum()) if count else 0.0
     variance = (assumed * (error**2 + wandering**2) + squares) / (assumed + own)
-    return Spread(float(np.sqrt(variance)), assumed + own, count)
+    within = (assumed * error**2 + (own * earlier_error**2 if own else 0.0)) / (assumed + own)
+    return Spread(float(np.sqrt(variance)), assumed + own, count, float(np.sqrt(within)))
 
 
 def wander(clusters: Floats) -> float:

@@ -134,10 +134,10 @@ def choose(
 
 
 def probability_of_change(changes: Sequence[float], errors: Sequence[float]) -> float:
-    """Return a lower bound of the probability that the ends differ at all, from all runs that measured both.
+    """Return an upper bound of the probability that the ends differ at all, from all runs that measured both.
 
-    It has a prior of one half, and the bound of the Bayes factor by the p-value (Sellke, Bayarri and Berger,
-    The American Statistician 55, 2001): -e p ln p.
+    It has a prior of one half, and the least Bayes factor that the p-value allows (Sellke, Bayarri and
+    Berger, The American Statistician 55, 2001): -e p ln p.
     """
     change, error = _pool(changes, errors)
     if error == 0:

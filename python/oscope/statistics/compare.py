@@ -13,7 +13,7 @@ docs/explanation/statistics.md has the whole model.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -60,8 +60,14 @@ class Comparison:
         return (*lines, *tails, *(f"note: {caveat}" for caveat in self.caveats))
 
 
+ClockStep = Callable[[Match, Column], float]
+"""Returns the larger step of the two sides' clocks, in the unit of a metric."""
 Known = Callable[[PointSamples, Column], EarlierPoints]
 """Returns what earlier runs have of a metric at a point of A."""
+
+
+def _steps(a: ExperimentResults, b: ExperimentResults) -> ClockStep:
+    return lambda match, metric: max(a.resolution(match.a, metric.name), b.resolution(match.b, metric.name))
 
 
 def _nothing_known(_: PointSamples, __: Column) -> EarlierPoints:
@@ -108,6 +114,7 @@ def compare_results(
         remarks,
         same_run=paired,
         headline=a.headline,
+        steps=_steps(a, b),
         known=EarlierRuns.of(a, b, earlier).points,
         beside=beside,
         command=interleaved_command(a),
@@ -143,7 +150,16 @@ def compare_within(
     labels = (f"{factor}={a}", f"{factor}={b}")
     metrics = _comparable(results)
     caveats = [*injected.caveats({f"run {results.run_id}": results}), *imported(results, results)]
-    return _compare(matches, metrics, labels, threshold, caveats, same_run=True, headline=results.headline)
+    return _compare(
+        matches,
+        metrics,
+        labels,
+        threshold,
+        caveats,
+        same_run=True,
+        headline=results.headline,
+        steps=_steps(results, results),
+    )
 
 
 def compare_pairs(
@@ -152,15 +168,32 @@ def compare_pairs(
     metric: str,
     *,
     threshold: float = THRESHOLD,
+    beside: int = 0,
 ) -> Comparison:
     """Compare one metric of points of a run with reference points, paired by block, as one family of tests.
 
     `pairs` are a reference and the point that is compared with it. The rows are in their order, each with the
-    factors of its point; a pair without values has none. Raises UsageError where no pair has a value.
+    factors of its point; a pair without values has none. `beside` is how many more tests the family has
+    (`other_pairs`, where the reference is the best of all). Raises UsageError where no pair has a value.
     """
     matches = [Match(other.factors, reference, other) for reference, other in pairs]
-    column = results.metrics[metric]
-    return _compare(matches, [column], ("A", "B"), threshold, [], same_run=True, headline=metric)
+    column, steps = results.metrics[metric], _steps(results, results)
+    return _compare(
+        matches,
+        [column],
+        ("A", "B"),
+        threshold,
+        [],
+        same_run=True,
+        headline=metric,
+        steps=steps,
+        beside=beside,
+    )
+
+
+def other_pairs(pairs: Sized) -> int:
+    """Return how many pairs points have beside those with one of them, which the data have chosen."""
+    return len(pairs) * (len(pairs) - 1) // 2
 
 
 def compare_points(
@@ -230,6 +263,7 @@ def _compare(
     *,
     same_run: bool,
     headline: str,
+    steps: ClockStep = lambda *_: 0.0,
     known: Known = _nothing_known,
     beside: int = 0,
     command: str = "oscope ab",
@@ -253,7 +287,9 @@ def _compare(
                 sides = (replace(sides[0], level="host"), replace(sides[1], level="host"), sides[2])
             kept = replace(match, a=a, b=b)
             earlier = None if hosts else known(match.a, metric)
-            result, said = estimate_difference(kept, metric, sides, earlier, same_run=same_run)
+            result, said = estimate_difference(
+                kept, metric, sides, earlier, same_run=same_run, clock_step=steps(match, metric)
+            )
             results.append(result)
             known_points.append(earlier)
             tests.append((number, quantity(metric.name)))

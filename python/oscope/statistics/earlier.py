@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -40,20 +40,10 @@ class EarlierRuns:
 
     @classmethod
     def of(cls, a: ExperimentResults, b: ExperimentResults, runs: Iterable[ExperimentResults]) -> EarlierRuns:
-        """Choose of `runs` those that tell of A, but A and B themselves.
-
-        Runs of another build of a program of the user's own are no unchanged runs.
-        """
-        counted = {a.run_id, b.run_id}
-        alike: list[ExperimentResults] = []
-        # The newest of runs that were interleaved stands for all: they share their time, and so its mood.
-        for run in reversed(list(runs)):
-            together = {run.run_id, *(run.settings.get("interleaved") or ())}
-            if not together & counted and is_alike(a, run) and _program(a) == _program(run):
-                alike.append(run)
-                counted |= together
+        """Choose of `runs`, in order of time, those that are `unchanged`."""
+        alike = list(unchanged(a, b, reversed(list(runs))))[::-1]
         same_setup = is_alike(a, b) and a.settings.get("tuned") == b.settings.get("tuned")
-        return cls(a, tuple(reversed(alike)), same_setup)
+        return cls(a, tuple(alike), same_setup)
 
     def points(self, point: PointSamples, metric: Column) -> EarlierPoints:
         """Return the points of earlier runs that are measured as `point` of A is."""
@@ -65,6 +55,22 @@ class EarlierRuns:
             if other is not None and values is not None and np.isfinite(values).any():
                 found.append(other)
         return EarlierPoints(tuple(found), metric.name, self.same_setup)
+
+
+def unchanged(
+    a: ExperimentResults, b: ExperimentResults, newest_first: Iterable[ExperimentResults]
+) -> Iterator[ExperimentResults]:
+    """Yield the runs that show how much runs of A differ, but A and B themselves, as they come.
+
+    Runs of another build of a program of the user's own are no unchanged runs. The newest of runs that were
+    interleaved stands for all: they share their time, and so its mood.
+    """
+    counted = {a.run_id, b.run_id}
+    for run in newest_first:
+        together = {run.run_id, *(run.settings.get("interleaved") or ())}
+        if not together & counted and is_alike(a, run) and _program(a) == _program(run):
+            yield run
+            counted |= together
 
 
 def _program(results: ExperimentResults) -> object:

@@ -14,7 +14,7 @@ The location is the median everywhere, at every number of samples, as `summary` 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy
@@ -26,7 +26,7 @@ from oscope.statistics.between_runs import Spread
 FEWEST_FOR_AUTOCORRELATION = 12
 """Fewer pairs cannot show whether they are autocorrelated."""
 SIGNS_FROM = 20
-"""Pairs from which on signs alone decide: 2e-6 is then the smallest p."""
+"""Pairs from which on signs alone decide: of independent ones 2e-6 is then the smallest p."""
 MEDIAN_ERROR = float(np.sqrt(np.pi / 2))
 """Standard error of the median of a normal sample over that of its mean, from 3 values on at most."""
 
@@ -46,22 +46,31 @@ class Estimate:
     """Standard error."""
     freedom: float
     """Degrees of freedom."""
+    bias: float = 0.0
+    """What both ends of the interval hold beyond chance: no number of samples makes it smaller."""
+    tied: bool = False
+    """Whether most pairs are ties, so that their median shows nothing of how the others vary."""
 
     def interval(self, confidence: float) -> tuple[float, float]:
         """Return the interval at another confidence, such as 0.9: the same shape, by Student's t."""
         share = student.limit(self.freedom, 1 - confidence) / student.limit(self.freedom)
-        return self.effect - share * (self.effect - self.low), self.effect + share * (self.high - self.effect)
+        below, above = self.effect - self.low - self.bias, self.high - self.effect - self.bias
+        return self.effect - share * below - self.bias, self.effect + share * above + self.bias
 
     def detectable(self, level: float, power: float = POWER) -> float:
         """Smallest effect that a test at `level` would have found with this power (noncentral t).
 
         The standard error is made unbiased first (divided by c4), else it is too small more often than too
-        large.
+        large. NaN where most pairs are ties: there is no standard error then.
         """
+        if self.tied:
+            return float("nan")
         limit = student.limit(self.freedom, level)
         half = self.freedom / 2
-        bias = np.exp(scipy.special.gammaln(half + 0.5) - scipy.special.gammaln(half)) / np.sqrt(half)
-        return float(scipy.special.nctdtrinc(self.freedom, 1 - power, limit) * self.error / bias)
+        unbiased = np.exp(scipy.special.gammaln(half + 0.5) - scipy.special.gammaln(half)) / np.sqrt(half)
+        return (
+            float(scipy.special.nctdtrinc(self.freedom, 1 - power, limit) * self.error / unbiased) + self.bias
+        )
 
 
 @dataclass(frozen=True)
@@ -98,21 +107,26 @@ def paired(difference: Floats) -> Estimate:
         factor = MEDIAN_ERROR if count > 2 else 1.0
         error = factor * float(difference.std(ddof=1)) / np.sqrt(worth)
         return estimate(middle, error, max(1.0, worth - 1))
-    above = float((difference > 0).sum() - (difference < 0).sum()) / 2
-    z = max(0.0, abs(above) - 0.5) / (np.sqrt(count) / 2) * np.sqrt(worth / count)
+    more, less = int((difference > 0).sum()), int((difference < 0).sum())
+    if worth == count == more + less:
+        p = float(scipy.stats.binomtest(more, count).pvalue)
+    else:
+        z = max(0.0, abs(more - less) / 2 - 0.5) / (np.sqrt(count) / 2) * np.sqrt(worth / count)
+        p = student.normal_two_sided(z)
     ordered = np.sort(difference)
     rank = int(np.floor(count / 2 - reach))
     low, high = float(ordered[rank]), float(ordered[count - 1 - rank])
     freedom = max(1.0, worth - 1)
     error = (high - low) / 2 / student.limit(freedom)
-    return Estimate(middle, min(low, middle), max(high, middle), student.normal_two_sided(z), error, freedom)
+    tied = error == 0 and more + less > 0
+    return Estimate(middle, min(low, middle), max(high, middle), p, error, freedom, tied=tied)
 
 
 def separate(a: Median, b: Median, between: Spread) -> Estimate:
     """Difference of the medians of two runs, or of what was not measured in the same blocks.
 
-    Its variance is that of the medians within their runs, or that of runs of this machine, whichever is
-    larger: the spread between runs holds that within.
+    Its variance is that of runs of this machine, which holds that of the medians within the earlier runs, and
+    what the medians of these two vary by beyond; at least that of the medians within their own runs.
     """
     effect = b.value - a.value
     ends = [
@@ -162,13 +176,18 @@ def with_extra_error(found: Estimate, extra: float) -> Estimate:
         return found
     freedom = min(found.freedom * (error / found.error) ** 4, 1e6) if found.error > 0 else found.freedom
     wider = estimate(found.effect, error, freedom)
-    return Estimate(
-        wider.effect,
-        min(found.low, wider.low),
-        max(found.high, wider.high),
-        max(found.p, wider.p),
-        error,
-        freedom,
+    low, high, p = min(found.low, wider.low), max(found.high, wider.high), max(found.p, wider.p)
+    return replace(found, low=low, high=high, p=p, error=error, freedom=freedom)
+
+
+def with_bias(found: Estimate, most: float) -> Estimate:
+    """Add an error of at most so much to each side, that is the same each time: p is for any such error."""
+    if most == 0:
+        return found
+    rest = max(0.0, abs(found.effect) - most)
+    p = student.two_sided(rest / found.error, found.freedom) if found.error > 0 else float(rest == 0)
+    return replace(
+        found, low=found.low - most, high=found.high + most, p=max(found.p, p), bias=found.bias + most
     )
 
 
@@ -176,11 +195,14 @@ def _combined(halves: list[tuple[float, float]], between: Spread) -> tuple[float
     """Return standard error and degrees of freedom of a difference, from half intervals of its terms."""
     parts = np.array([(half / student.limit(freedom)) ** 2 for half, freedom in halves])
     within, runs = float(parts.sum()), 2 * between.deviation**2
-    if runs > within:
-        return float(np.sqrt(runs)), between.freedom
-    if within == 0:
+    if within == 0 and runs == 0:
         return 0.0, sum(freedom for _, freedom in halves)
-    return float(np.sqrt(within)), within**2 / float(parts**2 @ np.array([1 / f for _, f in halves]))
+    own = within**2 / float(parts**2 @ np.array([1 / f for _, f in halves])) if within else 1.0
+    beyond = max(0.0, within - 2 * between.within**2)
+    if within > runs + beyond:
+        return float(np.sqrt(within)), own
+    total = runs + beyond
+    return float(np.sqrt(total)), total**2 / (runs**2 / between.freedom + beyond**2 / own)
 
 
 def _independent_share(residual: Floats) -> float:

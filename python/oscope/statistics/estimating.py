@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -24,6 +24,7 @@ from oscope.statistics.exact import (
     step_of,
 )
 from oscope.statistics.pairing import Match
+from oscope.statistics.shape import group_medians
 from oscope.statistics.sides import ROUNDING, Measured
 
 ASSUMED_PROCESS_SPREAD = 0.02
@@ -92,10 +93,12 @@ def estimate_difference(
     earlier: EarlierPoints | None,
     *,
     same_run: bool,
+    clock_step: float = 0.0,
 ) -> tuple[Result, list[str]]:
     """Estimate a row's difference by the method that its replication allows, with its caveats.
 
     `earlier` is None where the sides are no runs, so that it does not matter how much runs differ.
+    `clock_step` is that of the clock in the unit of the values: repetition does not refine it.
     """
     a, b, logarithmic = sides
     alone = [side for side in (a, b) if side.level == "repetition"]
@@ -103,6 +106,9 @@ def estimate_difference(
     explained: Explained | None = None
     paired = same_run and len(np.intersect1d(a.unit, b.unit)) >= 2
     constant, step, centre = find_constant(a, b, metric, paired=paired), step_of(match, metric), a.centre
+    if clock_step and not clocks.counted(metric.unit) and (a.centre or b.centre):
+        # Times that are equal by the clock may differ by less than its step.
+        constant = None
     if logarithmic and clocks.counted(metric.unit):
         # Multiples: neither the same number more each time nor a single step is in question.
         constant, step = None, 0.0
@@ -134,6 +140,8 @@ def estimate_difference(
         found = effect.estimate(constant.change, 0.0, found.freedom)
     elif not clocks.counted(metric.unit):
         found = effect.with_extra_error(found, counting_error(match, metric, a, b, logarithmic=logarithmic))
+        # Half a step a side.
+        found = effect.with_bias(found, clock_step / (min(a.centre, b.centre) if logarithmic else 1.0))
     elif coarse(metric):
         found = effect.with_extra_error(found, resolution_error(a, b, step))
     if constant is not None and (clocks.counted(metric.unit) or a.level == "boot"):
@@ -167,15 +175,35 @@ def _separate(
         known = earlier.quantile(0.5)
         error = float(np.sqrt((first.error**2 + second.error**2) / 2)) / scale
         wandering = max(between_runs.wander(side.value / scale) for side in (a, b))
-        between = between_runs.spread(known, error, wandering)
+        usual = error * _usual_error(match, metric, earlier, logarithmic)
+        between = between_runs.spread(known, error, wandering, usual)
         if logarithmic and earlier.same_setup:
             unsure = excess_error(match.a, match.b, earlier.points)
             a_ns, b_ns = core_loads(match.a), core_loads(match.b)
             explained = explain(known, earlier.core_loads(), a_ns, b_ns, unsure)
     if explained is not None:
-        between, by = explained.spread, explained.change
+        between, by = replace(explained.spread, within=between.within), explained.change
         second = replace(second, value=second.value - by, low=second.low - by, high=second.high - by)
     return effect.separate(first, second, between.scaled(scale)), between, explained
+
+
+def _usual_error(match: Match, metric: Column, earlier: EarlierPoints, logarithmic: bool) -> float:
+    """Return the error of earlier runs' medians over that of these two; infinite where it is not known."""
+    own = _block_error([match.a, match.b], metric, logarithmic)
+    usual = _block_error(earlier.points, metric, logarithmic)
+    return float(np.sqrt(np.median(usual) / own.mean())) if len(usual) and own.all() else np.inf
+
+
+def _block_error(points: Iterable[PointSamples], metric: Column, logarithmic: bool) -> Floats:
+    """Return the squared standard error of the mean of each point's blocks, where a point has several."""
+    found = []
+    for point in points:
+        finite = np.isfinite(point.metrics[metric.name])
+        values = point.metrics[metric.name][finite]
+        medians = group_medians(values, replication.codes(point.block[finite]))
+        if len(medians) > 1 and (not logarithmic or medians.min() > 0):
+            found.append((np.log(medians) if logarithmic else medians).var(ddof=1) / len(medians))
+    return np.array(found)
 
 
 def median_of(point: PointSamples, metric: Column, logarithmic: bool) -> Median:

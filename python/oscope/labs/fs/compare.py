@@ -120,7 +120,7 @@ def _choice_table(run: q.Run, operations: Sequence[str]) -> q.Table:
         q.text("operation", str),
         *(q.text(f"delay {q.format_duration(delay)}", names(delay)) for delay in Shown.of(run).delays),
         note="By the median time. Several names: the first is the fastest, the others are not distinguished "
-        "from it (paired by block, Holm within a cell).",
+        "from it (paired by block; Holm, for all pairs of a cell).",
     ).of(operations)
 
 
