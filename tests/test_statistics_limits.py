@@ -49,7 +49,8 @@ def stepped(cost: float, number: int) -> ExperimentResults:
     found = invented_runs.run({CALL: cost}, number, scenario=scenario, environment=TICKS)
     (point,) = found.points
     times = np.floor(point.metrics["time_ns"] / 10) * 10
-    own = replace(point, iterations=np.ones(len(point), dtype=int), metrics={"time_ns": times})
+    once = {"iterations": np.ones(len(point), dtype=int), "raw": times, "correction": np.zeros(len(point))}
+    own = replace(point, **once, metrics={"time_ns": times})
     return replace(found, points=(own,), metrics=dict(null.METRIC))
 
 
@@ -69,6 +70,14 @@ def test_times_that_are_equal_by_the_clock_may_differ_by_its_step(*, paired: boo
     assert row.ci95[1] > 176 / 172
     assert row.detectable > 4 / 172
     assert "identical" not in row.sentence
+
+
+def test_the_step_is_spread_over_what_a_repetition_touches() -> None:
+    run = stepped(172.0, 1)
+    (point,) = run.points
+    assert run.resolution(point, "time_ns") == 10.0
+    pages = replace(point, raw=point.metrics["time_ns"] * 1024, correction=np.zeros(len(point)))
+    assert run.resolution(pages, "time_ns") == pytest.approx(10.0 / 1024)
 
 
 def test_a_gate_does_not_pass_what_the_clock_cannot_show() -> None:

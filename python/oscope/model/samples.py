@@ -106,6 +106,10 @@ class PointSamples:
         )
 
 
+_OF_THE_WHOLE = frozenset({"time_ns", "cycles", "set_ns"})
+"""Metrics that are the time of the whole measured region over a number; others time a part of it."""
+
+
 @dataclass(frozen=True)
 class ExperimentResults:
     """One experiment of a run, with the descriptions that its figures need."""
@@ -154,10 +158,11 @@ class ExperimentResults:
         return next(iter(self.metrics))
 
     def resolution(self, point: PointSamples, metric: str) -> float:
-        """Return the clock's step in the unit of `metric`, spread over the iterations of a repetition.
+        """Return the clock's step in the unit of `metric`, spread over what a repetition is divided by.
 
-        0 for metrics that are no time, and where the record does not show the step. A count of instructions
-        steps by one a repetition.
+        That is its iterations, and what each of them has several of, such as pages that are touched. 0 for
+        metrics that are no time, and where the record does not show the step. A count of instructions steps
+        by one a repetition.
         """
         unit = self.metrics[metric].unit
         if clocks.counted(unit) and len(point):
@@ -166,8 +171,12 @@ class ExperimentResults:
         hz, step = clock.get("hz"), clock.get("resolution")
         if not hz or not step or not len(point) or unit not in {"ns", "cycles"}:
             return 0.0
-        ticks = float(step / np.median(point.iterations))
-        return ticks * 1e9 / float(hz) if unit == "ns" else ticks
+        parts, in_ticks = float(np.median(point.iterations)), float(hz) / 1e9 if unit == "ns" else 1.0
+        values = point.metrics[metric]
+        value = float(np.median(values[np.isfinite(values)])) if np.isfinite(values).any() else 0.0
+        if metric in _OF_THE_WHOLE and value > 0:
+            parts = max(parts, float(np.median(point.raw - point.correction)) / (value * in_ticks))
+        return float(step) / parts / in_ticks
 
     def duration_ns(self, point: PointSamples) -> Floats | None:
         """Return how long each repetition at `point` took in all; None where no clock of time was used."""
