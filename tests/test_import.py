@@ -356,3 +356,44 @@ def test_the_report_of_an_import_claims_nothing_of_a_probe(oscope: CommandLine, 
     ):
         assert untrue not in text
     assert "What was imported was measured by another tool" in text
+
+
+STAMPED = """     1.000101342,12.50,Joules,power/energy-pkg/,1000,100.00,,
+     1.000101342,7,,page-faults,1000,100.00,,
+     1.000101342,,,,,,0.10,stalled cycles per insn
+     2.000202000,14.50,Joules,power/energy-pkg/,1000,100.00,,
+123456.000303000,9,,page-faults,1000,100.00,,
+"""
+
+
+def test_time_stamps_and_derived_figures_of_perf_are_no_values(tmp_path: Path) -> None:
+    file = tmp_path / "perf"
+    file.write_text(STAMPED)
+    (series,) = read(file).series
+    assert [dict(each.metrics) for each in series.readings] == [
+        {"power/energy-pkg/": 12.5, "page-faults": 7},
+        {"power/energy-pkg/": 14.5, "page-faults": 9},
+    ]
+    counted = {"counter-value": "7", "event": "page-faults"}
+    derived = {"metric-value": "0.1", "metric-unit": "stalled cycles per insn"}
+    file.write_text("".join(f"{json.dumps(each)}\n" for each in (counted, derived)))
+    (series,) = read(file).series
+    assert [dict(each.metrics) for each in series.readings] == [{"page-faults": 7}]
+
+
+@pytest.mark.parametrize(
+    ("line", "part"),
+    [
+        ("CPU0,7,,page-faults,1000,100.00,,", "CPU0"),
+        ("     1.000101342,CPU12,0.42,msec,task-clock,1000,100.00,,", "CPU12"),
+        ("S0-D0-C0,1,7,,page-faults,1000,100.00,,", "S0-D0-C0"),
+        ("bash-4242,7,,page-faults,1000,100.00,,", "bash-4242"),
+        ('{"cpu" : "0", "counter-value" : "7", "unit" : "", "event" : "page-faults"}', "cpu 0"),
+        ('{"core" : "S0-D0-C0", "counter-value" : "7", "unit" : "", "event" : "x"}', "core S0-D0-C0"),
+    ],
+)
+def test_counts_of_a_part_are_refused_by_its_name(line: str, part: str, tmp_path: Path) -> None:
+    file = tmp_path / "perf"
+    file.write_text(f"{line}\n")
+    with pytest.raises(UsageError, match=f"line 1 has counts of {part} alone"):
+        read(file)

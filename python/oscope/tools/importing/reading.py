@@ -90,7 +90,7 @@ def _no_json(text: str, why: str) -> str:
 
 def _text_format(text: str) -> Format | None:
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
-    if lines and all('"counter-value"' in line for line in lines):
+    if lines and all('"counter-value"' in line or '"metric-value"' in line for line in lines):
         return "perf-stat"
     if lines and all(line.count(",") >= 3 or line.count(";") >= 3 for line in lines) and "{" not in text:
         return "perf-stat"
