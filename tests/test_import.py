@@ -397,3 +397,16 @@ def test_counts_of_a_part_are_refused_by_its_name(line: str, part: str, tmp_path
     file.write_text(f"{line}\n")
     with pytest.raises(UsageError, match=f"line 1 has counts of {part} alone"):
         read(file)
+
+
+def test_a_latency_that_fio_did_not_measure_is_none(tmp_path: Path) -> None:
+    (job,) = json.loads((FILES / "fio.json").read_text())["jobs"]
+    off = {"min": 0, "max": 0, "mean": 0.0, "stddev": 0.0}
+    file = tmp_path / "fio.json"
+    parts = [{**job["read"], "lat_ns": {**off, **more}, "clat_ns": off} for more in ({"N": 0}, {})]
+    jobs = [{"jobname": str(number), "read": part} for number, part in enumerate(parts)]
+    file.write_text(json.dumps({"jobs": jobs}))
+    for series in read(file).series:
+        (reading,) = series.readings
+        assert (reading.metrics["latency_ns"], reading.metrics["latency_p99_ns"]) == (None, None)
+        assert reading.metrics["iops"] == job["read"]["iops"]

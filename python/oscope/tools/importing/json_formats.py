@@ -145,16 +145,21 @@ def _fio_reading(part: Mapping[str, Any], where: str, failed: str | None) -> Rea
     if failed:
         return Reading({}, failed=failed)
     latency = part.get("lat_ns") or {}
-    percentiles = (part.get("clat_ns") or {}).get("percentile") or {}
-    p99 = percentiles.get("99.000000")
+    completion = part.get("clat_ns") or {}
+    p99 = None if _is_off(completion) else (completion.get("percentile") or {}).get("99.000000")
     return Reading(
         {
             "iops": amount(part.get("iops"), f"iops of {where}"),
             "bytes_per_s": amount(part.get("bw_bytes"), f"bw_bytes of {where}"),
-            "latency_ns": amount(latency.get("mean"), f"lat_ns of {where}"),
+            "latency_ns": None if _is_off(latency) else amount(latency.get("mean"), f"lat_ns of {where}"),
             "latency_p99_ns": None if p99 is None else amount(p99, f"the 99th percentile of {where}"),
         }
     )
+
+
+def _is_off(latency: Mapping[str, Any]) -> bool:
+    """Say whether fio did not measure a latency (`gtod_reduce`, `disable_lat`), for which it writes 0."""
+    return latency.get("N") == 0 or latency.get("max") == latency.get("mean") == 0
 
 
 def criterion_sample(data: Any, name: str) -> Series:
