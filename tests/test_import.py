@@ -410,3 +410,13 @@ def test_a_latency_that_fio_did_not_measure_is_none(tmp_path: Path) -> None:
         (reading,) = series.readings
         assert (reading.metrics["latency_ns"], reading.metrics["latency_p99_ns"]) == (None, None)
         assert reading.metrics["iops"] == job["read"]["iops"]
+
+
+def test_a_benchmark_that_was_skipped_has_no_time(tmp_path: Path) -> None:
+    data = json.loads((FILES / "google-benchmark.json").read_text())
+    skipped = {"skipped": True, "skip_message": "no such device", "iterations": 0}
+    data["benchmarks"][0] |= {**skipped, "real_time": 0.0, "cpu_time": 0.0}
+    file = tmp_path / "google.json"
+    file.write_text(json.dumps(data))
+    first = read(file).series[0].readings[0]
+    assert (dict(first.metrics), first.failed) == ({}, "skipped: no such device")

@@ -93,7 +93,7 @@ def google_benchmark(data: Any) -> Imported:
             if each.get("aggregate_name") == "mean":
                 means.setdefault(name, []).append(_google_reading(each, name))
             continue
-        failed = str(each.get("error_message") or "error") if each.get("error_occurred") else None
+        failed = _google_failure(each)
         reading = Reading({}, 1, 0, failed) if failed else _google_reading(each, name)
         found.setdefault(name, []).append(reading)
     found |= {name: readings for name, readings in means.items() if name not in found}
@@ -102,6 +102,13 @@ def google_benchmark(data: Any) -> Imported:
     lacks = (NO_BLOCKS, NO_ENVIRONMENT, ONE_PROCESS, *([ONLY_MEANS] if alone else []))
     series = tuple(Series(name, readings) for name, readings in found.items())
     return Imported("google-benchmark", (TIME_NS, cpu), series, lacks, str(data["context"].get("date") or ""))
+
+
+def _google_failure(each: Mapping[str, Any]) -> str | None:
+    """Return why a benchmark was not measured; such a one has times of 0."""
+    if each.get("error_occurred"):
+        return str(each.get("error_message") or "error")
+    return f"skipped: {each.get('skip_message') or 'no reason given'}" if each.get("skipped") else None
 
 
 def _google_reading(each: Mapping[str, Any], name: str) -> Reading:
