@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from cli_driver import CommandLine
 from oscope.cli.stored import with_programs
 from sorting_program import PROGRAM as SORTING
+from waiting import wait_until
 
 SUM = """@kit.workload("sum.list")
 def sum_list(size: int = 100):
@@ -153,3 +155,18 @@ def test_an_experiment_without_values_leaves_the_others_compared(builds: Command
     assert left_out.startswith(
         "oscope: sort.list is not compared: nothing to compare: both sides need values"
     )
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_comparison_fails(builds: CommandLine, number: int) -> None:
+    words = ("ab", "./old", "./new", "sort.list", "--set", "size=10", "--budget", "100s", "--threshold", "1%")
+    running = builds.start(*words)
+    wait_until(lambda: sum(entry.samples > 0 for entry in builds.entries()) == 2, "both samples", running)
+    running.send_signal(number)
+    out, err = running.communicate(timeout=60)
+    assert running.returncode == 1
+    first, second = (entry.id for entry in builds.entries())
+    assert err.splitlines()[-1].startswith(f"oscope: interrupted: the runs {first} and {second} keep what ")
+    assert f"oscope compare {first} {second}" in out
+    assert "compare as far as they go with oscope compare, or begin anew" in err
+    assert [entry.status for entry in builds.entries()] == ["interrupted", "interrupted"]

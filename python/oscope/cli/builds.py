@@ -13,6 +13,7 @@ from oscope.analysis import probe_ab
 from oscope.analysis.calibration.detection import size_interleaved
 from oscope.cli.comparison import worse
 from oscope.cli.completing import part_names
+from oscope.cli.continuing import raise_if_interrupted
 from oscope.cli.detect import newest_calibration
 from oscope.cli.errors import DONE
 from oscope.cli.options import MattersOption, Settings, whole_number
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from oscope.model.samples import ExperimentResults, Results
     from oscope.planning.plan import Plan
     from oscope.probe.catalogue import Catalogue
+    from oscope.runner.execution import Outcome
     from oscope.statistics import Comparison
 
 DEFAULT_BUDGET_S = 10.0
@@ -136,8 +138,10 @@ def ab(
         plans, notes = tuple(one.plan for one in sized), sized[0].notes
     else:
         notes = ()
-    measured, failures = _measure(plans, paths, call, replace(chosen, notes=(*chosen.notes, *notes)))
+    measured, outcomes = _measure(plans, paths, call, replace(chosen, notes=(*chosen.notes, *notes)))
     compared = _tell(measured, limit, targets)
+    raise_if_interrupted(outcomes)
+    failures = [failure for outcome in outcomes for failure in outcome.failures]
     if failures:
         more = f" (and {len(failures) - 1} more)" if len(failures) > 1 else ""
         raise OscopeError(f"{failures[0]}{more}", remedy="the rest is kept and compared")
@@ -212,16 +216,15 @@ def _known(way: str, detect: str | None, place: str | None) -> Mapping[str, Any]
 
 def _measure(
     plans: Sequence[Plan], paths: Sequence[Path] | None, settings: Settings, chosen: Chosen
-) -> tuple[list[Results], list[str]]:
-    """Measure both sides, and return what they gave, and what failed."""
+) -> tuple[list[Results], tuple[Outcome, ...]]:
+    """Measure both sides, and return what they gave."""
     with Store.open(settings.store) as store:
         with display(remarks=settings.verbose) as shown:
             for text in chosen.notes:
                 shown.note(text)
             sides = [doubled(plan, chosen.duet) for plan in plans]
             outcomes = execute_interleaved(sides, store, shown, builds=paths, duet=chosen.duet)
-        failures = [failure for outcome in outcomes for failure in outcome.failures]
-        return [store.results(outcome.run_id) for outcome in outcomes], failures
+        return [store.results(outcome.run_id) for outcome in outcomes], outcomes
 
 
 def _tell(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from oscope.model.errors import OscopeError, UsageError
@@ -55,6 +55,16 @@ def interrupted(run_id: str, store: Store, command: str, then: str = "") -> Osco
     return OscopeError(
         f"interrupted: run {run_id} keeps what was measured", remedy=_remedy(run_id, store, command, then)
     )
+
+
+def raise_if_interrupted(outcomes: Sequence[Outcome]) -> None:
+    """Raise OscopeError where a signal ended interleaved runs, which cannot be resumed."""
+    if any(outcome.status == "interrupted" for outcome in outcomes):
+        runs = " and ".join(outcome.run_id for outcome in outcomes)
+        raise OscopeError(
+            f"interrupted: the runs {runs} keep what was measured",
+            remedy="compare as far as they go with oscope compare, or begin anew",
+        )
 
 
 def _remedy(run_id: str, store: Store, command: str, then: str) -> str:

@@ -9,6 +9,7 @@ import typer
 from oscope.analysis.kernel_ab import Amount, judge, make_plans, make_sides, to_object
 from oscope.cli.comparison import worse
 from oscope.cli.completing import part_names
+from oscope.cli.continuing import raise_if_interrupted
 from oscope.cli.errors import DONE
 from oscope.cli.kernel_progress import watching
 from oscope.cli.options import Settings, whole_number
@@ -133,12 +134,7 @@ def _measure(plans: Sequence[Plan], settings: Settings) -> tuple[list[Results], 
 def _carry_out(plans: Sequence[Plan], store: Store, *, verbose: bool) -> tuple[Outcome, ...]:
     with display(remarks=verbose) as shown:
         outcomes = execute_interleaved(plans, store, shown)
-    if any(outcome.status == "interrupted" for outcome in outcomes):
-        runs = " and ".join(outcome.run_id for outcome in outcomes)
-        raise OscopeError(
-            f"interrupted: the runs {runs} keep what was measured",
-            remedy="compare as far as they go with oscope compare, or begin anew",
-        )
+    raise_if_interrupted(outcomes)
     return outcomes
 
 
