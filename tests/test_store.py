@@ -25,6 +25,7 @@ from oscope.runner.execution import execute
 from oscope.runner.progress import Progress, Silence
 from oscope.runner.recorder import Recorder
 from oscope.storage import schema
+from oscope.storage.reader import _fill
 from oscope.storage.store import Store
 
 ENVIRONMENT = {"boot_id": "b", "machine": "m", "clock": {"kind": "tsc"}}
@@ -421,3 +422,11 @@ def test_several_runs_are_read_through_one_connection(
     found = stored.load(names, str(place))
     assert [each.run_id for each in found.experiments] == names
     assert len(opened) == 1
+
+
+def test_rows_that_were_lengthened_later_are_cut_to_what_is_read() -> None:
+    values = np.full((3, 2), np.nan, order="F")
+    _fill(values, ["[1, 2]", "[3, 4, 5]", "[6]"])
+    assert values.tolist()[:2] == [[1, 2], [3, 4]]
+    assert values[2, 0] == 6
+    assert np.isnan(values[2, 1])

@@ -394,9 +394,8 @@ def _fill(target: Floats, texts: Sequence[str]) -> None:
     if texts[0].count(",") >= wanted:
         texts = ["[" + ",".join(text[1:].split(",", wanted)[:wanted]) + "]" for text in texts]
     rows = orjson.loads("[" + ",".join(texts) + "]")
-    width = len(rows[0])
-    if all(len(row) == width for row in rows):
-        target[:, :width] = np.array(rows, dtype=np.float64)
+    if len({len(row) for row in rows}) == 1:
+        target[:, : len(rows[0])] = np.array(rows, dtype=np.float64)
         return
     for index, row in enumerate(rows):
-        target[index, : len(row)] = np.array(row, dtype=np.float64)
+        target[index, : min(len(row), wanted)] = np.array(row[:wanted], dtype=np.float64)
