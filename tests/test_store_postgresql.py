@@ -20,6 +20,7 @@ from oscope.probe.catalogue import Catalogue
 from oscope.probe.wire import Sample
 from oscope.runner.events import ProcessBegan, SamplesTaken
 from oscope.runner.recorder import Recorder
+from oscope.storage import schema
 from oscope.storage.frames import to_frame
 from oscope.storage.store import Store
 from postgresql_server import PostgreSQL
@@ -237,3 +238,14 @@ def test_the_server_of_tests_that_are_killed_ends(postgresql_server: PostgreSQL,
         wait_until_gone([server, *below])
     finally:
         subprocess.run(["rm", "-rf", folder], check=True, timeout=60)
+
+
+def test_reads_of_a_transaction_see_one_state(postgresql: str, plan: Plan) -> None:
+    count = sa.select(sa.func.count()).select_from(schema.run)
+    with Store.open(postgresql) as store, Store.open(postgresql) as other:
+        with store.reading() as connection:
+            before = connection.scalar(count)
+            other.create_run(plan)
+            assert connection.scalar(count) == before
+        with store.reading() as connection:
+            assert connection.scalar(count) == (before or 0) + 1

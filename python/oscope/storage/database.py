@@ -174,6 +174,12 @@ def _connect(url: sa.URL, file: Path | None, lock_limit_s: float, *, read_only: 
     return engine
 
 
+def see_one_state(connection: sa.Connection) -> None:
+    """Have all reads of a transaction that begins see one state, as SQLite's do."""
+    if connection.dialect.name == "postgresql":
+        connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+
+
 def _is_frozen(file: Path) -> bool:
     """Say whether `file` is a store whose folder cannot be written, and that nobody else is writing.
 

@@ -42,14 +42,14 @@ def deliver(source: Store, target: Store, run_id: str) -> int:
 
     Raises StoreError where either store fails, UsageError where the run went on in `target` by itself.
     """
-    with source.reading() as here, target.reading() as there:
+    with source.reading() as here, target.writing() as there:
         return _Delivery(source, here, there, run_id).deliver()
 
 
 def copy_calibrations(source: Store, target: Store) -> None:
     """Give a new store the calibrations of another, by which runs are judged; without their samples."""
     run, event = schema.run, schema.event
-    with source.reading() as here, target.reading() as there:
+    with source.reading() as here, target.writing() as there:
         query = sa.select(event).where(event.c.kind == "calibration").order_by(event.c.id)
         found = [dict(row) for row in here.execute(query).mappings()]
         ids = {row["run_id"] for row in found}

@@ -56,7 +56,7 @@ def delete(store: Store, group: Group) -> bool:
     """
     ids = [run.id for run in group.runs]
     point, sample, event, run = schema.point, schema.sample, schema.event, schema.run
-    with store.reading() as connection:
+    with store.writing() as connection:
         if connection.dialect.name == "postgresql":
             # Who writes to them meanwhile is waited for, and then seen.
             connection.execute(sa.select(run.c.id).where(run.c.id.in_(ids)).with_for_update())

@@ -31,6 +31,7 @@ from oscope.storage.database import (
     make_default_folder,
     named_store,
     open_engine,
+    see_one_state,
     without_password,
 )
 from oscope.storage.fleets import FleetEntry
@@ -85,7 +86,7 @@ class Store:
         """Take over `engine`; use `Store.open` or `Store.read` instead."""
         self._engine = engine
         self._where = where
-        self._file = file
+        self.file = file
         with self.guard():
             try:
                 self._connection = engine.connect()
@@ -167,11 +168,18 @@ class Store:
                 remedy="is another oscope writing the same run?",
             ) from error
         except sa.exc.DBAPIError as error:
-            raise explain(error, self._where, self._file) from error
+            raise explain(error, self._where, self.file) from error
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[sa.Connection]:
         """Give a connection whose reads all see one state of the store."""
+        with self.writing() as connection:
+            see_one_state(connection)
+            yield connection
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[sa.Connection]:
+        """Give a connection in a transaction, whose statements each see what others have committed."""
         with self.guard(), self._connection.begin():
             yield self._connection
 
@@ -212,10 +220,10 @@ class Store:
         self, run_id: str, samples: Sequence[Mapping[str, Any]], happenings: Sequence[Happening] = ()
     ) -> None:
         """Commit samples (rows of the table `sample`) and events of a run together."""
-        with self.guard(), self._connection.begin():
+        with self.writing() as connection:
             if samples:
-                bulk.check_run(self._connection, run_id)
-                bulk.insert_samples(self._connection, samples)
+                bulk.check_run(connection, run_id)
+                bulk.insert_samples(connection, samples)
             self._add_events(run_id, happenings)
 
     def point_ids(self, run_id: str) -> dict[tuple[str, int], int]:
@@ -227,12 +235,10 @@ class Store:
 
     def runs(self) -> tuple[RunEntry, ...]:
         """Return all runs, the oldest first."""
-        run, point, sample = schema.run, schema.point, schema.sample
+        run, point, sample, event = schema.run, schema.point, schema.sample, schema.event
         counts = sa.select(point.c.run_id, sa.func.count()).join_from(point, sample).group_by(point.c.run_id)
         statuses = (
-            sa.select(schema.event.c.run_id, schema.event.c.data)
-            .where(schema.event.c.kind == "status")
-            .order_by(schema.event.c.id)
+            sa.select(event.c.run_id, event.c.data).where(event.c.kind == "status").order_by(event.c.id)
         )
         with self.reading() as connection:
             count: dict[str, int] = dict(connection.execute(counts).all())
@@ -305,14 +311,14 @@ class Store:
     def give_back(self) -> None:
         """Give the room of deleted rows back to the file system; PostgreSQL uses it again by itself.
 
-        Raises StoreError, as where another program is using the file.
+        Raises StoreError, as where another program writes to the file for long.
         """
         if self._connection.dialect.name == "sqlite":
             with self.guard(), contextlib.closing(self._connection.connection.cursor()) as cursor:
                 try:
                     cursor.execute("VACUUM")
                 except Exception as error:
-                    raise explain(error, self._where, self._file) from error
+                    raise explain(error, self._where, self.file) from error
 
     def _prepare(self, *, reading: bool) -> None:
         """Make the tables, or check that those there are ours; what is only read stays in an older layout."""
