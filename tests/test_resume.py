@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from conftest import TESTS, make_experiment
-from oscope.model.errors import UsageError
+from oscope.model.errors import BusyError, UsageError
 from oscope.planning.plan import Amount, Plan, make_plan
 from oscope.probe.catalogue import Catalogue, load
 from oscope.runner.execution import execute
@@ -240,3 +240,18 @@ def test_a_run_never_goes_on_with_figures_that_are_not_alike(
     _load.cache_clear()
     with pytest.raises(UsageError, match=message):
         execute(plan, store, resume=run_id)
+
+
+def test_a_run_that_is_measured_is_not_resumed_meanwhile(plan: Plan, store_path: Path) -> None:
+    laboratory = start(plan, store_path)
+    assert laboratory.stdout is not None
+    run_id = laboratory.stdout.readline().strip()
+    assert laboratory.stdout.readline()
+    with Store.open(store_path) as store:
+        with pytest.raises(BusyError, match=f"{run_id} is being measured by another oscope"):
+            execute(plan, store, resume=run_id)
+        # Another run is measured beside it.
+        assert execute(plan, store).status == "done"
+        assert laboratory.stdout.read().split()[-1] == "done"
+        assert laboratory.wait(30) == 0
+        assert execute(plan, store, resume=run_id).samples == 36

@@ -20,6 +20,10 @@ class OscopeError(Exception):
         return f"{self.message}: {self.remedy}" if self.remedy else self.message
 
 
+class BusyError(OscopeError):
+    """Another program is measuring the same."""
+
+
 class UsageError(OscopeError):
     """The request itself is wrong (exit code 2)."""
 

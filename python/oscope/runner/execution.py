@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from oscope.model.errors import OscopeError, ProbeError, StoreError, UsageError
 from oscope.model.experiment import Inspection
@@ -33,6 +33,7 @@ from oscope.runner.point_state import PointState
 from oscope.runner.progress import Listener, Silence
 from oscope.runner.recorder import Recorder, check_resumable
 from oscope.runner.tuning import tuned
+from oscope.storage import exclusive
 from oscope.storage.store import Happening, Store
 from oscope.targets.affinity import Placement
 from oscope.targets.guest.place import GuestPlace
@@ -92,7 +93,7 @@ def execute(
         try:
             with Interruption(runner.interrupt), Disturbing(plan.injection, placement) as disturbing:
                 check_places(plan, runner)
-                run = begin(plan, store, runner, listener or Silence(), resume)
+                run = stack.enter_context(begin(plan, store, runner, listener or Silence(), resume))
                 if held:
                     run.append(Happened("tuned", [asdict(one) for one in held]))
                 for line in machine.restored if machine else ():
@@ -154,15 +155,31 @@ def recording_failure(*runs: ActiveRun) -> Iterator[None]:
         raise
 
 
+@contextlib.contextmanager
 def begin(
     plan: Plan, store: Store, runner: PointRunner, listener: Listener, resume: str | None = None
-) -> ActiveRun:
-    """Make the run of `plan` in the store, or take up the one to resume, for `runner` to measure."""
-    run = ActiveRun(runner, _begin(plan, store, runner, resume), listener)
-    runner.points = run.recorder.points
-    run.append(ProcessBegan(runner.chain.environment))
-    listener.begin(run.recorder.run_id, plan)
-    return run
+) -> Iterator[ActiveRun]:
+    """Make the run of `plan` in the store, or take up the one to resume, for `runner` to measure.
+
+    Until the end of the block no other program can take it up. Raises BusyError where one measures it.
+    """
+    environment, made_of = dict(runner.survey()), provenance.describe(runner.path)
+    surroundings = [
+        Happening("environment", environment),
+        Happening("laboratory", made_of),
+        Happening("calibrated", store.calibration(environment["machine"])),
+    ]
+    run_id = resume or store.create_run(plan, surroundings)
+    with exclusive.hold(store, run_id):
+        recorder = Recorder(store, run_id, plan)
+        if resume is not None:
+            notes = _take_up(plan, recorder, environment, made_of)
+            store.add(run_id, (), [*surroundings, *notes, Happening("status", "unfinished")])
+        run = ActiveRun(runner, recorder, listener)
+        runner.points = recorder.points
+        run.append(ProcessBegan(runner.chain.environment))
+        listener.begin(run_id, plan)
+        yield run
 
 
 def finish(run: ActiveRun, share: Share = WHOLE) -> Outcome:
@@ -186,17 +203,10 @@ def _failed(point: PointState) -> str:
     return f"{point.label}: {count}, the first: {point.failed[0]}"
 
 
-def _begin(plan: Plan, store: Store, runner: PointRunner, resume: str | None) -> Recorder:
-    """Make the run, or take up the one to resume."""
-    environment, made_of = dict(runner.survey()), provenance.describe(runner.path)
-    surroundings = [
-        Happening("environment", environment),
-        Happening("laboratory", made_of),
-        Happening("calibrated", store.calibration(environment["machine"])),
-    ]
-    if resume is None:
-        return Recorder(store, store.create_run(plan, surroundings), plan)
-    recorder = Recorder(store, resume, plan)
+def _take_up(
+    plan: Plan, recorder: Recorder, environment: Mapping[str, Any], made_of: Mapping[str, Any]
+) -> list[Happening]:
+    """Have a run go on where it ended; return notes on that. Raises UsageError where it cannot."""
     former = recorder.restore()
     # A run that was made for a host before the host was reached has none.
     if former["laboratory"] is not None:
@@ -204,9 +214,8 @@ def _begin(plan: Plan, store: Store, runner: PointRunner, resume: str | None) ->
         check_resumable(plan, known, former, environment)
     if former["laboratory"] and former["laboratory"]["probe_sha256"] != made_of["probe_sha256"]:
         text = "resumed with another build of the probe: its samples may differ for that alone"
-        surroundings.append(Happening("note", text))
-    store.add(resume, (), [*surroundings, Happening("status", "unfinished")])
-    return recorder
+        return [Happening("note", text)]
+    return []
 
 
 def _record_environment_after(run: ActiveRun) -> None:

@@ -72,7 +72,7 @@ def execute_interleaved(
         sides: list[ActiveRun] = []
         with ExitStack() as begun:
             for number, (plan, runner) in enumerate(zip(plans, runners, strict=True)):
-                side = begin(plan, store, runner, shown.of(number))
+                side = stack.enter_context(begin(plan, store, runner, shown.of(number)))
                 # From now on there is a run that an error, such as of the next side's begin, has to end.
                 begun.enter_context(recording_failure(side))
                 begun.enter_context(Disturbing(plan.injection, placement).of(side))

@@ -38,15 +38,15 @@ def calibrate_and_store(
     started = datetime.now(UTC).isoformat(timespec="seconds")
     runner = make_runner(Placement(), find_probe())
     try:
-        run = begin(plan, store, runner, Silence())
-        # The pairs have probes of their own.
-        runner.chain.end()
-        with recording_failure(run):
-            result = calibrate(wanted, listener, keep, find=find)
-        told = {"title": inspection.title, "question": inspection.question, "started": started}
-        run.recorder.add_inspection({"inspection": INSPECTION, **told, "result": result})
-        brief = in_brief(result, run.recorder.run_id)
-        run.append(Happened("calibration", {"machine": runner.chain.environment["machine"], **brief}))
-        return finish(run).run_id
+        with begin(plan, store, runner, Silence()) as run:
+            # The pairs have probes of their own.
+            runner.chain.end()
+            with recording_failure(run):
+                result = calibrate(wanted, listener, keep, find=find)
+            about = {"title": inspection.title, "question": inspection.question, "started": started}
+            run.recorder.add_inspection({"inspection": INSPECTION, **about, "result": result})
+            brief = in_brief(result, run.recorder.run_id)
+            run.append(Happened("calibration", {"machine": runner.chain.environment["machine"], **brief}))
+            return finish(run).run_id
     finally:
         runner.kill()

@@ -13,6 +13,7 @@ from oscope.runner.fleet import spool
 from oscope.runner.fleet.delivering import DELIVERY_LIMIT_S, INTERRUPTED_LIMIT_S, Delivering
 from oscope.runner.fleet.engine import Engine, FleetOutcome, Tell, carry_out, create, new_name
 from oscope.runner.fleet.turn_queue import check_labels
+from oscope.storage import exclusive
 from oscope.storage.database import locate
 from oscope.storage.delivery import deliver
 from oscope.storage.fleets import FleetEntry
@@ -82,8 +83,9 @@ def _measure_directly(what: NewFleet | str, place: str, engine: Engine, tell: Te
             fleet = new_name()
             create(fleet, what.plan, what.hosts, what.rounds, store)
             entry = store.fleet(fleet)
-        _begin(entry, tell)
-        return carry_out(entry, store, place, engine, tell)
+        with exclusive.hold(store, entry.id):
+            _begin(entry, tell)
+            return carry_out(entry, store, place, engine, tell)
 
 
 def _deliver_waiting(entry: FleetEntry, place: str, store: Store) -> None:

@@ -1,0 +1,59 @@
+"""A run is measured by one program at a time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from conftest import make_experiment
+from oscope.model.errors import BusyError
+from oscope.planning.plan import Plan, make_plan
+from oscope.probe.catalogue import Catalogue
+from oscope.runner.fleet.engine import Engine
+from oscope.runner.fleet.measuring import measure_fleet
+from oscope.storage import exclusive
+from oscope.storage.fleets import FLEET
+from oscope.storage.store import Happening, Store
+
+
+@pytest.fixture
+def plan(catalogue: Catalogue) -> Plan:
+    return make_plan([make_experiment({"size": (1, 2)})], catalogue, seed=1)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def place(request: pytest.FixtureRequest) -> str:
+    name = "store_path" if request.param == "sqlite" else "postgresql"
+    return str(request.getfixturevalue(name))
+
+
+def test_what_one_holds_another_does_not_get_until_it_ends(place: str) -> None:
+    with Store.open(place) as store, Store.open(place) as other:
+        with exclusive.hold(store, "a"):
+            with pytest.raises(BusyError, match="a is being measured by another oscope"):
+                exclusive.hold(other, "a").__enter__()
+            with exclusive.hold(other, "b"):
+                pass
+        with exclusive.hold(other, "a"):
+            pass
+
+
+def test_runs_of_two_stores_have_nothing_to_do_with_each_other(tmp_path: Path) -> None:
+    with (
+        Store.open(tmp_path / "a.db") as store,
+        Store.open(tmp_path / "b.db") as other,
+        exclusive.hold(store, "a"),
+        exclusive.hold(other, "a"),
+    ):
+        pass
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.db", "b.db"]
+
+
+def test_a_fleet_is_measured_once_at_a_time(store_path: Path, plan: Plan) -> None:
+    member = {"fleet": "fleet-1", "host": {"name": "n1", "address": "n1"}, "rounds": 1}
+    with Store.open(store_path) as store:
+        run_id = store.create_run(plan, [Happening(FLEET, member)])
+        with exclusive.hold(store, "fleet-1"), pytest.raises(BusyError, match="fleet-1 is being measured"):
+            measure_fleet("fleet-1", str(store_path), Engine(1, 0), lambda _: None)
+        assert [run.status for run in store.runs() if run.id == run_id] == ["unfinished"]
