@@ -12,7 +12,7 @@ from oscope.planning.plan import Plan, make_plan
 from oscope.probe.catalogue import Catalogue
 from oscope.runner.fleet.engine import Engine
 from oscope.runner.fleet.measuring import measure_fleet
-from oscope.storage import exclusive
+from oscope.storage import exclusive, retention
 from oscope.storage.fleets import FLEET
 from oscope.storage.store import Happening, Store
 
@@ -57,3 +57,11 @@ def test_a_fleet_is_measured_once_at_a_time(store_path: Path, plan: Plan) -> Non
         with exclusive.hold(store, "fleet-1"), pytest.raises(BusyError, match="fleet-1 is being measured"):
             measure_fleet("fleet-1", str(store_path), Engine(1, 0), lambda _: None)
         assert [run.status for run in store.runs() if run.id == run_id] == ["unfinished"]
+
+
+def test_the_file_keeps_its_size_while_a_run_is_measured(place: str, plan: Plan) -> None:
+    with Store.open(place) as store, Store.open(place) as other:
+        run_id = store.create_run(plan)
+        with exclusive.hold(store, run_id):
+            assert not retention.give_back(other)
+        assert retention.give_back(other)

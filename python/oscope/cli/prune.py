@@ -40,7 +40,8 @@ def prune(
     if delete and groups:
         with Store.open(settings.store) as store:
             kept = [run.id for group in groups if not retention.delete(store, group) for run in group.runs]
-            store.give_back()
+            if len(kept) < sum(len(group.runs) for group in groups) and not retention.give_back(store):
+                note("the store's file stays as large as it is: a run is being measured into it")
     gone = [run for group in groups for run in group.runs if run.id not in kept]
     print_runs(gone, form)
     count = f"{len(gone)} run{'' if len(gone) == 1 else 's'} with {sum(run.samples for run in gone)} samples"

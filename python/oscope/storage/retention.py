@@ -6,6 +6,7 @@ interleaved. A run that may be under way is kept, and so is the newest calibrati
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,7 +16,8 @@ from typing import Any
 import orjson
 import sqlalchemy as sa
 
-from oscope.storage import schema
+from oscope.model.errors import BusyError
+from oscope.storage import exclusive, schema
 from oscope.storage.fleets import FLEET
 from oscope.storage.store import RunEntry, Store
 
@@ -69,6 +71,19 @@ def delete(store: Store, group: Group) -> bool:
             return False
         for table, column in ((event, event.c.run_id), (point, point.c.run_id), (run, run.c.id)):
             connection.execute(sa.delete(table).where(column.in_(ids)))
+    return True
+
+
+def give_back(store: Store) -> bool:
+    """Give the room of deleted rows back; False where a run is being measured, which would have to wait."""
+    with contextlib.ExitStack() as stack:
+        try:
+            for entry in store.runs():
+                if not entry.has_ended:
+                    stack.enter_context(exclusive.hold(store, entry.id))
+        except BusyError:
+            return False
+        store.give_back()
     return True
 
 

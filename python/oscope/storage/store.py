@@ -311,7 +311,7 @@ class Store:
     def give_back(self) -> None:
         """Give the room of deleted rows back to the file system; PostgreSQL uses it again by itself.
 
-        Raises StoreError, as where another program writes to the file for long.
+        Raises StoreError, as where another program writes to the file for long. Use `retention.give_back`.
         """
         if self._connection.dialect.name == "sqlite":
             with self.guard(), contextlib.closing(self._connection.connection.cursor()) as cursor:
