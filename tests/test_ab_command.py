@@ -158,7 +158,7 @@ def test_an_experiment_without_values_leaves_the_others_compared(builds: Command
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_comparison_fails(builds: CommandLine, number: int) -> None:
+def test_an_interrupted_comparison_fails_and_is_not_resumed(builds: CommandLine, number: int) -> None:
     words = ("ab", "./old", "./new", "sort.list", "--set", "size=10", "--budget", "100s", "--threshold", "1%")
     running = builds.start(*words)
     wait_until(lambda: sum(entry.samples > 0 for entry in builds.entries()) == 2, "both samples", running)
@@ -168,5 +168,7 @@ def test_an_interrupted_comparison_fails(builds: CommandLine, number: int) -> No
     first, second = (entry.id for entry in builds.entries())
     assert err.splitlines()[-1].startswith(f"oscope: interrupted: the runs {first} and {second} keep what ")
     assert f"oscope compare {first} {second}" in out
-    assert "compare as far as they go with oscope compare, or begin anew" in err
+    resumed = builds("run", "--resume", "last")
+    assert resumed.code == 2
+    assert "compare as far as they go with oscope compare, or begin anew" in resumed.errors[-1]
     assert [entry.status for entry in builds.entries()] == ["interrupted", "interrupted"]

@@ -358,6 +358,14 @@ def test_the_report_of_an_import_claims_nothing_of_a_probe(oscope: CommandLine, 
     assert "What was imported was measured by another tool" in text
 
 
+def test_an_import_is_not_resumed(oscope: CommandLine, tmp_path: Path) -> None:
+    _imported_twice(oscope, tmp_path)
+    answer = oscope("run", "--resume", "last")
+    assert answer.code == 2
+    assert "the run was imported, and cannot be resumed: import a newer file" in answer.err
+    assert "failed" not in oscope("runs").out
+
+
 STAMPED = """     1.000101342,12.50,Joules,power/energy-pkg/,1000,100.00,,
      1.000101342,7,,page-faults,1000,100.00,,
      1.000101342,,,,,,0.10,stalled cycles per insn

@@ -17,8 +17,9 @@ from oscope.model.errors import BusyError, UsageError
 from oscope.planning.plan import Amount, Plan, make_plan
 from oscope.probe.catalogue import Catalogue, load
 from oscope.runner.execution import execute
+from oscope.runner.interleaved import execute_interleaved
 from oscope.runner.progress import Silence
-from oscope.storage.store import Store
+from oscope.storage.store import Happening, Store
 from test_run import order_taken, planned_order
 from waiting import wait_until
 
@@ -255,3 +256,15 @@ def test_a_run_that_is_measured_is_not_resumed_meanwhile(plan: Plan, store_path:
         assert laboratory.stdout.read().split()[-1] == "done"
         assert laboratory.wait(30) == 0
         assert execute(plan, store, resume=run_id).samples == 36
+
+
+def test_one_of_interleaved_runs_is_not_resumed(plan: Plan, store: Store) -> None:
+    first, _ = execute_interleaved([plan, plan], store)
+    built = store.create_run(dataclasses.replace(plan, build="./old"))
+    for run_id in (first.run_id, built):
+        status = store.results(run_id).experiments[0].status
+        with pytest.raises(UsageError, match="interleaved with another, which cannot be resumed"):
+            execute(store.plan(run_id), store, resume=run_id)
+        assert store.results(run_id).experiments[0].status == status
+    run_id = store.create_run(plan, [Happening("interleaved", ["a"]), Happening("status", "interrupted")])
+    assert store.results(run_id).experiments[0].points[0].remedy == "begin the comparison anew"

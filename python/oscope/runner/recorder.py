@@ -31,6 +31,7 @@ class Recorder:
     def __init__(self, store: Store, run_id: str, plan: Plan) -> None:
         """Take up the run `run_id`, which is in the store, where it stands."""
         self._store = store
+        self._plan = plan
         self.run_id = run_id
         self.process = 0
         self.boots: list[str | None] = []
@@ -137,7 +138,10 @@ class Recorder:
             self.again += data["count"]
 
     def restore(self) -> dict[str, Any]:
-        """Read from the store how far the run came; return its environment, as a record has it."""
+        """Read from the store how far the run came; return its environment, as a record has it.
+
+        Raises UsageError where no command can measure the rest.
+        """
         states = {point.id: point for points in self.points.values() for point in points}
         table = schema.sample
         counts = (
@@ -149,6 +153,7 @@ class Recorder:
         )
         with self._store.reading() as connection:
             events = load_events(connection, self.run_id)
+            _check_measured_alone(self._plan, events.run)
             for point_id, block, number, process in connection.execute(counts):
                 states[point_id].taken[block] = number
                 self.finished += number
@@ -193,6 +198,17 @@ def _check_alike(experiment: str, former: Mapping[str, Any], now: Mapping[str, A
                 f"{experiment}: the run was begun in guests with another {part} ({before}, now {after})",
                 remedy="begin a new run",
             )
+
+
+def _check_measured_alone(plan: Plan, events: Mapping[str, list[Any]]) -> None:
+    """Raise UsageError for one side of a comparison, and for what another tool measured."""
+    if events["interleaved"] or plan.build is not None:
+        raise UsageError(
+            "the run was interleaved with another, which cannot be resumed",
+            remedy="compare as far as they go with oscope compare, or begin anew",
+        )
+    if any("imported" in each for each in events["environment"]):
+        raise UsageError("the run was imported, and cannot be resumed", remedy="import a newer file")
 
 
 def check_resumable(

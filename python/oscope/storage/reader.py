@@ -292,7 +292,8 @@ def _unmeasured(run_id: str, events: Mapping[str, list[Any]]) -> dict[str, str]:
     when = "the budget ran out" if status == "done" else "the run ended"
     reason = given_up[-1] if status == "failed" and given_up else f"{when} before its turn"
     what = f"fleet run --resume {events[FLEET][-1]['fleet']}" if FLEET in events else f"run --resume {run_id}"
-    return {"reason": reason, "remedy": f"oscope {what}"}
+    remedy = "begin the comparison anew" if "interleaved" in events else f"oscope {what}"
+    return {"reason": reason, "remedy": remedy}
 
 
 def _read_points(connection: sa.Connection, names: Mapping[int, list[str]]) -> Iterator[_Samples]:
