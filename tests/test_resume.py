@@ -268,3 +268,17 @@ def test_one_of_interleaved_runs_is_not_resumed(plan: Plan, store: Store) -> Non
         assert store.results(run_id).experiments[0].status == status
     run_id = store.create_run(plan, [Happening("interleaved", ["a"]), Happening("status", "interrupted")])
     assert store.results(run_id).experiments[0].points[0].remedy == "begin the comparison anew"
+
+
+def test_a_first_contact_after_an_upgrade_is_checked(
+    catalogue: Catalogue, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from oscope.probe.catalogue import _load
+
+    plan = make_plan([make_experiment({})], catalogue, seed=1)
+    ids = [store.create_run(plan) for _ in range(2)]
+    assert execute(plan, store, resume=ids[0]).status == "done"
+    monkeypatch.setenv("FAKE_PROBE_VERSION", "2")
+    _load.cache_clear()
+    with pytest.raises(UsageError, match="differently now"):
+        execute(plan, store, resume=ids[1])

@@ -208,10 +208,8 @@ def _take_up(
 ) -> list[Happening]:
     """Have a run go on where it ended; return notes on that. Raises UsageError where it cannot."""
     former = recorder.restore()
-    # A run that was made for a host before the host was reached has none.
-    if former["laboratory"] is not None:
-        known = with_programs(catalogue.load(find_probe()), (each.program for each in plan.experiments))
-        check_resumable(plan, known, former, environment)
+    known = with_programs(catalogue.load(find_probe()), (each.program for each in plan.experiments))
+    check_resumable(plan, known, former, environment)
     if former["laboratory"] and former["laboratory"]["probe_sha256"] != made_of["probe_sha256"]:
         text = "resumed with another build of the probe: its samples may differ for that alone"
         return [Happening("note", text)]

@@ -215,10 +215,13 @@ def check_resumable(
     plan: Plan, catalogue: Catalogue, former: Mapping[str, Any], now: Mapping[str, Any]
 ) -> None:
     """Raise UsageError where going on would mix figures that are not alike."""
-    if former.get("machine") != now.get("machine"):
-        raise UsageError("the run was begun on another machine", remedy="resume it there, or begin a new one")
-    if former.get("clock", {}).get("kind") != now.get("clock", {}).get("kind"):
-        raise UsageError("the run was begun with another clock", remedy="begin a new one")
+    # A run that was made for a host before the host was reached has none.
+    if former["laboratory"] is not None:
+        if former.get("machine") != now.get("machine"):
+            remedy = "resume it there, or begin a new one"
+            raise UsageError("the run was begun on another machine", remedy=remedy)
+        if former.get("clock", {}).get("kind") != now.get("clock", {}).get("kind"):
+            raise UsageError("the run was begun with another clock", remedy="begin a new one")
     for experiment in plan.experiments:
         program = experiment.program
         known = catalogue.workloads if program is None else catalogue.programs[program].workloads
