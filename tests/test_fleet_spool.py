@@ -457,6 +457,28 @@ def test_a_spool_knows_the_calibrations_of_its_store(
         assert again.calibration("m") == found
 
 
+def test_a_spool_is_taken_up_as_the_store_has_the_fleet(
+    postgresql: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, catalogue: Catalogue
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    told: list[str] = []
+    spool.make(postgresql, "fleet-1", lambda store: make_run(store, catalogue))
+    path = spool.path_of(postgresql, "fleet-1")
+    with Store.open(path) as spooled_store:
+        (run,) = spooled_store.fleet("fleet-1").runs
+        add(spooled_store, run.run_id, 0, range(3), Happening("note", "left here"))
+    spool.take_up(postgresql, "fleet-1", told.append)
+    with Store.read(path) as spooled_store, Store.open(postgresql) as central:
+        assert content(central, run.run_id) == content(spooled_store, run.run_id)
+        add(central, run.run_id, 1, range(3), Happening("note", "another controller's"))
+    assert told == []
+    spool.take_up(postgresql, "fleet-1", told.append)
+    (aside,) = path.parent.glob("*.kept")
+    assert told == [f"measured on another machine meanwhile; what was in a spool here is kept in {aside}"]
+    with Store.read(path) as spooled_store, Store.read(postgresql) as central:
+        assert content(spooled_store, run.run_id) == content(central, run.run_id)
+
+
 def test_the_spools_of_two_stores_are_apart_and_no_password_names_one(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -15,7 +15,6 @@ from oscope.runner.fleet.engine import Engine, FleetOutcome, Tell, carry_out, cr
 from oscope.runner.fleet.turn_queue import check_labels
 from oscope.storage import exclusive
 from oscope.storage.database import locate
-from oscope.storage.delivery import deliver
 from oscope.storage.fleets import FleetEntry
 from oscope.storage.store import Store
 
@@ -52,7 +51,7 @@ def measure_fleet(what: NewFleet | str, place: str, engine: Engine, tell: Tell) 
         if isinstance(what, NewFleet):
             _make_spool(place, fleet, what)
         else:
-            spool.restore(place, fleet)
+            spool.take_up(place, fleet, tell)
         store = stack.enter_context(Store.open(path))
         entry = store.fleet(fleet)
         _begin(entry, tell)
@@ -77,7 +76,7 @@ def _measure_directly(what: NewFleet | str, place: str, engine: Engine, tell: Te
             what = store.fleet(what).id
     with Store.open(place) as store:
         if isinstance(what, str):
-            _deliver_waiting(store.fleet(what), place, store)
+            _deliver_waiting(store.fleet(what), place, store, tell)
             entry = store.fleet(what)
         else:
             fleet = new_name()
@@ -88,14 +87,12 @@ def _measure_directly(what: NewFleet | str, place: str, engine: Engine, tell: Te
             return carry_out(entry, store, place, engine, tell)
 
 
-def _deliver_waiting(entry: FleetEntry, place: str, store: Store) -> None:
+def _deliver_waiting(entry: FleetEntry, place: str, store: Store, tell: Tell) -> None:
     """Deliver what waits in a spool of this controller, before others go on with the fleet."""
     path = spool.waiting_in(place, entry.id)
     if path is not None:
         with spool.alone(place, entry.id):
-            with Store.read(path) as waiting:
-                for run in entry.runs:
-                    deliver(waiting, store, run.run_id)
+            spool.deliver_left(path, store, [run.run_id for run in entry.runs], tell)
             spool.remove(place, entry.id)
 
 

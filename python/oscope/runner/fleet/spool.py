@@ -11,6 +11,7 @@ import contextlib
 import fcntl
 import hashlib
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
@@ -74,6 +75,18 @@ def find(place: str, text: str) -> str:
     return fleets.choose([known[name] for name in sorted(known)], text).id
 
 
+def take_up(place: str, fleet: str, tell: Callable[[str], None]) -> None:
+    """Have the spool of a fleet as the store has it, to which others may have delivered meanwhile.
+
+    What is left in the spool is delivered first, unless the store is away.
+    """
+    path = path_of(place, fleet)
+    if path.exists():
+        with contextlib.suppress(StoreAwayError), Store.open(place) as store:
+            deliver_left(path, store, [run.run_id for run in _read(path).runs], tell)
+    restore(place, fleet)
+
+
 def restore(place: str, fleet: str) -> None:
     """Make the spool of a fleet that was delivered, or begun elsewhere, from the store; if there is none."""
     if path_of(place, fleet).exists():
@@ -88,6 +101,18 @@ def copy(store: Store, place: str, name: str, run_ids: Iterable[str]) -> None:
         copy_calibrations(store, spool)
         for run_id in run_ids:
             deliver(store, spool, run_id)
+
+
+def deliver_left(path: Path, store: Store, run_ids: Iterable[str], tell: Callable[[str], None]) -> None:
+    """Deliver a spool; where a run went on elsewhere meanwhile, keep a copy that nothing reads."""
+    try:
+        with Store.read(path) as left:
+            for run_id in run_ids:
+                deliver(left, store, run_id)
+    except UsageError:
+        aside = path.with_name(f"{path.stem}-{time.time_ns()}.kept")
+        path.rename(aside)
+        tell(f"measured on another machine meanwhile; what was in a spool here is kept in {aside}")
 
 
 def waiting_in(place: str, fleet: str) -> Path | None:

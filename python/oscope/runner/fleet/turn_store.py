@@ -9,14 +9,11 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 from oscope.model.errors import OscopeError, StoreAwayError, UsageError
 from oscope.runner.fleet import spool
 from oscope.runner.fleet.delivering import DELIVERY_LIMIT_S, INTERRUPTED_LIMIT_S, Delivering
-from oscope.storage.delivery import deliver
 from oscope.storage.store import Store
 
 
@@ -71,17 +68,6 @@ def _renew(place: str, name: str, run_id: str, tell: Callable[[str], None]) -> N
     path = spool.path_of(place, name)
     with Store.open(place) as store:
         if path.exists():
-            _deliver_left(path, store, run_id, tell)
+            spool.deliver_left(path, store, [run_id], tell)
             spool.remove(place, name)
         spool.copy(store, place, name, [run_id])
-
-
-def _deliver_left(path: Path, store: Store, run_id: str, tell: Callable[[str], None]) -> None:
-    """Deliver a spool; where the run went on elsewhere meanwhile, keep a copy that nothing reads."""
-    try:
-        with Store.read(path) as left:
-            deliver(left, store, run_id)
-    except UsageError:
-        aside = path.with_name(f"{path.stem}-{time.time_ns()}.kept")
-        path.rename(aside)
-        tell(f"measured on another machine meanwhile; what was in a spool here is kept in {aside}")
