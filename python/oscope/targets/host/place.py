@@ -30,7 +30,7 @@ _PROGRAM = "${XDG_CACHE_HOME:-$HOME/.cache}/oscope/probe/%s/oscope-probe"
 _LOOK = 'uname -s; uname -m; if [ -f "{program}" ]; then sha256sum < "{program}"; fi'
 _COPY = (
     'umask 077; p="{program}"; mkdir -p "${{p%/*}}" && cat > "$p.$$" && chmod 700 "$p.$$" '
-    '&& mv -f "$p.$$" "$p"'
+    '&& if [ "$(sha256sum < "$p.$$")" = "{digest}  -" ]; then mv -f "$p.$$" "$p"; else rm -f "$p.$$"; fi'
     ' || {{ rm -f "$p.$$"; exit 1; }}'
 )
 _CALL = 'exec "{program}" {verb}'
@@ -137,7 +137,9 @@ class HostPlace:
         remote = _PROGRAM % digest
         if found == digest:
             return program, remote
-        answer = self._connection.call(_COPY.format(program=remote), sent=program, limit_s=_COPY_LIMIT_S)
+        answer = self._connection.call(
+            _COPY.format(program=remote, digest=digest), sent=program, limit_s=_COPY_LIMIT_S
+        )
         if answer.returncode != 0:
             raise OscopeError(
                 f"the probe cannot be copied to {self.host.name}: {_last_words(answer)}",
