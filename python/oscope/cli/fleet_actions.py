@@ -32,6 +32,9 @@ def check(hosts: Sequence[Host], parallel: int, form: Form, *, verbose: bool) ->
     """Print what each host is and cannot tell. Raises OscopeError where one cannot be measured."""
     found = examine_all(hosts, parallel)
     print_examined(found, form, verbose=verbose)
+    for each in found:
+        for line in each.restored:
+            note(f"{each.host}: {line}")
     failed = [each for each in found if each.error is not None]
     if failed:
         more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""

@@ -97,7 +97,7 @@ def execute(
                 if held:
                     run.append(Happened("tuned", [asdict(one) for one in held]))
                 for line in machine.restored if machine else ():
-                    run.note(f"left on the host by a measurement that was killed: {line}")
+                    run.note(f"on the host: {line}")
                 with recording_failure(run), disturbing.of(run):
                     end = None if plan.budget_s is None else time.monotonic() + plan.budget_s
                     inspect_all(plan, run, end, find_inspection or _no_inspection)

@@ -28,6 +28,8 @@ class Examined:
     error: str | None = None
     """Why it cannot be measured, with the remedy."""
     environment: dict[str, Any] = field(default_factory=dict)
+    restored: tuple[str, ...] = ()
+    """What a killed measurement had left there, and was undone or could not be, a line each."""
     clock_offset_ms: float | None = None
     """By how much its clock is ahead of the controller's."""
     clock_error_ms: float | None = None
@@ -61,11 +63,12 @@ def examine(host: Host) -> Examined:
     except OscopeError as error:
         return Examined(host.name, error=str(error))
     if not samples:
-        return Examined(host.name, environment=environment)
+        return Examined(host.name, environment=environment, restored=place.restored)
     middle = (before + after) / 2
     return Examined(
         host.name,
         environment=environment,
+        restored=place.restored,
         clock_offset_ms=(samples[0].started_ns - middle) / 1e6,
         clock_error_ms=(after - before) / 2e6,
     )

@@ -18,7 +18,7 @@ from typing import Any
 
 from oscope.model.errors import OscopeError, ProbeError
 from oscope.model.host import Host
-from oscope.probe import catalogue
+from oscope.probe import catalogue, undone
 from oscope.probe.locate import find_probe
 from oscope.probe.process import HELLO_LIMIT_S, Probe
 from oscope.probe.wire import Sample
@@ -174,9 +174,9 @@ class HostPlace:
             )
 
     def _restore(self) -> tuple[str, ...]:
-        """Undo what a probe that was killed there left behind, and return what that was, a line each."""
+        """Undo what a probe that was killed there left behind; return what was undone or not, a line each."""
         answer = self._connection.call(self._script("restore"), limit_s=_COPY_LIMIT_S)
-        return tuple(line for line in answer.stdout.decode(errors="replace").splitlines() if line.strip())
+        return tuple(undone.describe(answer, f"oscope-probe restore: {_last_words(answer)}"))
 
     def _script(self, verb: str) -> str:
         return _CALL.format(program=self._remote, verb=verb)
