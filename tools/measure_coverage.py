@@ -17,10 +17,13 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import run_tests
 import rust_tests
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "target" / "coverage"
+COUNTED = ("--cov", "--cov-report=")
+"""Has pytest count the lines, and print nothing of them."""
 
 
 def llvm(tool: str) -> str:
@@ -58,8 +61,13 @@ def rust() -> int:
 
 def python() -> int:
     """Run the Python tests and print the lines covered of each file; return the exit code of the tests."""
-    shown = [f"--cov-report={kind}" for kind in ("term:skip-covered", f"json:{RESULTS / 'python.json'}")]
-    return subprocess.run([sys.executable, "-m", "pytest", "--cov", *shown], cwd=ROOT, check=False).returncode
+    environment = os.environ | run_tests.BYTECODE | run_tests.ONE_THREAD
+    parallel, alone = run_tests.python_tests(full=False)
+    commands = ([*parallel, *COUNTED], [*alone, *COUNTED, "--cov-append"])
+    codes = [subprocess.run(each, cwd=ROOT, env=environment, check=False).returncode for each in commands]
+    for form in (["report", "--skip-covered"], ["json", "-o", str(RESULTS / "python.json")]):
+        subprocess.run([sys.executable, "-m", "coverage", *form], cwd=ROOT, check=True)
+    return max(codes)
 
 
 def main(words: Sequence[str]) -> int:

@@ -36,6 +36,9 @@ BYTECODE = {"PYTHONDONTWRITEBYTECODE": ""}
 ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1"}
 """For NumPy's linear algebra: its other threads wait in a loop for small products, 5 % of the CPU time."""
 
+WORKERS = 5 * len(os.sched_getaffinity(0)) // 2
+"""Many tests wait: of two CPUs a seventh was idle with three workers, a tenth with four."""
+
 
 @dataclass(frozen=True)
 class Stage:
@@ -108,17 +111,19 @@ def python(name: str, marks: str, workers: int, full: bool) -> tuple[str, ...]:
     return isolated("shared", *command, f"--junitxml={RESULTS / name}.xml")
 
 
+def python_tests(full: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the two commands that run all Python tests: several at a time, and those that run alone."""
+    return python("parallel", "not alone", WORKERS, full), python("alone", "alone", 0, full)
+
+
 def stages(full: bool) -> tuple[tuple[Stage, ...], ...]:
     """Return all stages in the order in which they run; those of a group run beside each other."""
     environment = BYTECODE | ONE_THREAD | ({FULL: "1"} if full else {})
-    # Many tests wait: of two CPUs a seventh was idle with three workers, a tenth with four.
-    workers = 5 * len(os.sched_getaffinity(0)) // 2
-    parallel = Stage("parallel", (python("parallel", "not alone", workers, full),), environment)
-    alone = (rust("alone"), python("alone", "alone", 0, full))
+    parallel, alone = python_tests(full)
     return (
         checks(),
-        (parallel, Stage("rust", (rust("shared"),))),
-        (Stage("alone", alone, environment, to_the_end=True),),
+        (Stage("parallel", (parallel,), environment), Stage("rust", (rust("shared"),))),
+        (Stage("alone", (rust("alone"), alone), environment, to_the_end=True),),
     )
 
 
