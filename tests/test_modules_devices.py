@@ -175,3 +175,16 @@ def test_a_device_knows_one_digest(real_probe: Path) -> None:
     code, (event,) = verb(real_probe, *words)
     assert (code, event["kind"]) == (2, "usage")
     assert "--digest" in event["message"]
+
+
+def test_two_files_of_one_name_are_refused_before_a_device_is_opened(
+    real_probe: Path, tmp_path: Path
+) -> None:
+    folders = [tmp_path / year / "photos" for year in ("2023", "2024")]
+    for folder in folders:
+        folder.mkdir(parents=True)
+        (folder / "1.jpg").write_text(folder.parent.name)
+    code, (event,) = verb(real_probe, "send", "--device", "fcntl", "127.0.0.1:7025", *map(str, folders))
+    assert code == 1
+    assert "photos/1.jpg: two files would have this name" in event["message"]
+    assert all(str(folder / "1.jpg") in event["message"] for folder in folders)

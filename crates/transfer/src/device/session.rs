@@ -1,5 +1,6 @@
 //! Whole transfers of files through the devices, with the names, partial files and tallies of the engine.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
@@ -14,9 +15,10 @@ use super::stream::{Incoming, Method, Outgoing};
 use super::uapi::{AREA, Descriptor};
 use crate::folder::{DirCache, Folder};
 use crate::meter::Meter;
-use crate::names::{self, shown};
+use crate::names::{self, Clash, shown};
 use crate::observer::Event;
 use crate::partial::Partial;
+use crate::stop::Stop;
 use crate::wire::Entry;
 use crate::{FileDone, Progress, Source, Tally};
 use oscope_sys::cancel;
@@ -126,7 +128,6 @@ fn send_file(
 ) -> Result<Option<[u8; DIGEST]>, Failure> {
     let label = shown(&source.name);
     let failed = system(&label);
-    names::check(&source.name).map_err(|why| Failure::failed(format!("{label}: {why}")))?;
     out.put(&header.encode()).map_err(&failed)?;
     out.put(&source.name).map_err(&failed)?;
     let mut file = File::open(&source.path).map_err(&failed)?;
@@ -195,6 +196,7 @@ pub fn receive(
         Incoming::new(device, options.method, BUFFER).map_err(system("mapping the area"))?;
     let mut shelf = DirCache::new(folder);
     let mut files = Vec::new();
+    let mut all_names = HashSet::new();
     let mut promised = None;
     let mut bytes = [0; LENGTH];
     while come.fill(&mut bytes).map_err(system("receiving"))? {
@@ -216,6 +218,7 @@ pub fn receive(
         let mut file_name = vec![0; header.name];
         come.fill_whole(&mut file_name)
             .map_err(system("receiving"))?;
+        take_name(&mut all_names, &file_name)?;
         let digest = receive_file(&file_name, &header, &mut come, &mut shelf, &mut meter)?;
         meter.file(false);
         files.push(done(&file_name, header.size, digest));
@@ -229,6 +232,16 @@ pub fn receive(
     finished(meter, calls, files, come.device(), options).map(Some)
 }
 
+/// Refuse a name that no file may have, or that another file of the transfer has.
+fn take_name(all: &mut HashSet<Vec<u8>>, name: &[u8]) -> Result<(), Failure> {
+    let stop = match names::check(name) {
+        Err(why) => Stop::file(name, why),
+        Ok(()) if all.insert(name.to_vec()) => return Ok(()),
+        Ok(()) => Stop::refused(name, Clash::Twice(name).explained().1),
+    };
+    Err(stop.error)
+}
+
 /// Receive one file: under its name once it is whole and verified.
 fn receive_file(
     file_name: &[u8],
@@ -237,9 +250,7 @@ fn receive_file(
     shelf: &mut DirCache,
     meter: &mut Meter,
 ) -> Result<Option<[u8; DIGEST]>, Failure> {
-    let label = shown(file_name);
-    let refused = |why: String| Failure::failed(format!("{label}: {why}"));
-    names::check(file_name).map_err(|why| refused(why.to_owned()))?;
+    let refused = |why: String| Stop::file(file_name, why).error;
     let entry = Entry {
         name: file_name,
         size: header.size,
@@ -248,10 +259,7 @@ fn receive_file(
     };
     let parent = shelf
         .folder(names::split(file_name).0)
-        .map_err(|reason| match reason.remedy {
-            "" => refused(reason.text),
-            remedy => refused(reason.text).with_remedy(remedy),
-        })?;
+        .map_err(|reason| Stop::refused(file_name, reason).error)?;
     let mut partial = Partial::open(parent, &entry, names::Origin::Plain).map_err(refused)?;
     let filled = fill_file(&entry, header.digest, &mut partial, come, meter).and_then(|digest| {
         partial
@@ -276,7 +284,7 @@ fn fill_file(
     meter: &mut Meter,
 ) -> Result<Option<[u8; DIGEST]>, Failure> {
     let label = shown(entry.name);
-    let refused = |why: String| Failure::failed(format!("{label}: {why}"));
+    let refused = |why: String| Stop::file(entry.name, why).error;
     let failed = system(&label);
     partial.keep(0).map_err(refused)?;
     let mut hash = Sha512::new();
@@ -378,6 +386,26 @@ pub fn check(path: &str, options: &Options) -> Result<(), Failure> {
         Some(Err(error)) => {
             let message = format!("--descriptors: {}", errno_message(&error));
             Err(Failure::failed(message).with_remedy("run as root"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_comes_once_and_leads_nowhere() {
+        let mut all = HashSet::new();
+        for name in ["photos/1.jpg", "photos/2.jpg", "1.jpg"] {
+            take_name(&mut all, name.as_bytes()).expect("a name of its own");
+        }
+        for (name, expected) in [
+            ("photos/1.jpg", "two files would have this name"),
+            ("../1.jpg", "a component"),
+        ] {
+            let error = take_name(&mut all, name.as_bytes()).expect_err("refused");
+            assert!(error.to_string().contains(expected), "{error}");
         }
     }
 }

@@ -12,6 +12,7 @@ use super::uapi::{ALLOCATED, Descriptor, MAPPED, PTE};
 use crate::Source;
 use crate::folder::Folder;
 use crate::observer::{Event, Observer};
+use crate::sender;
 use oscope_sys::cancel;
 use oscope_sys::error::Failure;
 
@@ -32,8 +33,10 @@ impl Verb<'_> {
     /// Send files to the one receiver that comes.
     ///
     /// # Errors
-    /// What `session::check` refuses; nobody came in time; the connection broke; a file could not be read.
+    /// Names that cannot all be had at once; what `session::check` refuses; nobody came in time; the connection broke; a
+    /// file could not be read.
     pub fn send(&self, address: SocketAddr, files: &[Source]) -> Result<(), Failure> {
+        sender::check(files).map_err(|stop| stop.error)?;
         session::check(node::SENDER, &self.options)?;
         let done = session::send(address, files, &self.options, &mut |event| {
             self.observer.hear(event)
