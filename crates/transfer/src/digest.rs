@@ -3,7 +3,7 @@
 //! A [`StreamingDigest`] reads a file again, as far as it has been moved, and digests it: from the page cache, where
 //! the bytes just went through. On the receiver it thus covers what is really in the file, whatever system call wrote
 //! it there; no mapping is read, so that a file truncated meanwhile is an error and not a SIGBUS. The exception is XXH3
-//! on a keyed connection ([`StreamingDigest::reach_with`]).
+//! on a keyed connection ([`StreamingDigest::reach_with`]), unless the file is resumed.
 
 use std::fs::File;
 use std::io;
@@ -125,9 +125,10 @@ struct Shared {
 
 impl StreamingDigest {
     /// Follow a file that will have `size` bytes, from its beginning. Of a `sparse` one the data and their places are
-    /// digested ([`holes`]). With `in_memory` the calling thread has the contents in its memory, too: XXH3 is then
-    /// taken there at any size, of the bytes that the thread reads from the file or writes to it. To read them again
-    /// would cost three times as much as XXH3 itself. Other digests are of what is read again.
+    /// digested ([`holes`]). `in_memory`: from where on the calling thread has the contents in its memory, too. Where
+    /// that is all, XXH3 is taken there at any size, of the bytes that the thread reads from the file or writes to it.
+    /// To read them again would cost three times as much as XXH3 itself. Other digests are of what is read again, and so
+    /// is that of a file that is resumed: while the thread read its beginning, the peer would hear nothing.
     ///
     /// # Errors
     /// The file cannot be held open twice, or no thread is to be had.
@@ -136,13 +137,13 @@ impl StreamingDigest {
         file: &File,
         size: u64,
         sparse: bool,
-        in_memory: bool,
+        in_memory: Option<u64>,
     ) -> io::Result<Self> {
         if kind == DigestKind::None {
             return Ok(Self::Nothing);
         }
         let reader = Reader::new(kind, file, size, sparse)?;
-        match size < THREADED || (in_memory && kind == DigestKind::Xxh3) {
+        match size < THREADED || (in_memory == Some(0) && kind == DigestKind::Xxh3) {
             true => Ok(Self::Here(reader)),
             false => Ok(Self::There(Thread::start(reader, size)?)),
         }

@@ -241,7 +241,7 @@ impl<'a, 'w> Receiver<'a, 'w> {
             |error: std::io::Error| Stop::system(&item.name, "reading what arrived", &error);
         self.meter.passed(&item.name, from);
         self.choose(item.size - from)?;
-        let in_memory = self.link.is_sealed();
+        let in_memory = self.link.is_sealed().then_some(from);
         let mut follower = StreamingDigest::start(
             self.digest,
             &partial.file,

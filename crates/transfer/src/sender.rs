@@ -182,7 +182,7 @@ impl<'a, 'w> Sender<'a, 'w> {
         self.link.flush()?;
         // A receiver of an earlier version names digests of another kind: the file is sent.
         let kind = self.digest.of_what_is_there();
-        let mut follower = follow(kind, &file, source, false)?;
+        let mut follower = follow(kind, &file, source, None)?;
         follower
             .reach(source.size)
             .map_err(|error| unread(source, &error))?;
@@ -237,7 +237,8 @@ impl<'a, 'w> Sender<'a, 'w> {
         unchanged(source, &file)?;
         self.meter.passed(&source.name, from);
         self.choose(source.size - from)?;
-        let mut follower = follow(self.digest, &file, source, self.link.is_sealed())?;
+        let in_memory = self.link.is_sealed().then_some(from);
+        let mut follower = follow(self.digest, &file, source, in_memory)?;
         follower
             .reach(from)
             .map_err(|error| unread(source, &error))?;

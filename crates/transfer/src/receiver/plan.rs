@@ -159,7 +159,7 @@ impl Receiver<'_, '_> {
             |error: std::io::Error| Stop::system(&item.name, "reading what is there", &error);
         let kind = self.digest.of_what_is_there();
         let mut follower =
-            StreamingDigest::start(kind, file, item.size, item.sparse, false).map_err(unread)?;
+            StreamingDigest::start(kind, file, item.size, item.sparse, None).map_err(unread)?;
         follower.reach(item.size).map_err(unread)?;
         let link = &mut *self.link;
         follower.finish(|| link.alive())?.map_err(unread)

@@ -65,7 +65,7 @@ pub fn follow(
     kind: DigestKind,
     file: &File,
     source: &Source,
-    in_memory: bool,
+    in_memory: Option<u64>,
 ) -> Result<StreamingDigest, Stop> {
     StreamingDigest::start(kind, file, source.size, source.sparse, in_memory)
         .map_err(|error| Stop::system(&source.name, "digesting", &error))

@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::os::fd::AsFd;
 
+use super::super::digest::StreamingDigest;
 use super::super::key::Key;
 use super::super::names::Origin;
 use super::super::partial::Partial;
@@ -91,5 +92,29 @@ fn what_came_over_a_keyed_connection_is_resumed_and_what_came_over_a_plain_one_i
         let wanted = digest::hex(&digest::of(DigestKind::Xxh3, &bytes));
         assert_eq!(received.files[0].digest, wanted, "{origin:?}");
         assert!(fs::read(place.there("file")).expect("it arrived") == bytes);
+    }
+}
+
+#[test]
+fn the_beginning_of_a_large_file_is_not_read_while_the_peer_waits() {
+    let place = Place::new();
+    let bytes = place.make("file", 3 << 20);
+    let file = fs::File::open(place.here("file")).expect("there");
+    for (in_memory, here) in [
+        (None, false),
+        (Some(0), true),
+        (Some(1), false),
+        (Some(2 << 20), false),
+    ] {
+        let size = bytes.len() as u64;
+        let mut follower =
+            StreamingDigest::start(DigestKind::Xxh3, &file, size, false, in_memory).expect("read");
+        let is_here = matches!(follower, StreamingDigest::Here(_));
+        assert_eq!(is_here, here, "{in_memory:?}");
+        follower.reach(in_memory.unwrap_or(0)).expect("read");
+        follower.reach(size).expect("read");
+        let found = follower.finish(|| Ok::<(), ()>(())).expect("not given up");
+        let wanted = digest::of(DigestKind::Xxh3, &bytes);
+        assert_eq!(found.expect("read"), wanted, "{in_memory:?}");
     }
 }
