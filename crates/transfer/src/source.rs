@@ -70,7 +70,7 @@ impl Source {
     /// paths from there, of what is left out.
     ///
     /// # Errors
-    /// A path that is neither a regular file nor a folder, or none that is there and can be read.
+    /// None of the paths is a regular file or a folder that can be read, or all of them are skipped.
     pub fn gather(paths: &[PathBuf], links: Links, skip: &[OsString]) -> Result<Gathered, Failure> {
         let mut walk = Walk {
             found: Gathered::default(),
@@ -81,35 +81,19 @@ impl Source {
         };
         let mut refused = None;
         for path in paths {
-            let meta = match status(path) {
-                Ok(meta) => meta,
-                Err((error, failure)) => {
-                    let name = path.as_os_str().as_bytes();
-                    let missing = error.kind() == io::ErrorKind::NotFound;
-                    if !(missing && walk.is_skipped(name)) {
-                        walk.leave(name.to_vec(), &unread(&error));
-                    }
-                    refused = refused.or(Some(failure));
-                    continue;
-                }
-            };
-            let name = own_name(path)?;
-            if meta.is_dir() {
-                walk.below(path, name, &meta);
-            } else if meta.is_file() {
-                walk.add(Self::of(path.clone(), name, &meta));
-            } else {
-                return Err(Failure::usage(format!(
-                    "{}: neither a regular file nor a folder",
-                    path.display()
-                )));
+            if let Err(failure) = walk.named(path) {
+                refused = refused.or(Some(failure));
             }
         }
         // A receiver makes links last, so that nothing is written through one.
         walk.found.files.append(&mut walk.kept);
+        let found = walk.found;
         match refused {
-            Some(failure) if walk.found.files.is_empty() => Err(failure),
-            _ => Ok(walk.found),
+            _ if !found.files.is_empty() => Ok(found),
+            Some(failure) => Err(failure),
+            None if found.left_out.is_empty() => Err(Failure::usage("nothing is left to send")
+                .with_remedy("name a file that --skip does not leave out")),
+            None => Ok(found),
         }
     }
 
@@ -256,6 +240,34 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
+    /// Add what is at a path that was named; otherwise the failure, for where nothing else is sent.
+    fn named(&mut self, path: &Path) -> Result<(), Failure> {
+        let own = own_name(path);
+        let given = path.as_os_str().as_bytes();
+        if self.is_skipped(given) || own.as_ref().is_ok_and(|own| self.is_skipped(own)) {
+            return Ok(());
+        }
+        let (reason, failure) = match (status(path), own) {
+            (Err((error, failure)), _) => (unread(&error), failure),
+            (_, Err(failure)) => ("it has no name".to_owned(), failure),
+            (Ok(meta), Ok(name)) if meta.is_dir() => {
+                self.below(path, name, &meta);
+                return Ok(());
+            }
+            (Ok(meta), Ok(name)) if meta.is_file() => {
+                self.add(Source::of(path.to_owned(), name, &meta));
+                return Ok(());
+            }
+            _ => {
+                let reason = "neither a regular file nor a folder";
+                let failure = Failure::usage(format!("{}: {reason}", path.display()));
+                (reason.to_owned(), failure)
+            }
+        };
+        self.leave(given.to_vec(), &reason);
+        Err(failure)
+    }
+
     /// Add what is in a folder, in the order of the names, then what is in its folders.
     fn below(&mut self, folder: &Path, name: Vec<u8>, meta: &Metadata) {
         let mut waiting: Vec<Waiting> = vec![(folder.to_owned(), name, meta.clone(), Vec::new())];

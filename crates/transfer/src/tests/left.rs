@@ -157,3 +157,30 @@ fn a_path_that_is_not_there_is_left_out_and_the_others_are_sent() {
     let error = Source::gather(&paths[..1], Links::Keep, &[]).expect_err("nothing is there");
     assert!(error.to_string().contains("gone"), "{error}");
 }
+
+#[test]
+fn what_is_named_itself_is_skipped_and_what_is_no_file_is_left_out() {
+    let place = Place::new();
+    fs::create_dir(place.here("folder")).expect("a folder");
+    place.make("id.key", 3);
+    place.make("notes", 3);
+    let pipe = place.here("pipe");
+    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).expect("a FIFO");
+    let paths = ["id.key", "notes", "pipe", "folder"].map(|name| place.here(name));
+    let skip = ["id.key".into(), "folder".into()];
+    let found = Source::gather(&paths, Links::Keep, &skip).expect("one is left");
+    assert_eq!(found.files.len(), 1);
+    assert_eq!(found.files[0].name, b"notes");
+    assert_eq!(found.left_out.len(), 1);
+    assert_eq!(found.left_out[0].name, pipe.display().to_string());
+    let reason = &found.left_out[0].reason;
+    assert!(reason.contains("neither a regular file"), "{reason}");
+    let skip_all = paths.clone().map(|path| path.into_os_string());
+    let none = Source::gather(&paths, Links::Keep, &skip_all).expect_err("nothing is left");
+    assert!(none.is_request(), "{none}");
+    let alone = Source::gather(&paths[2..3], Links::Keep, &[]).expect_err("no file");
+    assert!(
+        alone.to_string().contains("neither a regular file"),
+        "{alone}"
+    );
+}
