@@ -5,15 +5,16 @@
 //! that are not all zeros, those beside each other within [`WINDOW`] together, each time with the offset and the count
 //! of bytes before them; and the file's size at the end.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use nix::errno::Errno;
 use nix::unistd::{Whence, lseek};
 
 use super::digest::Hasher;
+use super::source::place::{self, READ};
 use super::wire::{BLOCK, SEGMENT};
 
 /// Bytes of the file, from a multiple of them on, of which the data are digested together.
@@ -45,18 +46,16 @@ fn seek(file: &File, at: u64, whence: Whence) -> io::Result<Option<u64>> {
     }
 }
 
-/// Whether a file has a hole. One that is compressed has fewer blocks than bytes, too, and none.
-pub fn has_some(path: &Path, meta: &std::fs::Metadata) -> bool {
+/// Whether a file has a hole, at a path that is followed so far ([`place`]). One that is compressed has fewer blocks than bytes, too, and none.
+pub fn has_some(path: &Path, followed: usize, meta: &std::fs::Metadata) -> bool {
     if meta.blocks().saturating_mul(512) >= meta.len() {
         return false;
     }
-    // A FIFO in its place is not waited for. One that cannot be opened or searched is sent as others are, where the
+    // One that cannot be opened or searched is sent as others are, where the
     // reason is reported.
-    let hole = OpenOptions::new()
-        .read(true)
-        .custom_flags(libc::O_NONBLOCK)
-        .open(path)
-        .and_then(|file| seek(&file, 0, Whence::SeekHole));
+    let hole = place::open(path, followed, READ)
+        .map_err(io::Error::from)
+        .and_then(|file| seek(&File::from(file), 0, Whence::SeekHole));
     matches!(hole, Ok(Some(at)) if at < meta.len())
 }
 

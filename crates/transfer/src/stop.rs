@@ -96,7 +96,10 @@ impl Stop {
             Some(libc::EACCES | libc::EPERM) => UNREADABLE,
             _ => "send it again, or leave it out by --skip",
         };
-        let reason = format!("opening: {}", errno_message(error));
+        let reason = match error.raw_os_error() {
+            Some(libc::ELOOP) => "a symbolic link has taken its place, or its folder's".to_owned(),
+            _ => format!("opening: {}", errno_message(error)),
+        };
         Self {
             leaves_out: Some(Box::new((reason, remedy))),
             ..stop.with_remedy(remedy)

@@ -1,18 +1,21 @@
 //! Opens the files to send, those of one folder relative to it.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 use nix::errno::Errno;
-use nix::fcntl::{AT_FDCWD, OFlag, open, openat};
+use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::Mode;
 
 use crate::digest::StreamingDigest;
 use crate::names;
 use crate::options::DigestKind;
 use crate::source::Source;
+use crate::source::place::{self, FOLDER, READ};
 use crate::stop::Stop;
 
 /// The folder that the last file came from.
@@ -26,7 +29,7 @@ impl Opener {
     /// Open a file to read.
     ///
     /// # Errors
-    /// It is not there any more, or may not be read.
+    /// It is not there any more, may not be read, or a symbolic link has taken its place.
     pub fn open(&mut self, source: &Source, calls: &mut u64) -> Result<File, Stop> {
         self.try_open(source, calls).map_err(|error| {
             Stop::unopened(&source.name, &io::Error::from_raw_os_error(error as i32))
@@ -34,8 +37,6 @@ impl Opener {
     }
 
     fn try_open(&mut self, source: &Source, calls: &mut u64) -> Result<File, Errno> {
-        // A FIFO that took the file's place is not waited for.
-        let flags = OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
         let path = source.path.as_os_str().as_bytes();
         let (folder, base) = names::split(path);
         if folder.is_empty() || folder != self.folder {
@@ -45,19 +46,31 @@ impl Opener {
                 *calls += 1;
                 drop(handle);
             }
-            return openat(AT_FDCWD, path, flags, Mode::empty()).map(File::from);
+            return open_at(&source.path, source, READ, calls).map(File::from);
         }
         if self.handle.is_none() {
             // The second file of it: there may be many.
             *calls += 1;
-            let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-            self.handle = Some(open(folder, flags, Mode::empty())?);
+            let folder = Path::new(OsStr::from_bytes(folder));
+            self.handle = Some(open_at(folder, source, FOLDER, calls)?);
         }
+        let flags = match source.followed < path.len() {
+            true => READ | OFlag::O_NOFOLLOW,
+            false => READ,
+        };
         match &self.handle {
             Some(handle) => openat(handle.as_fd(), base, flags, Mode::empty()).map(File::from),
             None => Err(Errno::EBADF),
         }
     }
+}
+
+fn open_at(path: &Path, source: &Source, flags: OFlag, calls: &mut u64) -> Result<OwnedFd, Errno> {
+    if (1..path.as_os_str().len()).contains(&source.followed) {
+        // The folder down to which links are followed is opened and closed, too.
+        *calls += 2;
+    }
+    place::open(path, source.followed, flags)
 }
 
 /// Begin the digest of a file.

@@ -1,8 +1,9 @@
 //! What cannot be read is named and left out, and everything else arrives.
 
 use std::fs::Permissions;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 
+use super::super::source::place;
 use super::super::wire::{self, Entry, Frame, HARD, PREAMBLE};
 use super::edges::{answered_in, unprivileged};
 use super::*;
@@ -183,4 +184,93 @@ fn what_is_named_itself_is_skipped_and_what_is_no_file_is_left_out() {
         alone.to_string().contains("neither a regular file"),
         "{alone}"
     );
+}
+
+/// Put a link in the place of what was found: it leads to the like of it, outside.
+fn swap(place: &Place, name: &str) {
+    let outside = place.root.join("outside");
+    fs::create_dir_all(&outside).expect("a folder");
+    let (path, other) = (place.here(name), outside.join(name.replace('/', " ")));
+    fs::rename(&path, &other).expect("our own");
+    symlink(&other, &path).expect("linked");
+}
+
+#[test]
+fn a_link_that_takes_the_place_of_what_was_found_is_not_followed() {
+    for links in [Links::Keep, Links::Follow] {
+        let place = Place::new();
+        fs::create_dir_all(place.here("d/below")).expect("a folder");
+        let names = [
+            "d/a",
+            "d/b",
+            "d/large",
+            "d/z",
+            "d/below/a",
+            "d/below/b",
+            "named",
+        ];
+        for name in names {
+            place.make(name, if name == "d/large" { 2 << 20 } else { 10 });
+        }
+        let paths = ["d", "named"].map(|name| place.here(name));
+        let files = Source::gather(&paths, links, &[]).expect("found").files;
+        for name in ["d/b", "d/large", "d/below", "named"] {
+            swap(&place, name);
+        }
+        let both = (sending(SendMethod::Auto), receiving(ReceiveMethod::Auto));
+        let (sent, received) = transfer(&place, &files, &both.0, &both.1);
+        received.expect("received");
+        let sent = sent.expect("sent");
+        let left: Vec<_> = sent.left_out.iter().map(|left| &left.name[..]).collect();
+        let expected: &[_] = match links {
+            Links::Follow => &[],
+            _ => &["d/b", "d/large", "d/below/a", "d/below/b", "named"],
+        };
+        assert_eq!(left, expected);
+        for left in &sent.left_out {
+            assert!(left.reason.contains("symbolic link"), "{}", left.reason);
+        }
+        for name in names {
+            let arrived = place.there(name).exists();
+            assert_eq!(arrived, !expected.contains(&name), "{name} {links:?}");
+        }
+    }
+}
+
+#[test]
+fn a_link_that_is_named_is_followed_with_and_without_a_slash() {
+    let place = Place::new();
+    fs::create_dir_all(place.here("real/below")).expect("a folder");
+    for name in ["real/a", "real/b", "real/below/c"] {
+        place.make(name, 10);
+    }
+    symlink("real", place.here("folder")).expect("linked");
+    symlink("real/a", place.here("file")).expect("linked");
+    let both = (sending(SendMethod::Auto), receiving(ReceiveMethod::Auto));
+    for folder in ["folder", "folder/", "folder//", "folder/."] {
+        let files = place.sources(&[folder, "file"]);
+        let (sent, received) = transfer(&place, &files, &both.0, &both.1);
+        assert!(sent.expect("sent").left_out.is_empty());
+        received.expect("received");
+        for name in ["folder/a", "folder/b", "folder/below/c", "file"] {
+            let there = place.there(name);
+            assert_eq!(fs::read(&there).expect("there").len(), 10, "{folder}");
+            fs::remove_file(there).expect("our own");
+        }
+    }
+}
+
+#[test]
+fn a_folder_that_a_link_replaces_is_not_read() {
+    let place = Place::new();
+    fs::create_dir(place.here("d")).expect("a folder");
+    place.make("d/a", 10);
+    let path = place.here("d");
+    let followed = place::followed(&path);
+    let flags = nix::fcntl::OFlag::O_RDONLY;
+    place::open(&path, followed, flags).expect("it is a folder");
+    swap(&place, "d");
+    let error = place::open(&path, followed, flags).expect_err("it is a link");
+    assert_eq!(error, nix::errno::Errno::ELOOP);
+    place::open(&path, place::followed(&path), flags).expect("a link that is named is followed");
 }

@@ -116,6 +116,7 @@ pub fn sources(folder: &Folder) -> Vec<Source> {
     let source = folder.source();
     let of = |one: &One| Source {
         path: source.join(one.name()),
+        followed: usize::MAX,
         name: one.name().into_bytes(),
         size: one.length,
         mode: one.mode,
