@@ -1,4 +1,4 @@
-//! Links at the receiver: a symbolic one, and another name of a file that has arrived.
+//! Names at the receiver: that of what is whole, of a symbolic link, and another one of a file that has arrived.
 
 use std::ffi::{CStr, CString};
 use std::fs::File;
@@ -6,14 +6,16 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::fs::MetadataExt;
 
+use nix::NixPath;
 use nix::errno::Errno;
-use nix::fcntl::{AtFlags, OFlag, openat, renameat};
+use nix::fcntl::{AtFlags, OFlag, RenameFlags, openat, renameat, renameat2};
 use nix::sys::stat::{Mode, UtimensatFlags, fstatat, utimensat};
 use nix::sys::time::TimeSpec;
 use nix::unistd::{UnlinkatFlags, symlinkat, unlinkat};
 
 use super::names::{self, Origin};
 use super::partial::{Partial, time};
+use super::stop::Reason;
 use super::wire::Entry;
 
 /// Give a file a name, if nothing has it.
@@ -50,11 +52,49 @@ pub fn link(file: &File, parent: BorrowedFd, base: &CStr) -> io::Result<()> {
     result
 }
 
-/// Make a symbolic link with its time, in place of what has its name.
+/// Rename something to its own name; if it `replaces`, in place of what has it. Otherwise nothing had it at the
+/// beginning: what has it by now may be of this transfer, where names that differ in capitals are one name.
+///
+/// # Errors
+/// What has its name is not to be replaced, or the kernel's reason.
+pub fn give_name<P: NixPath + ?Sized>(
+    parent: BorrowedFd,
+    from: &P,
+    entry: &Entry,
+    replaces: bool,
+) -> Result<(), Reason> {
+    let (_, base) = names::split(entry.name);
+    let plainly = || renameat(parent, from, parent, base);
+    let named = match replaces {
+        true => plainly(),
+        false => match renameat2(parent, from, parent, base, RenameFlags::RENAME_NOREPLACE) {
+            // A file system that cannot, such as NFS: a look before is all there is.
+            Err(Errno::EINVAL) => match fstatat(parent, base, AtFlags::AT_SYMLINK_NOFOLLOW) {
+                Ok(_) => Err(Errno::EEXIST),
+                Err(_) => plainly(),
+            },
+            named => named,
+        },
+    };
+    named.map_err(|error| match error {
+        Errno::EEXIST => Reason::new(
+            "another file has its name there by now, or one that differs in capitals alone",
+            "rename one of the two, or receive --into a folder that distinguishes capitals",
+        ),
+        _ => format!("naming it: {}", error.desc()).into(),
+    })
+}
+
+/// Make a symbolic link with its time; if it `replaces`, in place of what has its name.
 ///
 /// # Errors
 /// In one line, why there is none.
-pub fn put_symbolic(parent: BorrowedFd, entry: &Entry, target: &[u8]) -> Result<(), String> {
+pub fn put_symbolic(
+    parent: BorrowedFd,
+    entry: &Entry,
+    target: &[u8],
+    replaces: bool,
+) -> Result<(), Reason> {
     let failed = |error: Errno| format!("making the link: {}", error.desc());
     for name in names::partials(entry, Origin::Plain) {
         match symlinkat(target, parent, name.as_str()) {
@@ -69,23 +109,16 @@ pub fn put_symbolic(parent: BorrowedFd, entry: &Entry, target: &[u8]) -> Result<
             &time(entry),
             follow,
         )
-        .map_err(|error| forget(parent, &name, error))
-        .and_then(|()| put(parent, &name, entry))
-        .map_err(failed);
+        .map_err(|error| failed(error).into())
+        .and_then(|()| give_name(parent, name.as_str(), entry, replaces))
+        .inspect_err(|_| forget(parent, &name));
     }
     Err("all names for making the link are taken".into())
 }
 
-/// Rename it to its own name.
-fn put(parent: BorrowedFd, name: &str, entry: &Entry) -> Result<(), Errno> {
-    let (_, base) = names::split(entry.name);
-    renameat(parent, name, parent, base).map_err(|error| forget(parent, name, error))
-}
-
 /// The error to report is the first one.
-fn forget(parent: BorrowedFd, name: &str, error: Errno) -> Errno {
+fn forget(parent: BorrowedFd, name: &str) {
     let _ = unlinkat(parent, name, UnlinkatFlags::NoRemoveDir);
-    error
 }
 
 /// A file that this transfer has put there, which another name is to be given.
@@ -105,12 +138,17 @@ pub fn arrived(parent: BorrowedFd, entry: &Entry) -> Result<File, String> {
     }
 }
 
-/// Give a file another name, in place of what has it: whether it is one file then. Where the file system takes no such
-/// link, it is a copy.
+/// Give a file another name, if it `replaces` in place of what has it: whether it is one file then. Where the file
+/// system takes no such link, it is a copy.
 ///
 /// # Errors
 /// In one line, why there is neither.
-pub fn put_hard(parent: BorrowedFd, entry: &Entry, file: &File) -> Result<bool, String> {
+pub fn put_hard(
+    parent: BorrowedFd,
+    entry: &Entry,
+    file: &File,
+    replaces: bool,
+) -> Result<bool, Reason> {
     let (_, base) = names::split(entry.name);
     let own = file
         .metadata()
@@ -123,19 +161,19 @@ pub fn put_hard(parent: BorrowedFd, entry: &Entry, file: &File) -> Result<bool, 
         let path = CString::new(name.as_str()).map_err(|error| error.to_string())?;
         match link(file, parent, &path) {
             Ok(()) => {
-                return put(parent, &name, entry)
+                return give_name(parent, name.as_str(), entry, replaces)
                     .map(|()| true)
-                    .map_err(|error| format!("naming it: {}", error.desc()));
+                    .inspect_err(|_| forget(parent, &name));
             }
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(_) => return copy(parent, entry, file).map(|()| false),
+            Err(_) => return copy(parent, entry, file, replaces).map(|()| false),
         }
     }
     Err("all names for making the link are taken".into())
 }
 
 /// Make a copy of a file that is known by its place alone.
-fn copy(parent: BorrowedFd, entry: &Entry, file: &File) -> Result<(), String> {
+fn copy(parent: BorrowedFd, entry: &Entry, file: &File, replaces: bool) -> Result<(), Reason> {
     let failed =
         |error: io::Error| format!("copying it: {}", oscope_sys::error::errno_message(&error));
     let mut from = File::open(format!("/proc/self/fd/{}", file.as_raw_fd())).map_err(failed)?;
@@ -147,7 +185,8 @@ fn copy(parent: BorrowedFd, entry: &Entry, file: &File) -> Result<(), String> {
                 .map(|_| ())
                 .map_err(failed)
         })
-        .and_then(|()| partial.finish(parent, entry));
+        .map_err(Reason::from)
+        .and_then(|()| partial.finish(parent, entry, replaces));
     made.inspect_err(|_| {
         // It is not kept in part; the error to report is the first one.
         let _ = partial.remove(parent);

@@ -8,14 +8,14 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 
 use nix::errno::Errno;
-use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, openat, renameat};
+use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, openat};
 use nix::sys::stat::{
     FchmodatFlags, FileStat, Mode, SFlag, fchmod, fchmodat, fstat, fstatat, futimens,
 };
 use nix::sys::time::TimeSpec;
 use nix::unistd::{UnlinkatFlags, geteuid, unlinkat};
 
-use super::linked::link;
+use super::linked::{give_name, link};
 use super::names::{self, Origin};
 use super::stop::Reason;
 use super::wire::{Entry, SEGMENT};
@@ -194,16 +194,19 @@ impl Partial {
         Ok(from + filled)
     }
 
-    /// Give the file its mode, its time and its name.
+    /// Give the file its mode, its time and its name, as [`give_name`].
     ///
     /// # Errors
     /// In one line, why it keeps its partial name.
-    pub fn finish(&mut self, parent: BorrowedFd, entry: &Entry) -> Result<(), String> {
+    pub fn finish(
+        &mut self,
+        parent: BorrowedFd,
+        entry: &Entry,
+        replaces: bool,
+    ) -> Result<(), Reason> {
         self.calls += 3;
         dress(&self.file, entry)?;
-        let (_, base) = names::split(entry.name);
-        renameat(parent, self.name.as_c_str(), parent, base)
-            .map_err(|error| format!("naming it: {}", error.desc()))
+        give_name(parent, self.name.as_c_str(), entry, replaces)
     }
 
     /// Remove it: what is in it is wrong.

@@ -320,7 +320,7 @@ impl<'a, 'w> Receiver<'a, 'w> {
             return Err(mismatch(item));
         }
         partial
-            .finish(parent, &item.entry())
+            .finish(parent, &item.entry(), item.replaces())
             .map_err(|reason| item.refused(reason))?;
         self.shelf.calls += partial.calls + 1;
         Ok(digest)

@@ -263,8 +263,8 @@ fn receive_file(
     let mut partial = Partial::open(parent, &entry, names::Origin::Plain).map_err(refused)?;
     let filled = fill_file(&entry, header.digest, &mut partial, come, meter).and_then(|digest| {
         partial
-            .finish(parent, &entry)
-            .map_err(refused)
+            .finish(parent, &entry, true)
+            .map_err(|reason| Stop::refused(file_name, reason).error)
             .map(|()| digest)
     });
     if filled.is_err() {

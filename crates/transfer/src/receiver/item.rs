@@ -31,8 +31,18 @@ pub struct Item {
     pub wanted: Wanted,
     /// How it comes.
     pub origin: Origin,
+    pub room: Room,
+}
+
+/// What was at its place when it was looked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Room {
     /// Nothing has its name, and no earlier transfer began it.
-    pub clear: bool,
+    Clear,
+    /// Nothing has its name.
+    Free,
+    /// Something has its name, and is replaced.
+    Taken,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -50,6 +60,11 @@ impl Item {
             mode: self.mode,
             mtime_ns: self.mtime_ns,
         }
+    }
+
+    /// Whether it may replace what has its name.
+    pub fn replaces(&self) -> bool {
+        self.room == Room::Taken
     }
 
     pub fn refused(&self, reason: impl Into<Reason>) -> Stop {

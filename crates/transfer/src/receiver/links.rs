@@ -53,7 +53,7 @@ impl Receiver<'_, '_> {
             .map_err(|reason| item.refused(reason))?;
         self.shelf
             .folder(names::split(&item.name).0)
-            .and_then(|parent| Ok(linked::put_hard(parent, &item.entry(), &there)?))
+            .and_then(|parent| linked::put_hard(parent, &item.entry(), &there, item.replaces()))
             .map_err(|reason| item.refused(reason))
     }
 
@@ -61,7 +61,7 @@ impl Receiver<'_, '_> {
         self.shelf.calls += 3;
         self.shelf
             .folder(names::split(&item.name).0)
-            .and_then(|parent| Ok(linked::put_symbolic(parent, &item.entry(), target)?))
+            .and_then(|parent| linked::put_symbolic(parent, &item.entry(), target, item.replaces()))
             .map_err(|reason| item.refused(reason))
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::fs::File;
 
+use super::item::Room;
 use super::{Item, Kind, Receiver, Wanted};
 use crate::digest::StreamingDigest;
 use crate::names::{self, Origin};
@@ -50,7 +51,7 @@ impl Receiver<'_, '_> {
                             sparse: entry.mode & KIND == SPARSE,
                             wanted: Wanted::Whole,
                             origin,
-                            clear: false,
+                            room: Room::Taken,
                         });
                     }
                 }
@@ -85,7 +86,7 @@ impl Receiver<'_, '_> {
         self.shelf.make_private(folders);
         for item in &mut *items {
             self.link.alive()?;
-            (item.wanted, item.clear) = self.wanted(item)?;
+            (item.wanted, item.room) = self.wanted(item)?;
         }
         let mut part = Vec::new();
         let mut size = 0;
@@ -109,11 +110,11 @@ impl Receiver<'_, '_> {
         self.link.flush()
     }
 
-    /// What is wanted of a file, and whether nothing is in its way.
-    fn wanted(&mut self, item: &Item) -> Result<(Wanted, bool), Stop> {
+    /// What is wanted of a file, and what is in its way.
+    fn wanted(&mut self, item: &Item) -> Result<(Wanted, Room), Stop> {
         if item.kind == Kind::Folder {
             self.open_folder(item)?;
-            return Ok((Wanted::Whole, true));
+            return Ok((Wanted::Whole, Room::Taken));
         }
         let folder = names::split(&item.name).0;
         self.shelf
@@ -121,7 +122,7 @@ impl Receiver<'_, '_> {
             .map_err(|reason| item.refused(reason))?;
         // A folder made just now has nothing in it.
         if self.shelf.is_fresh(folder) {
-            return Ok((Wanted::Whole, true));
+            return Ok((Wanted::Whole, Room::Clear));
         }
         let looks_for_partial = item.kind == Kind::File && self.digest != DigestKind::None;
         self.shelf.calls += 1 + u64::from(looks_for_partial);
@@ -131,25 +132,27 @@ impl Receiver<'_, '_> {
             .map_err(|reason| item.refused(reason))?;
         let there =
             partial::at_place(parent, &item.entry()).map_err(|reason| item.refused(reason))?;
-        if item.kind != Kind::File {
-            // It replaces what is there, but for a folder.
-            return Ok((Wanted::Whole, true));
-        }
-        if self.digest == DigestKind::None {
-            return Ok((Wanted::Whole, matches!(there, There::Nothing)));
+        let is_free = matches!(there, There::Nothing);
+        if item.kind != Kind::File || self.digest == DigestKind::None {
+            let room = if is_free { Room::Clear } else { Room::Taken };
+            return Ok((Wanted::Whole, room));
         }
         if let There::Alike(file) = &there {
             // Opened, looked at and closed, but no partial was looked for.
             self.shelf.calls += 2;
             let digest = self.digest_of(item, file)?;
-            return Ok((Wanted::Have(digest), false));
+            return Ok((Wanted::Have(digest), Room::Taken));
         }
         let begun = partial::begun(parent, &item.entry(), item.origin)
             .map_err(|reason| item.refused(reason))?;
-        Ok(match begun {
-            None => (Wanted::Whole, matches!(there, There::Nothing)),
-            Some(0) => (Wanted::Whole, false),
-            Some(at) => (Wanted::From(at), false),
+        let room = match begun {
+            _ if !is_free => Room::Taken,
+            None => Room::Clear,
+            Some(_) => Room::Free,
+        };
+        Ok(match begun.unwrap_or(0) {
+            0 => (Wanted::Whole, room),
+            at => (Wanted::From(at), room),
         })
     }
 

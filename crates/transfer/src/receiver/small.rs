@@ -7,7 +7,7 @@ use std::thread::{Builder, Scope, ScopedJoinHandle};
 
 use nix::sys::signal::SigSet;
 
-use super::item::{Contents, contents};
+use super::item::{Contents, Room, contents};
 use super::{Item, Receiver};
 use crate::folder::DirCache;
 use crate::names;
@@ -210,7 +210,7 @@ fn put(shelf: &mut DirCache, item: &Item, bytes: &[u8]) -> Result<(), Stop> {
     let (folder, _) = names::split(&item.name);
     let (parent, granted) = shelf.place(folder).map_err(|reason| item.refused(reason))?;
     let mut calls = 0;
-    if item.clear
+    if item.room == Room::Clear
         && partial::put_whole(parent, granted, &entry, bytes, &mut calls)
             .map_err(|error| unwritten(&item.name, &error))?
     {
@@ -229,7 +229,7 @@ fn put(shelf: &mut DirCache, item: &Item, bytes: &[u8]) -> Result<(), Stop> {
                 let _ = partial.remove(parent);
             })?;
     }
-    if let Err(reason) = partial.finish(parent, &entry) {
+    if let Err(reason) = partial.finish(parent, &entry, item.replaces()) {
         let _ = partial.remove(parent);
         return Err(item.refused(reason));
     }

@@ -161,7 +161,7 @@ fn a_file_that_another_transfer_has_named_meanwhile_is_not_written_to() {
     assert!(slow.is_new);
     let mut fast = Partial::open(parent.as_fd(), &ENTRY, Origin::Plain).expect("found");
     assert!(!fast.is_new);
-    fast.finish(parent.as_fd(), &ENTRY).expect("named");
+    fast.finish(parent.as_fd(), &ENTRY, true).expect("named");
     drop(fast);
     let refused = slow.own(parent.as_fd()).expect_err("it is no partial");
     assert!(refused.contains("has just ended"), "{refused}");

@@ -132,7 +132,7 @@ fn what_is_not_this_users_alone_is_not_gone_on_with() {
         );
         begun = Partial::open(parent.as_fd(), &ENTRY, Origin::Plain).expect(what);
         assert!(!begun.is_new, "{what}");
-        begun.finish(parent.as_fd(), &ENTRY).expect(what);
+        begun.finish(parent.as_fd(), &ENTRY, true).expect(what);
         assert_eq!(fs::read(place.there("file")).expect(what), b"new!");
         let status = fs::metadata(place.there("file")).expect(what);
         assert_eq!(status.uid(), nix::unistd::geteuid().as_raw(), "{what}");

@@ -123,7 +123,8 @@ fn where_there_are_no_such_links_it_is_a_copy() {
         mtime_ns: 5_000_000_000,
     };
     let file = fs::File::open(other).expect("a file");
-    assert_eq!(linked::put_hard(parent.as_fd(), &entry, &file), Ok(false));
+    let put = |replaces| linked::put_hard(parent.as_fd(), &entry, &file, replaces);
+    assert_eq!(put(false), Ok(false));
     let there = fs::metadata(place.there("name")).expect("there");
     assert_eq!((there.mode() & 0o7777, there.mtime()), (0o640, 5));
     assert_eq!(

@@ -1,5 +1,6 @@
 //! Names: whatever is accepted stays in the folder.
 
+use std::os::unix::fs::symlink;
 use std::path::Component;
 
 use proptest::prelude::*;
@@ -71,6 +72,54 @@ fn a_name_is_shown_in_one_line_and_no_two_alike() {
         ("ümlaut/日本".as_bytes(), "ümlaut/日本"),
     ] {
         assert_eq!(shown(name), text);
+    }
+}
+
+#[test]
+fn what_takes_a_name_that_was_free_is_not_replaced() {
+    // As another file of the transfer does where names that differ in capitals are one name.
+    for (name, size, linked, resumed) in [
+        ("small", 100_000, false, false),
+        ("large", 3 << 20, false, false),
+        ("large", 3 << 20, false, true),
+        ("folder/small", 100_000, false, false),
+        ("folder/large", 3 << 20, true, false),
+    ] {
+        let place = Place::new();
+        fs::create_dir(place.here("folder")).expect("a folder");
+        place.make(name, size);
+        let taken = match linked {
+            true => "folder/link",
+            false => name,
+        };
+        if linked {
+            symlink("anywhere", place.here(taken)).expect("linked");
+        }
+        let sent_name = if name.contains('/') { "folder" } else { name };
+        let files = place.sources(&[sent_name]);
+        let both = (sending(SendMethod::Auto), receiving(ReceiveMethod::Auto));
+        if resumed {
+            let mut cut = |at: u64, _: &mut [u8]| at < 2 << 20;
+            let (sent, _) = transfer_through(&place, &files, &both.0, &both.1, Some(&mut cut));
+            sent.expect_err("cut");
+        }
+        let mut planted = false;
+        let mut plant = |_: u64, bytes: &mut [u8]| {
+            // They are contents: what is there has been looked at.
+            if bytes.len() > 4096 && !planted {
+                planted = true;
+                fs::write(place.there(taken), "another").expect("planted");
+            }
+            true
+        };
+        let (sent, received) = transfer_through(&place, &files, &both.0, &both.1, Some(&mut plant));
+        for error in [sent.expect_err("refused"), received.expect_err("refused")] {
+            let text = error.to_string();
+            assert!(text.contains(taken) && text.contains("capitals"), "{text}");
+            assert!(error.remedy().is_some_and(|text| text.contains("rename")));
+        }
+        let there = fs::read(place.there(taken)).expect("planted");
+        assert_eq!(there, b"another", "{name} {linked} {resumed}");
     }
 }
 
