@@ -177,6 +177,28 @@ def test_a_device_knows_one_digest(real_probe: Path) -> None:
     assert "--digest" in event["message"]
 
 
+def test_what_a_device_does_not_send_is_named_unless_that_was_asked_for(
+    real_probe: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "d"
+    (folder / "empty").mkdir(parents=True)
+    (folder / "full").mkdir()
+    (folder / "full" / "file").write_text("here")
+    (folder / "link").symlink_to("full/file")
+    send = ("send", "--device", "fcntl", "127.0.0.1:7025", str(folder))
+    for given, expected in (
+        ((), {"d/empty", "d/link"}),
+        (("--links", "skip"), {"d/empty"}),
+        (("--links", "follow"), {"d/empty"}),
+        (("--skip", "empty", "--skip", "d/link"), set()),
+    ):
+        _, events = verb(real_probe, *send, *given)
+        assert {event["name"] for event in events if event["event"] == "left"} == expected, given
+    (folder / "full" / "file").unlink()
+    code, events = verb(real_probe, *send)
+    assert (code, events[-1]["message"]) == (1, "no file is left to send")
+
+
 def test_two_files_of_one_name_are_refused_before_a_device_is_opened(
     real_probe: Path, tmp_path: Path
 ) -> None:

@@ -69,8 +69,9 @@ enum Verb {
     /// there. What cannot be sent, such as a socket or a file that may not be read, is
     /// named and left out, and the exit code is 1 unless --skip names it. To resume an
     /// interrupted transfer, send the same files again. With --device it starts again,
-    /// nothing is encrypted, folders have new modes and times, and the receiver's
-    /// counts are not printed here.
+    /// nothing is encrypted, links and empty folders are left out, folders have new
+    /// modes and times, hard links become files of their own, holes are filled, and the
+    /// receiver's counts are not printed here.
     #[command(
         verbatim_doc_comment,
         override_usage = "oscope transfer send [OPTIONS] FILE... ADDR:PORT"

@@ -3,6 +3,7 @@
 //! As in OS Project 2 (docs/sources.md), the sender listens and the receiver connects. What goes over the connection is
 //! a header, a file and, if wanted, its SHA-512, one file after the other ([`header`]).
 
+pub(crate) mod files;
 pub mod header;
 pub mod modules;
 pub mod node;

@@ -19,9 +19,10 @@ use super::source::{Source, modified};
 use super::stop::Stop;
 use super::trial::{self, Methods};
 use super::wire::{Frame, SEGMENT, segment};
-use opener::{Opener, follow};
+use opener::follow;
 use plan::Wanted;
 
+pub use opener::Opener;
 pub use plan::check;
 
 /// Files of at most so many bytes go through memory, many in one call.

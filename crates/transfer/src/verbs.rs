@@ -13,14 +13,13 @@ use super::addresses::{connect_to_any, resolve, resolve_all};
 use super::arguments::{ReceiveArguments, ReceiverKey, SendArguments};
 use super::observer::{Event, JsonLines, Observer};
 use super::options::{chunk, limit};
-use super::source::Links;
 use super::{
     DEFAULT_CHUNK, DigestKind, Entrance, Folder, Key, Progress, ReceiveOptions, Received,
     SendOptions, Source, admit, listen, receive, receive_sealed, send, send_sealed,
 };
-use crate::device::Method;
 use crate::device::session::Options as DeviceOptions;
 use crate::device::verb::Verb as DeviceVerb;
+use crate::device::{Method, files};
 use oscope_sys::cancel;
 use oscope_sys::error::Failure;
 
@@ -157,14 +156,10 @@ impl Sending<'_> {
         arguments.check()?;
         let addresses = resolve_all(self.address)?;
         let device = arguments.common.device;
-        let links = match device {
-            // A device moves regular files alone.
-            Some(_) => Links::Skip,
-            None => arguments.links,
-        };
-        let mut gathered = Source::gather(self.files, links, &arguments.skip)?;
-        if device.is_none() {
-            gathered.join_names();
+        let mut gathered = Source::gather(self.files, arguments.links, &arguments.skip)?;
+        match device {
+            Some(_) => files::keep(&mut gathered)?,
+            None => gathered.join_names(),
         }
         for text in &gathered.notes {
             observer.note(text);
@@ -174,20 +169,9 @@ impl Sending<'_> {
         }
         let complete = gathered.left_out.is_empty();
         if let Some(method) = device {
-            gathered.files.retain(|file| !file.is_folder());
-            refuse_chunk(self.engine)?;
-            let verb = DeviceVerb {
-                options: DeviceOptions {
-                    method,
-                    verify: arguments.digest() != DigestKind::None,
-                    stall: arguments.common.stall,
-                    limit: DEVICE_LIMIT,
-                    descriptors: arguments.common.descriptors,
-                },
-                list: self.engine.list,
-                observer,
-            };
-            return verb.send(addresses[0], &gathered.files).map(|()| complete);
+            return self
+                .by_device(method, addresses[0], &gathered.files)
+                .map(|()| complete);
         }
         let options = SendOptions {
             method: arguments.method,
@@ -207,6 +191,26 @@ impl Sending<'_> {
         };
         observer.conclude(self.engine.list, &sent.files, &sent.here, Some(&sent.there));
         Ok(complete && sent.left_out.is_empty())
+    }
+
+    /// As `run`; here the receiver connects.
+    fn by_device(
+        &self,
+        method: Method,
+        address: SocketAddr,
+        files: &[Source],
+    ) -> Result<(), Failure> {
+        if files.is_empty() {
+            return Err(Failure::failed("no file is left to send"));
+        }
+        let options = DeviceOptions {
+            method,
+            verify: self.arguments.digest() != DigestKind::None,
+            stall: self.arguments.common.stall,
+            limit: DEVICE_LIMIT,
+            descriptors: self.arguments.common.descriptors,
+        };
+        device_verb(options, self.engine, self.observer)?.send(address, files)
     }
 }
 
@@ -299,19 +303,14 @@ impl Receiving<'_> {
 
     /// As `run`; here the sender listens, and is waited for.
     fn by_device(&self, method: Method, folder: &Folder) -> Result<(), Failure> {
-        refuse_chunk(self.engine)?;
-        let common = &self.arguments.common;
-        let verb = DeviceVerb {
-            options: DeviceOptions {
-                method,
-                verify: !self.arguments.no_verify,
-                stall: common.stall,
-                limit: DEVICE_CONNECT_LIMIT,
-                descriptors: common.descriptors,
-            },
-            list: self.engine.list,
-            observer: self.observer,
+        let options = DeviceOptions {
+            method,
+            verify: !self.arguments.no_verify,
+            stall: self.arguments.common.stall,
+            limit: DEVICE_CONNECT_LIMIT,
+            descriptors: self.arguments.common.descriptors,
         };
+        let verb = device_verb(options, self.engine, self.observer)?;
         let address = resolve(&self.arguments.listen)?;
         verb.receive(address, folder, self.arguments.once)
     }
@@ -374,9 +373,17 @@ impl Receiving<'_> {
 }
 
 /// What only the engine can do is refused beside a device, not passed over.
-fn refuse_chunk(engine: &EngineArguments) -> Result<(), Failure> {
+fn device_verb<'a>(
+    options: DeviceOptions,
+    engine: &EngineArguments,
+    observer: &'a dyn Observer,
+) -> Result<DeviceVerb<'a>, Failure> {
     match engine.chunk {
-        DEFAULT_CHUNK => Ok(()),
+        DEFAULT_CHUNK => Ok(DeviceVerb {
+            options,
+            list: engine.list,
+            observer,
+        }),
         _ => Err(
             Failure::usage("--chunk is not for a transfer by --device as it is given")
                 .with_remedy("leave it out"),

@@ -1,7 +1,6 @@
 //! Whole transfers of files through the devices, with the names, partial files and tallies of the engine.
 
 use std::collections::HashSet;
-use std::fs::File;
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
 use std::thread;
@@ -18,6 +17,7 @@ use crate::meter::Meter;
 use crate::names::{self, Clash, shown};
 use crate::observer::Event;
 use crate::partial::Partial;
+use crate::sender::Opener;
 use crate::stop::Stop;
 use crate::wire::Entry;
 use crate::{FileDone, Progress, Source, Tally};
@@ -97,6 +97,7 @@ pub fn send(
     meter.expect(files.len() as u64, total);
     let mut out =
         Outgoing::new(door, options.method, BUFFER).map_err(system("mapping the area"))?;
+    let mut opener = Opener::default();
     let mut sent = Vec::new();
     for file in files {
         let header = Header {
@@ -108,7 +109,7 @@ pub fn send(
             files: files.len() as u64,
             bytes: total,
         };
-        let digest = send_file(file, &header, &mut out, &mut meter)?;
+        let digest = send_file(file, &header, &mut opener, &mut out, &mut meter)?;
         meter.file(false);
         sent.push(done(&file.name, file.size, digest));
     }
@@ -123,14 +124,16 @@ pub fn send(
 fn send_file(
     source: &Source,
     header: &Header,
+    opener: &mut Opener,
     out: &mut Outgoing,
     meter: &mut Meter,
 ) -> Result<Option<[u8; DIGEST]>, Failure> {
     let label = shown(&source.name);
     let failed = system(&label);
+    let mut calls = 0;
+    let mut file = opener.open(source, &mut calls).map_err(|stop| stop.error)?;
     out.put(&header.encode()).map_err(&failed)?;
     out.put(&source.name).map_err(&failed)?;
-    let mut file = File::open(&source.path).map_err(&failed)?;
     let mut hash = Sha512::new();
     let mut left = source.size;
     let mut reads = 0;
@@ -158,7 +161,7 @@ fn send_file(
         )));
     }
     // With its opening and closing, and the look for its end.
-    out.count(reads + 3);
+    out.count(calls + reads + 3);
     let digest: Option<[u8; DIGEST]> = header.digest.then(|| hash.finalize().into());
     if let Some(digest) = &digest {
         out.put(digest).map_err(&failed)?;

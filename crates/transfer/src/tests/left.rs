@@ -3,6 +3,7 @@
 use std::fs::Permissions;
 use std::os::unix::fs::{PermissionsExt, symlink};
 
+use super::super::device::files;
 use super::super::source::place;
 use super::super::wire::{self, Entry, Frame, HARD, PREAMBLE};
 use super::edges::{answered_in, unprivileged};
@@ -61,6 +62,23 @@ fn what_may_not_be_read_is_left_out_and_all_else_arrives() {
             assert!(place.partials().is_empty());
         }
     }
+}
+
+#[test]
+fn a_device_is_given_files_that_can_be_opened_alone() {
+    let place = Place::new();
+    let contents = make(&place);
+    fs::create_dir_all(place.here("nb/only/links")).expect("a folder");
+    symlink("aa", place.here("nb/only/links/link")).expect("linked");
+    let mut found = Source::gather(&[place.here("nb")], Links::Keep, &[]).expect("found");
+    unprivileged(|| files::keep(&mut found)).expect("some are left");
+    let names = found.files.iter().map(|file| &file.name[..]);
+    assert!(names.eq(contents.iter().map(|(name, _)| name.as_bytes())));
+    let mut left: Vec<_> = found.left_out.iter().map(|left| &left.name[..]).collect();
+    left.sort_unstable();
+    let unreadable = ["nb/empty", "nb/large", "nb/no"];
+    let others = ["nb/only", "nb/only/links", "nb/only/links/link", "nb/other"];
+    assert_eq!(left, [&unreadable[..], &others[..]].concat());
 }
 
 #[test]
