@@ -2,7 +2,7 @@
 
 use std::ffi::{CStr, CString};
 use std::fs::File;
-use std::io;
+use std::io::{self, Read};
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::fs::MetadataExt;
 
@@ -15,8 +15,9 @@ use nix::unistd::{UnlinkatFlags, symlinkat, unlinkat};
 
 use super::names::{self, Origin};
 use super::partial::{Partial, time};
-use super::stop::Reason;
-use super::wire::Entry;
+use super::stop::{Reason, Stop};
+use super::wire::{Entry, SEGMENT};
+use oscope_sys::error::errno_message;
 
 /// Give a file a name, if nothing has it.
 ///
@@ -139,55 +140,67 @@ pub fn arrived(parent: BorrowedFd, entry: &Entry) -> Result<File, String> {
 }
 
 /// Give a file another name, if it `replaces` in place of what has it: whether it is one file then. Where the file
-/// system takes no such link, it is a copy.
+/// system takes no such link, it is a copy, before each part of which `alive` is asked.
 ///
 /// # Errors
-/// In one line, why there is neither.
+/// Why there is neither, or what `alive` answers.
 pub fn put_hard(
     parent: BorrowedFd,
     entry: &Entry,
     file: &File,
     replaces: bool,
-) -> Result<bool, Reason> {
+    alive: impl FnMut() -> Result<(), Stop>,
+) -> Result<bool, Stop> {
+    let refused = |reason: Reason| Stop::refused(entry.name, reason);
     let (_, base) = names::split(entry.name);
     let own = file
         .metadata()
-        .map_err(|error| oscope_sys::error::errno_message(&error))?;
+        .map_err(|error| refused(errno_message(&error).into()))?;
     let there = fstatat(parent, base, AtFlags::AT_SYMLINK_NOFOLLOW);
     if there.is_ok_and(|there| there.st_ino == own.ino() && there.st_dev == own.dev()) {
         return Ok(true);
     }
     for name in names::partials(entry, Origin::Plain) {
-        let path = CString::new(name.as_str()).map_err(|error| error.to_string())?;
+        let path =
+            CString::new(name.as_str()).map_err(|error| refused(error.to_string().into()))?;
         match link(file, parent, &path) {
             Ok(()) => {
                 return give_name(parent, name.as_str(), entry, replaces)
                     .map(|()| true)
-                    .inspect_err(|_| forget(parent, &name));
+                    .inspect_err(|_| forget(parent, &name))
+                    .map_err(refused);
             }
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(_) => return copy(parent, entry, file, replaces).map(|()| false),
+            Err(_) => return copy(parent, entry, file, replaces, alive).map(|()| false),
         }
     }
-    Err("all names for making the link are taken".into())
+    Err(refused("all names for making the link are taken".into()))
 }
 
 /// Make a copy of a file that is known by its place alone.
-fn copy(parent: BorrowedFd, entry: &Entry, file: &File, replaces: bool) -> Result<(), Reason> {
-    let failed =
-        |error: io::Error| format!("copying it: {}", oscope_sys::error::errno_message(&error));
-    let mut from = File::open(format!("/proc/self/fd/{}", file.as_raw_fd())).map_err(failed)?;
-    let mut partial = Partial::open(parent, entry, Origin::Plain)?;
-    let made = partial
-        .keep(0)
-        .and_then(|()| {
-            io::copy(&mut from, &mut partial.file)
-                .map(|_| ())
-                .map_err(failed)
-        })
-        .map_err(Reason::from)
-        .and_then(|()| partial.finish(parent, entry, replaces));
-    made.inspect_err(|_| {
+fn copy(
+    parent: BorrowedFd,
+    entry: &Entry,
+    file: &File,
+    replaces: bool,
+    mut alive: impl FnMut() -> Result<(), Stop>,
+) -> Result<(), Stop> {
+    let refused = |reason: Reason| Stop::refused(entry.name, reason);
+    let failed = |error: io::Error| Stop::system(entry.name, "copying it", &error);
+    let from = File::open(format!("/proc/self/fd/{}", file.as_raw_fd())).map_err(failed)?;
+    let mut partial =
+        Partial::open(parent, entry, Origin::Plain).map_err(|reason| refused(reason.into()))?;
+    let mut fill = || {
+        partial.keep(0).map_err(|reason| refused(reason.into()))?;
+        loop {
+            alive()?;
+            let mut part = (&from).take(SEGMENT as u64);
+            if io::copy(&mut part, &mut partial.file).map_err(failed)? == 0 {
+                return partial.finish(parent, entry, replaces).map_err(refused);
+            }
+        }
+    };
+    fill().inspect_err(|_| {
         // It is not kept in part; the error to report is the first one.
         let _ = partial.remove(parent);
     })

@@ -24,6 +24,7 @@ impl Receiver<'_, '_> {
                 .map(|(_, item)| (&item.name[..], item))
                 .collect();
             for (index, target) in links.iter().filter(is_hard) {
+                self.link.alive()?;
                 let item = &items[*index];
                 // Nothing but a file of this transfer is given another name.
                 let Some(file) = files.get(&target[..]) else {
@@ -33,6 +34,7 @@ impl Receiver<'_, '_> {
             }
         }
         for (index, target) in links.iter().filter(|link| !is_hard(link)) {
+            self.link.alive()?;
             self.make_symbolic(&items[*index], target)?;
         }
         if copies > 0 {
@@ -51,10 +53,12 @@ impl Receiver<'_, '_> {
             .folder(names::split(&file.name).0)
             .and_then(|parent| Ok(linked::arrived(parent, &file.entry())?))
             .map_err(|reason| item.refused(reason))?;
-        self.shelf
+        let parent = self
+            .shelf
             .folder(names::split(&item.name).0)
-            .and_then(|parent| linked::put_hard(parent, &item.entry(), &there, item.replaces()))
-            .map_err(|reason| item.refused(reason))
+            .map_err(|reason| item.refused(reason))?;
+        let alive = || self.link.alive();
+        linked::put_hard(parent, &item.entry(), &there, item.replaces(), alive)
     }
 
     fn make_symbolic(&mut self, item: &Item, target: &[u8]) -> Result<(), Stop> {

@@ -4,6 +4,7 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::{MetadataExt, symlink};
 
 use super::super::linked;
+use super::super::stop::Stop;
 use super::super::wire::{self, Entry, Frame, HARD, PREAMBLE};
 use super::*;
 
@@ -123,8 +124,23 @@ fn where_there_are_no_such_links_it_is_a_copy() {
         mtime_ns: 5_000_000_000,
     };
     let file = fs::File::open(other).expect("a file");
-    let put = |replaces| linked::put_hard(parent.as_fd(), &entry, &file, replaces);
-    assert_eq!(put(false), Ok(false));
+    let mut parts = 0;
+    let mut put = |most| {
+        let alive = || match parts < most {
+            true => {
+                parts += 1;
+                Ok(())
+            }
+            false => Err(Stop::here("interrupted")),
+        };
+        linked::put_hard(parent.as_fd(), &entry, &file, false, alive)
+    };
+    for most in [0, 1] {
+        let stop = put(most).expect_err("interrupted");
+        assert_eq!(stop.error.to_string(), "interrupted");
+        assert_eq!(listed(&place.root.join("into")), Vec::<PathBuf>::new());
+    }
+    assert!(!put(usize::MAX).expect("copied"));
     let there = fs::metadata(place.there("name")).expect("there");
     assert_eq!((there.mode() & 0o7777, there.mtime()), (0o640, 5));
     assert_eq!(
