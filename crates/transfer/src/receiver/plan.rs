@@ -15,7 +15,7 @@ use crate::wire::{Entry, FOLDER, Frame, HARD, KIND, LINK, PART, SPARSE, Step};
 /// Files of one transfer at most.
 const MOST_FILES: usize = 4 << 20;
 
-/// Bytes of all names of one transfer at most.
+/// Bytes of all names of one transfer at most, with those that links lead to.
 const MOST_NAMES: usize = 256 << 20;
 
 impl Receiver<'_, '_> {
@@ -34,7 +34,6 @@ impl Receiver<'_, '_> {
                     for entry in entries {
                         names::check(entry.name)
                             .map_err(|reason| Stop::file(entry.name, reason))?;
-                        names_bytes += entry.name.len();
                         bytes = bytes
                             .checked_add(entry.size)
                             .filter(|&sum| i64::try_from(sum).is_ok())
@@ -42,6 +41,11 @@ impl Receiver<'_, '_> {
                         let Some(kind) = kind(&entry) else {
                             return Err(Stop::file(entry.name, "an impossible kind of file"));
                         };
+                        names_bytes += entry.name.len();
+                        // Where they lead is kept to the end, too.
+                        if matches!(kind, Kind::Link | Kind::Hard) {
+                            names_bytes += usize::try_from(entry.size).unwrap_or(usize::MAX);
+                        }
                         items.push(Item {
                             kind,
                             name: entry.name.to_vec(),

@@ -92,10 +92,15 @@ impl Sender<'_, '_> {
             }
         }
         let possible = plan.len() == files.len()
-            && files.iter().zip(&plan).all(|(file, wanted)| match wanted {
-                Wanted::Whole => true,
-                Wanted::From(at) => *at <= file.size && self.digest != DigestKind::None,
-                Wanted::Have(_) => self.digest != DigestKind::None,
+            && files.iter().zip(&plan).all(|(file, wanted)| {
+                // Nothing else is opened.
+                let is_regular = file.leads_to.is_none() && !file.is_folder();
+                let is_there = is_regular && self.digest != DigestKind::None;
+                match wanted {
+                    Wanted::Whole => true,
+                    Wanted::From(at) => is_there && *at <= file.size,
+                    Wanted::Have(_) => is_there,
+                }
             });
         if !possible {
             return Err(self.link.damaged());

@@ -204,6 +204,59 @@ fn a_receiver_that_never_answers_is_given_up() {
     drop(peer.join());
 }
 
+#[test]
+fn a_receiver_has_nothing_but_files_opened() {
+    let place = Place::new();
+    place.make("secret", 10);
+    fs::create_dir(place.here("d")).expect("a folder");
+    std::os::unix::fs::symlink("../secret", place.here("d/link")).expect("linked");
+    let files = place.sources(&["d"]);
+    let secret = *blake3::hash(&fs::read(place.here("secret")).expect("there")).as_bytes();
+    for plan in [
+        [wire::Step::Whole, wire::Step::Have(&secret)],
+        [wire::Step::Whole, wire::Step::From(1)],
+        [wire::Step::Have(&secret), wire::Step::Whole],
+    ] {
+        let mut answer = PREAMBLE.to_vec();
+        wire::encode(&Frame::Hello(DigestKind::Blake3), &mut answer);
+        wire::encode(&Frame::Plan(plan.to_vec()), &mut answer);
+        let (listener, address) = bound();
+        let peer = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().expect("a sender");
+            stream.write_all(&answer).expect("said");
+            let _ = stream.read_to_end(&mut Vec::new());
+        });
+        let stream = connect(address, Duration::from_secs(3)).expect("a peer");
+        let how = sending(SendMethod::Auto);
+        let error = send(stream, &files, &how, &mut |_| {}).expect_err("no transfer");
+        assert!(error.to_string().contains("damaged"), "{plan:?}: {error}");
+        peer.join().expect("no panic");
+    }
+}
+
+#[test]
+fn what_links_lead_to_counts_as_names_do() {
+    for kind in [wire::LINK, wire::HARD] {
+        let names: Vec<_> = (0..66_000).map(|index| format!("{index}")).collect();
+        let mut frames = vec![Frame::Hello(DigestKind::Blake3)];
+        for part in names.chunks(1000) {
+            let links = part.iter().map(|name| Entry {
+                mode: kind | 0o777,
+                ..entry(name, 4095)
+            });
+            frames.push(Frame::Entries(links.collect()));
+        }
+        frames.push(Frame::EntriesEnd(names.len() as u64));
+        let (error, count) = refused(&spoken(&frames));
+        let text = error.to_string();
+        assert!(
+            text.contains("more files than one transfer takes"),
+            "{text}"
+        );
+        assert_eq!(count, 0);
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
 
