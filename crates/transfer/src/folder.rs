@@ -182,6 +182,6 @@ fn why(folder: &[u8], error: Errno) -> Reason {
             format!("its folder {shown}: {}", error.desc()),
             "let the receiver's user write there, or receive --into another folder",
         ),
-        _ => format!("its folder {shown}: {}", error.desc()).into(),
+        _ => Reason::system(&format!("its folder {shown}"), error),
     }
 }

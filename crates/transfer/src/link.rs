@@ -64,6 +64,8 @@ pub struct Link {
     seal: Option<Box<Seal>>,
     /// Receive no more ahead than is asked for: the bytes that follow are to be moved another way.
     pub lean: bool,
+    /// What arrived of a file is resumed by a later transfer.
+    pub resumes: bool,
     /// System calls made for the transfer so far; one that waited in vain and was repeated counts once.
     pub calls: u64,
 }
@@ -99,6 +101,7 @@ impl Link {
             going: Pace::new(Of::Contents, "takes what is sent", least),
             seal: None,
             lean: false,
+            resumes: false,
             calls: 0,
         })
     }
@@ -212,8 +215,11 @@ impl Link {
                 }
             }
         }
-        Stop::silent(format!("{} is gone: {how}", self.peer))
-            .with_remedy("send again: what arrived is kept")
+        let remedy = match self.resumes {
+            true => "send again, to resume where the receiver could keep what arrived",
+            false => "send again",
+        };
+        Stop::silent(format!("{} is gone: {how}", self.peer)).with_remedy(remedy)
     }
 
     /// Say the first words, to be sent with what follows.

@@ -82,7 +82,7 @@ pub fn give_name<P: NixPath + ?Sized>(
             "another file has its name there by now, or one that differs in capitals alone",
             "rename one of the two, or receive --into a folder that distinguishes capitals",
         ),
-        _ => format!("naming it: {}", error.desc()).into(),
+        _ => Reason::system("naming it", error),
     })
 }
 
@@ -96,7 +96,7 @@ pub fn put_symbolic(
     target: &[u8],
     replaces: bool,
 ) -> Result<(), Reason> {
-    let failed = |error: Errno| format!("making the link: {}", error.desc());
+    let failed = |error: Errno| Reason::system("making the link", error);
     for name in names::partials(entry, Origin::Plain) {
         match symlinkat(target, parent, name.as_str()) {
             Err(Errno::EEXIST) => continue,
@@ -110,7 +110,7 @@ pub fn put_symbolic(
             &time(entry),
             follow,
         )
-        .map_err(|error| failed(error).into())
+        .map_err(failed)
         .and_then(|()| give_name(parent, name.as_str(), entry, replaces))
         .inspect_err(|_| forget(parent, &name));
     }
@@ -188,8 +188,7 @@ fn copy(
     let refused = |reason: Reason| Stop::refused(entry.name, reason);
     let failed = |error: io::Error| Stop::system(entry.name, "copying it", &error);
     let from = File::open(format!("/proc/self/fd/{}", file.as_raw_fd())).map_err(failed)?;
-    let mut partial =
-        Partial::open(parent, entry, Origin::Plain).map_err(|reason| refused(reason.into()))?;
+    let mut partial = Partial::open(parent, entry, Origin::Plain).map_err(refused)?;
     let mut fill = || {
         partial.keep(0).map_err(|reason| refused(reason.into()))?;
         loop {

@@ -69,7 +69,7 @@ impl Partial {
     ///
     /// # Errors
     /// In one line: another transfer has it, or the kernel's reason.
-    pub fn open(parent: BorrowedFd, entry: &Entry, origin: Origin) -> Result<Self, String> {
+    pub fn open(parent: BorrowedFd, entry: &Entry, origin: Origin) -> Result<Self, Reason> {
         let partial = Self::find(parent, entry, origin)?;
         partial.own(parent)?;
         Ok(partial)
@@ -77,7 +77,7 @@ impl Partial {
 
     /// The file under its partial name, made or found, which another transfer may have at the same time. What has such
     /// a name and is not this user's alone is left as it is, and another name taken.
-    pub(super) fn find(parent: BorrowedFd, entry: &Entry, origin: Origin) -> Result<Self, String> {
+    pub(super) fn find(parent: BorrowedFd, entry: &Entry, origin: Origin) -> Result<Self, Reason> {
         let mut calls = 3;
         for name in names::partials(entry, origin) {
             let name = CString::new(name).map_err(|error| error.to_string())?;
@@ -99,7 +99,7 @@ impl Partial {
                         None => continue,
                     }
                 }
-                Err(error) => return Err(format!("making it: {}", error.desc())),
+                Err(error) => return Err(Reason::system("making it", error)),
             };
             return Ok(Self {
                 file: handle.into(),
@@ -374,7 +374,7 @@ pub fn at_place(parent: BorrowedFd, entry: &Entry) -> Result<There, Reason> {
 ///
 /// # Errors
 /// In one line: another transfer is at it.
-pub fn begun(parent: BorrowedFd, entry: &Entry, origin: Origin) -> Result<Option<u64>, String> {
+pub fn begun(parent: BorrowedFd, entry: &Entry, origin: Origin) -> Result<Option<u64>, Reason> {
     let status = |name: String| fstatat(parent, name.as_str(), AtFlags::AT_SYMLINK_NOFOLLOW).ok();
     if !names::partials(entry, origin)
         .map_while(status)
@@ -384,9 +384,7 @@ pub fn begun(parent: BorrowedFd, entry: &Entry, origin: Origin) -> Result<Option
     }
     let partial = Partial::open(parent, entry, origin)?;
     partial.received(entry.size).map(Some).map_err(|error| {
-        format!(
-            "its partial file: {}",
-            oscope_sys::error::errno_message(&error)
-        )
+        let why = oscope_sys::error::errno_message(&error);
+        format!("its partial file: {why}").into()
     })
 }

@@ -47,13 +47,7 @@ pub fn receiver(method: ReceiveMethod, chunk: usize) -> io::Result<Box<dyn Recei
 
 /// A file cannot be written.
 pub fn unwritten(name: &[u8], error: &io::Error) -> Stop {
-    let stop = Stop::system(name, "writing", error);
-    match error.raw_os_error() {
-        Some(libc::ENOSPC | libc::EDQUOT) => {
-            stop.with_remedy("make room at the receiver and send again: what arrived is kept")
-        }
-        _ => stop,
-    }
+    Stop::system(name, "writing", error)
 }
 
 /// Write bytes that are in memory.

@@ -89,6 +89,7 @@ impl<'a, 'w> Receiver<'a, 'w> {
                 );
             }
             self.digest = kind;
+            self.link.resumes = kind != DigestKind::None;
         }
         let mut items = self.manifest()?;
         self.link.put(&Frame::Hello(self.digest))?;
@@ -226,11 +227,12 @@ impl<'a, 'w> Receiver<'a, 'w> {
         let useless = |stop: &Stop| {
             stop.useless || self.digest == DigestKind::None || !partial.is_adoptable()
         };
-        if digest.as_ref().is_err_and(useless) {
-            // No later transfer resumes it; why this one failed is the error to report.
-            if let Ok(parent) = self.shelf.folder(folder) {
-                let _ = partial.remove(parent);
-            }
+        if !digest.as_ref().is_err_and(useless) {
+            return digest.map_err(Stop::kept);
+        }
+        // No later transfer resumes it; why this one failed is the error to report.
+        if let Ok(parent) = self.shelf.folder(folder) {
+            let _ = partial.remove(parent);
         }
         digest
     }

@@ -2,11 +2,27 @@
 
 use std::io;
 
+use nix::errno::Errno;
+
 use super::names::{LONGEST, shown};
 use oscope_sys::error::{Failure, errno_message};
 
 /// What helps where something may not be read.
 pub const UNREADABLE: &str = "make it readable for this user, or leave it out by --skip";
+
+/// What helps where a disk is full.
+const ROOM: &str = "make room at the receiver and send again";
+
+/// The same, where a later transfer resumes what arrived of the file.
+const ROOM_TO_RESUME: &str = "make room at the receiver and send again: what arrived is kept";
+
+/// What helps where the kernel answered this; empty if nothing is known that would.
+fn remedy(errno: Option<i32>) -> &'static str {
+    match errno {
+        Some(libc::ENOSPC | libc::EDQUOT) => ROOM,
+        _ => "",
+    }
+}
 
 /// What ends a transfer on this side.
 #[derive(Debug)]
@@ -35,6 +51,12 @@ impl Reason {
     pub fn new(text: impl Into<String>, remedy: &'static str) -> Self {
         let text = text.into();
         Self { text, remedy }
+    }
+
+    /// A system call failed.
+    pub fn system(doing: &str, error: Errno) -> Self {
+        let text = format!("{doing}: {}", error.desc());
+        Self::new(text, remedy(Some(error as i32)))
     }
 }
 
@@ -108,7 +130,8 @@ impl Stop {
 
     /// A system call on a file failed.
     pub fn system(name: &[u8], doing: &str, error: &io::Error) -> Self {
-        Self::file(name, format!("{doing}: {}", errno_message(error)))
+        let text = format!("{doing}: {}", errno_message(error));
+        Self::refused(name, Reason::new(text, remedy(error.raw_os_error())))
     }
 
     /// A method that was asked for cannot be made ready.
@@ -121,6 +144,14 @@ impl Stop {
     pub fn useless(mut self) -> Self {
         self.useless = true;
         self
+    }
+
+    /// The same, of a file that a later transfer resumes.
+    pub fn kept(self) -> Self {
+        match self.error.remedy() {
+            Some(ROOM) => self.with_remedy(ROOM_TO_RESUME),
+            _ => self,
+        }
     }
 
     /// The same, with what would fix it.

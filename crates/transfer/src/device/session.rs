@@ -17,6 +17,7 @@ use crate::meter::Meter;
 use crate::names::{self, Clash, shown};
 use crate::observer::Event;
 use crate::partial::Partial;
+use crate::receive_methods::unwritten;
 use crate::sender::Opener;
 use crate::stop::Stop;
 use crate::wire::Entry;
@@ -263,7 +264,8 @@ fn receive_file(
     let parent = shelf
         .folder(names::split(file_name).0)
         .map_err(|reason| Stop::refused(file_name, reason).error)?;
-    let mut partial = Partial::open(parent, &entry, names::Origin::Plain).map_err(refused)?;
+    let mut partial = Partial::open(parent, &entry, names::Origin::Plain)
+        .map_err(|reason| Stop::refused(file_name, reason).error)?;
     let filled = fill_file(&entry, header.digest, &mut partial, come, meter).and_then(|digest| {
         partial
             .finish(parent, &entry, true)
@@ -303,7 +305,10 @@ fn fill_file(
         if verified {
             hash.update(&there[..length]);
         }
-        partial.file.write_all(&there[..length]).map_err(&failed)?;
+        partial
+            .file
+            .write_all(&there[..length])
+            .map_err(|error| unwritten(entry.name, &error).error)?;
         come.take(length);
         left -= length as u64;
         writes += 1;

@@ -80,6 +80,7 @@ impl Sender<'_, '_> {
             }
             _ => return Err(self.link.damaged()),
         }
+        self.link.resumes = self.digest != DigestKind::None;
         let mut plan = Vec::with_capacity(files.len());
         while plan.len() < files.len() {
             match self.link.next()? {

@@ -193,7 +193,7 @@ fn a_partial_that_has_its_files_own_mode_already_is_gone_on_with() {
             let busy = Partial::open(parent.as_fd(), &ENTRY, Origin::Plain)
                 .err()
                 .expect("locked");
-            assert!(busy.contains("another transfer of it"), "{busy}");
+            assert!(busy.text.contains("another transfer of it"), "{busy:?}");
         }
         drop(begun);
         let begun = Partial::open(parent.as_fd(), &ENTRY, Origin::Plain);

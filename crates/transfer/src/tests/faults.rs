@@ -418,3 +418,58 @@ fn a_full_disk_is_reported_on_both_sides_and_the_transfer_resumes() {
         drop(disk);
     }
 }
+
+#[test]
+fn a_full_disk_has_a_remedy_that_is_true() {
+    const ROOM: &str = "make room at the receiver and send again";
+    let kept = &format!("{ROOM}: what arrived is kept");
+    for (name, size, options, verify, remedy) in [
+        ("big", BIG, "size=8m", true, kept.as_str()),
+        ("big", BIG, "size=8m", false, ROOM),
+        ("small", 200_000, "size=100k", true, ROOM),
+        // The inode that there is is the folder's own.
+        ("big", BIG, "nr_inodes=1", true, ROOM),
+        ("small", 10, "nr_inodes=1", true, ROOM),
+        ("folder/small", 10, "nr_inodes=1", true, ROOM),
+    ] {
+        let place = Place::new();
+        fs::create_dir(place.here("folder")).expect("a folder");
+        place.make(name, size);
+        let files = place.sources(&[name.split('/').next().expect("a name")]);
+        let Some(_disk) = SmallDisk::mount(&place.root.join("into"), options) else {
+            assert!(!nix::unistd::geteuid().is_root(), "root may mount a tmpfs");
+            return;
+        };
+        let how = ReceiveOptions {
+            verify,
+            ..receiving(ReceiveMethod::Auto)
+        };
+        let (sent, received) = transfer(&place, &files, &sending(SendMethod::Auto), &how);
+        for error in [sent.expect_err("full"), received.expect_err("full")] {
+            assert!(error.to_string().contains("No space left"), "{error}");
+            assert_eq!(error.remedy(), Some(remedy), "{name} {options} {error}");
+        }
+        assert_eq!(place.partials().is_empty(), remedy == ROOM, "{name}");
+    }
+}
+
+#[test]
+fn what_is_gone_is_resumed_where_files_are_verified() {
+    for verify in [true, false] {
+        let place = Place::new();
+        place.make("big", BIG);
+        let files = place.sources(&["big"]);
+        let mut cut = |at: u64, _: &mut [u8]| at < 10 << 20;
+        let how = ReceiveOptions {
+            verify,
+            ..receiving(ReceiveMethod::Auto)
+        };
+        let sender = sending(SendMethod::Auto);
+        let (sent, received) = transfer_through(&place, &files, &sender, &how, Some(&mut cut));
+        for error in [sent.expect_err("cut"), received.expect_err("cut")] {
+            let remedy = error.remedy().unwrap_or_default();
+            assert_eq!(remedy.contains("to resume"), verify, "{error}: {remedy}");
+        }
+        assert_eq!(place.partials().len(), usize::from(verify));
+    }
+}

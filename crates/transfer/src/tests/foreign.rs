@@ -151,6 +151,9 @@ fn all_names_taken_is_an_error_and_changes_nothing() {
     let error = Partial::open(parent.as_fd(), &ENTRY, Origin::Plain)
         .err()
         .expect("no name");
-    assert!(error.contains("names of its partial file"), "{error}");
+    assert!(
+        error.text.contains("names of its partial file"),
+        "{error:?}"
+    );
     assert_eq!(listed(&place.root.join("into")).len(), before);
 }
