@@ -78,12 +78,17 @@ pub fn give_name<P: NixPath + ?Sized>(
         },
     };
     named.map_err(|error| match error {
-        Errno::EEXIST => Reason::new(
-            "another file has its name there by now, or one that differs in capitals alone",
-            "rename one of the two, or receive --into a folder that distinguishes capitals",
-        ),
+        Errno::EEXIST => taken(),
         _ => Reason::system("naming it", error),
     })
+}
+
+/// Why a file does not get its name, where another one has it that is not to be replaced.
+pub fn taken() -> Reason {
+    Reason::new(
+        "another file has its name there by now, or one that differs in capitals alone",
+        "rename one of the two, or receive --into a folder that distinguishes capitals",
+    )
 }
 
 /// Make a symbolic link with its time; if it `replaces`, in place of what has its name.

@@ -334,15 +334,24 @@ fn modified(seconds: i64, nanoseconds: i64) -> i64 {
         .saturating_add(nanoseconds)
 }
 
-/// What has the file's own name now.
+/// What has the file's own name now; with its device and inode, where it has no other name.
 ///
 /// # Errors
 /// A folder has the name.
-pub fn at_place(parent: BorrowedFd, entry: &Entry) -> Result<There, Reason> {
+pub fn at_place(parent: BorrowedFd, entry: &Entry) -> Result<(There, Option<(u64, u64)>), Reason> {
     let (_, base) = names::split(entry.name);
-    let Ok(stat) = fstatat(parent, base, AtFlags::AT_SYMLINK_NOFOLLOW) else {
-        return Ok(There::Nothing);
-    };
+    match fstatat(parent, base, AtFlags::AT_SYMLINK_NOFOLLOW) {
+        Ok(stat) => {
+            let own = (stat.st_nlink == 1).then_some((stat.st_dev, stat.st_ino));
+            is_alike(parent, entry, &stat).map(|there| (there, own))
+        }
+        Err(_) => Ok((There::Nothing, None)),
+    }
+}
+
+/// Whether what has this status is like the file.
+fn is_alike(parent: BorrowedFd, entry: &Entry, stat: &FileStat) -> Result<There, Reason> {
+    let (_, base) = names::split(entry.name);
     let kind = SFlag::from_bits_truncate(stat.st_mode & SFlag::S_IFMT.bits());
     if kind == SFlag::S_IFDIR {
         return Err(Reason::new(

@@ -1,11 +1,12 @@
 //! What is to come, and what of it is there already.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 
 use super::item::Room;
 use super::{Item, Kind, Receiver, Wanted};
 use crate::digest::StreamingDigest;
+use crate::linked;
 use crate::names::{self, Origin};
 use crate::options::DigestKind;
 use crate::partial::{self, There};
@@ -88,9 +89,10 @@ impl Receiver<'_, '_> {
             .map(|item| item.name.clone())
             .collect();
         self.shelf.make_private(folders);
+        let mut seen = Seen::new();
         for item in &mut *items {
             self.link.alive()?;
-            (item.wanted, item.room) = self.wanted(item)?;
+            (item.wanted, item.room) = self.wanted(item, &mut seen)?;
         }
         let mut part = Vec::new();
         let mut size = 0;
@@ -115,7 +117,7 @@ impl Receiver<'_, '_> {
     }
 
     /// What is wanted of a file, and what is in its way.
-    fn wanted(&mut self, item: &Item) -> Result<(Wanted, Room), Stop> {
+    fn wanted(&mut self, item: &Item, seen: &mut Seen) -> Result<(Wanted, Room), Stop> {
         if item.kind == Kind::Folder {
             self.open_folder(item)?;
             return Ok((Wanted::Whole, Room::Taken));
@@ -134,8 +136,14 @@ impl Receiver<'_, '_> {
             .shelf
             .folder(folder)
             .map_err(|reason| item.refused(reason))?;
-        let there =
+        let (there, own) =
             partial::at_place(parent, &item.entry()).map_err(|reason| item.refused(reason))?;
+        if let Some(own) = own.filter(|_| item.kind != Kind::Hard) {
+            let name = String::from_utf8_lossy(&item.name).to_lowercase();
+            if seen.insert(name, own) == Some(own) {
+                return Err(item.refused(linked::taken()));
+            }
+        }
         let is_free = matches!(there, There::Nothing);
         if item.kind != Kind::File || self.digest == DigestKind::None {
             let room = if is_free { Room::Clear } else { Room::Taken };
@@ -172,6 +180,9 @@ impl Receiver<'_, '_> {
         follower.finish(|| link.alive())?.map_err(unread)
     }
 }
+
+/// What was found at the places of files, by their names without capitals: device and inode.
+type Seen = HashMap<String, (u64, u64)>;
 
 /// What an entry is; `None` if nothing that is sent.
 fn kind(entry: &Entry) -> Option<Kind> {

@@ -354,21 +354,30 @@ fn a_partial_that_another_transfer_has_is_refused() {
     sent.expect("sent");
 }
 
-/// A tmpfs of one size, gone at the end.
-struct SmallDisk(CString);
+/// A tmpfs of one size, or one file at another's place; gone at the end.
+pub(super) struct SmallDisk(CString);
 
 impl SmallDisk {
     /// `None` where mounting is not allowed.
     fn mount(at: &Path, options: &str) -> Option<Self> {
-        let at = CString::new(at.as_os_str().as_bytes()).expect("no NUL");
-        let options = CString::new(options).expect("no NUL");
+        Self::mounted(Path::new("tmpfs"), at, 0, options)
+    }
+
+    /// The same.
+    pub(super) fn bind(from: &Path, at: &Path) -> Option<Self> {
+        Self::mounted(from, at, libc::MS_BIND, "")
+    }
+
+    fn mounted(from: &Path, at: &Path, flags: libc::c_ulong, options: &str) -> Option<Self> {
+        let text = |path: &Path| CString::new(path.as_os_str().as_bytes()).expect("no NUL");
+        let (from, at, options) = (text(from), text(at), text(Path::new(options)));
         // SAFETY: all strings end with NUL and live through the call.
         let mounted = unsafe {
             libc::mount(
-                c"tmpfs".as_ptr(),
+                from.as_ptr(),
                 at.as_ptr(),
                 c"tmpfs".as_ptr(),
-                0,
+                flags,
                 options.as_ptr().cast(),
             )
         };

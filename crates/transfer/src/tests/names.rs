@@ -7,6 +7,7 @@ use proptest::prelude::*;
 
 use super::super::names::{Origin, check, partial, shown, split};
 use super::super::wire::Entry;
+use super::faults::SmallDisk;
 use super::*;
 
 #[test]
@@ -120,6 +121,33 @@ fn what_takes_a_name_that_was_free_is_not_replaced() {
         }
         let there = fs::read(place.there(taken)).expect("planted");
         assert_eq!(there, b"another", "{name} {linked} {resumed}");
+    }
+}
+
+#[test]
+fn two_names_of_one_place_are_refused_before_anything_is_moved() {
+    let place = Place::new();
+    for (name, size) in [("README", 20), ("Readme", 30), ("other", 10)] {
+        place.make(name, size);
+        fs::write(place.there(name), "before").expect("a file");
+    }
+    let both = (sending(SendMethod::Auto), receiving(ReceiveMethod::Auto));
+    // As where both names find one file.
+    let Some(_same) = SmallDisk::bind(&place.there("README"), &place.there("Readme")) else {
+        assert!(!nix::unistd::geteuid().is_root(), "root may mount a file");
+        return;
+    };
+    let files = place.sources(&["other", "README", "Readme"]);
+    let (sent, received) = transfer(&place, &files, &both.0, &both.1);
+    for error in [sent.expect_err("refused"), received.expect_err("refused")] {
+        let text = error.to_string();
+        assert!(
+            text.contains("Readme") && text.contains("capitals"),
+            "{text}"
+        );
+    }
+    for name in ["README", "other"] {
+        assert_eq!(fs::read(place.there(name)).expect("there"), b"before");
     }
 }
 
