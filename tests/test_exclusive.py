@@ -50,6 +50,17 @@ def test_runs_of_two_stores_have_nothing_to_do_with_each_other(tmp_path: Path) -
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.db", "b.db"]
 
 
+@pytest.mark.parametrize("url", ["sqlite:///:memory:", "sqlite:///file:x.db?uri=true"])
+def test_a_store_whose_name_is_no_path_is_held_too(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with Store.open(url) as store, exclusive.hold(store, "a"):
+        if "uri" in url:
+            with Store.open("x.db") as other, pytest.raises(BusyError):
+                exclusive.hold(other, "a").__enter__()
+
+
 def test_a_fleet_is_measured_once_at_a_time(store_path: Path, plan: Plan) -> None:
     member = {"fleet": "fleet-1", "host": {"name": "n1", "address": "n1"}, "rounds": 1}
     with Store.open(store_path) as store:
@@ -59,9 +70,12 @@ def test_a_fleet_is_measured_once_at_a_time(store_path: Path, plan: Plan) -> Non
         assert [run.status for run in store.runs() if run.id == run_id] == ["unfinished"]
 
 
-def test_the_file_keeps_its_size_while_a_run_is_measured(place: str, plan: Plan) -> None:
-    with Store.open(place) as store, Store.open(place) as other:
-        run_id = store.create_run(plan)
-        with exclusive.hold(store, run_id):
-            assert not retention.give_back(other)
+def test_the_file_keeps_its_size_while_a_run_or_a_fleet_is_measured(store_path: Path, plan: Plan) -> None:
+    member = {"fleet": "fleet-1", "host": {"name": "n1", "address": "n1"}, "rounds": 1}
+    with Store.open(store_path) as store, Store.open(store_path) as other:
+        # A fleet's run is held in its turns alone.
+        run_id = store.create_run(plan, [Happening(FLEET, member)])
+        for name in (run_id, "fleet-1"):
+            with exclusive.hold(store, name):
+                assert not retention.give_back(other)
         assert retention.give_back(other)

@@ -19,6 +19,7 @@ from oscope.model.samples import ExperimentResults, Results
 from oscope.planning.plan import make_plan
 from oscope.probe.catalogue import Catalogue
 from oscope.probe.wire import Sample
+from oscope.programs.verdicts import verdict
 from oscope.questions.curves import At, best
 from oscope.runner.events import ProcessBegan, SamplesTaken
 from oscope.runner.recorder import Recorder
@@ -80,6 +81,30 @@ def test_the_step_is_spread_over_what_a_repetition_touches() -> None:
     assert run.resolution(pages, "time_ns") == pytest.approx(10.0 / 1024)
 
 
+def test_a_failed_sample_does_not_change_the_step() -> None:
+    run = stepped(172.0, 1)
+    (point,) = run.points
+    pages = replace(point, raw=point.metrics["time_ns"] * 1024, correction=np.zeros(len(point)))
+    pages.raw[3] = pages.metrics["time_ns"][3] = np.nan
+    assert run.resolution(pages, "time_ns") == pytest.approx(10.0 / 1024)
+
+
+def test_with_the_step_too_p_and_interval_agree() -> None:
+    random = np.random.default_rng(15)
+    for count in range(20, 50):
+        for _ in range(10):
+            pairs = random.exponential(0.1, count) - 0.04
+            found = effect.with_bias(effect.paired(pairs), 0.01)
+            assert (found.p < 0.05) == (found.low > 0 or found.high < 0)
+
+
+@pytest.mark.parametrize(("count", "less"), [(44, 15), (67, 25), (94, 37), (20, 5), (20, 6)])
+def test_the_signs_and_the_interval_by_ranks_agree(count: int, less: int) -> None:
+    spread_out = np.diff(np.arange(count + 1) * less // count) == 1
+    found = effect.paired(np.where(spread_out, -1.0, 1.0) * np.linspace(1, 2, count))
+    assert (found.p < 0.05) == (found.low > 0)
+
+
 def test_a_gate_does_not_pass_what_the_clock_cannot_show() -> None:
     # 4 % slower, of which the readings show half a step.
     a, b = interleaved(stepped(171.0, 1), stepped(178.0, 2))
@@ -136,6 +161,16 @@ def test_most_pairs_equal_show_no_detectable_difference() -> None:
     found = effect.paired(random.permutation(pairs))
     assert (found.effect, found.low, found.high) == (0, 0, 0)
     assert np.isnan(effect.with_extra_error(found, 1e-9).detectable(0.05))
+    a = invented_runs.run({CALL: 100.0}, scenario=replace(invented_runs.QUIET, blocks=(30, 30), reps=(1, 1)))
+    sides = interleaved(
+        *(
+            replace(a, points=(replace(a.points[0], metrics={"time_ns": times}),), metrics=dict(null.METRIC))
+            for times in (np.full(30, 100.0), np.where(np.arange(30) % 5 == 0, 101.0, 100.0))
+        )
+    )
+    row = only_row(*sides)
+    assert (row.different, row.sentence) == ("no", "no difference found: most pairs are equal")
+    assert "B and A do not differ by more than 1.0" in verdict(row, "A", "B", 0.01)
 
 
 @pytest.mark.parametrize(("above", "others"), [(67, 19), (100, 18)])

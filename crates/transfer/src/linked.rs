@@ -69,11 +69,13 @@ pub fn give_name<P: NixPath + ?Sized>(
     let named = match replaces {
         true => plainly(),
         false => match renameat2(parent, from, parent, base, RenameFlags::RENAME_NOREPLACE) {
-            // A file system that cannot, such as NFS: a look before is all there is.
-            Err(Errno::EINVAL) => match fstatat(parent, base, AtFlags::AT_SYMLINK_NOFOLLOW) {
-                Ok(_) => Err(Errno::EEXIST),
-                Err(_) => plainly(),
-            },
+            // A file system that cannot, such as NFS, or no such call: a look before is all there is.
+            Err(Errno::EINVAL | Errno::ENOSYS | Errno::EOPNOTSUPP) => {
+                match fstatat(parent, base, AtFlags::AT_SYMLINK_NOFOLLOW) {
+                    Ok(_) => Err(Errno::EEXIST),
+                    Err(_) => plainly(),
+                }
+            }
             named => named,
         },
     };

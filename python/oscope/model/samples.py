@@ -172,10 +172,10 @@ class ExperimentResults:
         if not hz or not step or not len(point) or unit not in {"ns", "cycles"}:
             return 0.0
         parts, in_ticks = float(np.median(point.iterations)), float(hz) / 1e9 if unit == "ns" else 1.0
-        values = point.metrics[metric]
-        value = float(np.median(values[np.isfinite(values)])) if np.isfinite(values).any() else 0.0
-        if metric in _OF_THE_WHOLE and value > 0:
-            parts = max(parts, float(np.median(point.raw - point.correction)) / (value * in_ticks))
+        values, whole = point.metrics[metric], point.raw - point.correction
+        known = np.isfinite(values) & np.isfinite(whole)
+        if metric in _OF_THE_WHOLE and known.any() and (value := float(np.median(values[known]))) > 0:
+            parts = max(parts, float(np.median(whole[known])) / (value * in_ticks))
         return float(step) / parts / in_ticks
 
     def duration_ns(self, point: PointSamples) -> Floats | None:

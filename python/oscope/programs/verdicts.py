@@ -24,11 +24,11 @@ def verdict(row: ComparedMetric, first: str, name: str, threshold: float) -> str
         if not isfinite(row.ratio):
             return f"{name} differs from {first}{what}: by {row.difference:g} {row.unit}"
         return f"{name} {_difference(row)} {first}{what}"
+    if row.different == "no":
+        return f"{name} and {first} do not differ{what} by more than {format_share(threshold)}"
     if not row.detectable <= LARGEST_RATIO:
         advice = f": take {ENOUGH} runs or more of each (--reps)" if min(row.n_a, row.n_b) < ENOUGH else ""
         return f"cannot tell whether {name} differs from {first}{what}{advice}"
-    if row.different == "no":
-        return f"{name} and {first} do not differ{what} by more than {format_share(threshold)}"
     found = "would have been found" if row.detectable < LARGE else "could have been missed"
     return (
         f"no difference found between {name} and {first}{what}; one of {format_share(row.detectable)} {found}"

@@ -110,11 +110,12 @@ def paired(difference: Floats) -> Estimate:
     more, less = int((difference > 0).sum()), int((difference < 0).sum())
     if worth == count == more + less:
         p = float(scipy.stats.binomtest(more, count).pvalue)
+        rank = int(scipy.stats.binom.ppf(LEVEL / 2, count, 0.5)) - 1
     else:
         z = max(0.0, abs(more - less) / 2 - 0.5) / (np.sqrt(count) / 2) * np.sqrt(worth / count)
         p = student.normal_two_sided(z)
+        rank = int(np.floor(count / 2 - reach))
     ordered = np.sort(difference)
-    rank = int(np.floor(count / 2 - reach))
     low, high = float(ordered[rank]), float(ordered[count - 1 - rank])
     freedom = max(1.0, worth - 1)
     error = (high - low) / 2 / student.limit(freedom)
@@ -185,7 +186,10 @@ def with_bias(found: Estimate, most: float) -> Estimate:
     if most == 0:
         return found
     rest = max(0.0, abs(found.effect) - most)
-    p = student.two_sided(rest / found.error, found.freedom) if found.error > 0 else float(rest == 0)
+    # By the end of the interval that is nearer to zero, so that p and interval agree.
+    near = found.effect - found.low if found.effect > 0 else found.high - found.effect
+    error = (near - found.bias) / student.limit(found.freedom)
+    p = student.two_sided(rest / error, found.freedom) if error > 0 else float(rest == 0)
     return replace(
         found, low=found.low - most, high=found.high + most, p=max(found.p, p), bias=found.bias + most
     )

@@ -50,6 +50,8 @@ def sentence(result: Result, different: str, matters: str, figures: tuple[float,
     if found.p < effect.LEVEL and result.contradicts:
         return f"cannot tell: {_contradiction(result)}"
     if different != "yes":
+        if np.isnan(reach):
+            return "no difference found: most pairs are equal"
         least = result.ratio(reach) - 1
         if least >= LARGE:
             return f"no difference found; too few samples to see one below a factor of {factor_text(least)}"
@@ -146,7 +148,7 @@ def separate_runs(results: Sequence[Result], command: str) -> Iterator[str]:
     both = [
         (interleaved, result.ratio(result.estimate.detectable(effect.LEVEL)) - 1)
         for result in own
-        if (interleaved := _interleaved(result)) is not None
+        if (interleaved := _interleaved(result)) is not None and np.isfinite(interleaved)
     ]
     # Where each block alone is as uncertain as runs are, interleaving promises nothing.
     if both and (better := float(np.median([x for x, _ in both]))) < (

@@ -19,15 +19,19 @@ _WAIT_MS = 60_000
 
 @contextlib.contextmanager
 def hold(store: Store, name: str) -> Iterator[None]:
-    """Hold the run or the fleet `name`. Raises BusyError where another program, or another block, does.
+    """Hold the run or the fleet `name`. Raises BusyError where another program does.
 
-    It ends with the program, however that ends, and leaves no file.
+    Where the store is a file, that is a program on this machine. It ends with the program, however that
+    ends, and leaves no file.
     """
+    file = ""
     with store.writing() as connection:
         in_database = connection.dialect.name == "postgresql"
         if not in_database:
             connection.exec_driver_sql(f"PRAGMA busy_timeout = {_WAIT_MS}")
-    with _in_database(store, name) if in_database else _on_machine(store.file, name):
+            # Of a store in memory, which has no other user, the name is empty.
+            file = next(iter(connection.exec_driver_sql("PRAGMA database_list")))[2]
+    with _in_database(store, name) if in_database else _on_machine(file, name):
         yield
 
 
@@ -48,23 +52,27 @@ def _in_database(store: Store, name: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _on_machine(file: Path | None, name: str) -> Iterator[None]:
+def _on_machine(file: str, name: str) -> Iterator[None]:
     """Hold an abstract socket (unix(7)), which ends with the program; a store in memory has no other user.
 
     Locks of the store's file are SQLite's, and closing a file releases them. A lock file of its own would
     need a folder that all users of the store can write.
     """
-    if file is None:
+    if not file:
         yield
         return
-    status = file.stat()
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as lock:
+    try:
+        status = Path(file).stat()
+        lock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    except OSError as error:
+        raise StoreError(f"{file}: {error.strerror}", remedy="see whether the store is there") from error
+    with lock:
         try:
             lock.bind(f"\0oscope-{status.st_dev}-{status.st_ino}-{name}")
         except OSError as error:
-            if error.errno != errno.EADDRINUSE:
-                raise
-            raise _busy(name) from None
+            if error.errno == errno.EADDRINUSE:
+                raise _busy(name) from None
+            raise StoreError(f"holding {name}: {error.strerror}", remedy="allow Unix sockets") from error
         yield
 
 

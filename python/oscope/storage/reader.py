@@ -20,7 +20,7 @@ from oscope.planning.plan import Plan, PlannedExperiment
 from oscope.probe.catalogue import Workload
 from oscope.statistics.core_clock import CORE_LOADS
 from oscope.storage import schema
-from oscope.storage.fleets import FLEET, GIVEN_UP
+from oscope.storage.unmeasured import why_unmeasured
 
 _CHUNK = 20_000
 _WHOLE = ("block", "process", "boot", "rep", "started_ns", "iterations")
@@ -45,13 +45,13 @@ def load_results(connection: sa.Connection, run_id: str, only: str | None, colum
     events = load_events(connection, run_id)
     table = schema.point
     rows = connection.execute(sa.select(table).where(table.c.run_id == run_id).order_by(table.c.id)).all()
+    unmeasured = why_unmeasured(plan, run.id, events.run)
     experiments = []
     for experiment in plan.experiments:
         if only not in (None, experiment.name):
             continue
         own = sorted((row for row in rows if row.experiment == experiment.name), key=lambda row: row.number)
         names = {row.id: _names(row, plan, events.points[row.id], columns) for row in own}
-        unmeasured = _unmeasured(run.id, events.run)
         points = tuple(
             _load_point(row, experiment, samples, events.points[row.id], unmeasured)
             for row, samples in zip(own, _read_points(connection, names), strict=True)
@@ -59,13 +59,16 @@ def load_results(connection: sa.Connection, run_id: str, only: str | None, colum
         found = _assemble(run, plan, experiment, points, events.run)
         experiments.append(_marked(found, plan, experiment, columns))
     inspections = plan.inspections if only is None else ()
-    return Results(tuple(experiments), tuple(_inspected(run, name, events.run) for name in inspections))
+    inspected = (_inspected(run, name, events.run, unmeasured) for name in inspections)
+    return Results(tuple(experiments), tuple(inspected))
 
 
-def _inspected(run: sa.Row[Any], name: str, events: Mapping[str, list[Any]]) -> Inspected:
+def _inspected(
+    run: sa.Row[Any], name: str, events: Mapping[str, list[Any]], unmeasured: Mapping[str, str]
+) -> Inspected:
     found = [each for each in events.get("inspection", ()) if each["inspection"] == name]
     # One that was not reached has no event.
-    data: dict[str, Any] = found[-1] if found else {"skipped": _unmeasured(run.id, events)}
+    data: dict[str, Any] = found[-1] if found else {"skipped": unmeasured}
     skip = data.get("skipped") or {}
     return Inspected(
         run_id=run.id,
@@ -283,17 +286,6 @@ def _load_point(
         traces=tuple(events.get("trace", ())),
         **samples.fixed,
     )
-
-
-def _unmeasured(run_id: str, events: Mapping[str, list[Any]]) -> dict[str, str]:
-    """Say why a point has no samples although nothing forbade it."""
-    status = events["status"][-1]
-    given_up = [text for text in events.get("note", ()) if text.startswith(GIVEN_UP)]
-    when = "the budget ran out" if status == "done" else "the run ended"
-    reason = given_up[-1] if status == "failed" and given_up else f"{when} before its turn"
-    what = f"fleet run --resume {events[FLEET][-1]['fleet']}" if FLEET in events else f"run --resume {run_id}"
-    remedy = "begin the comparison anew" if "interleaved" in events else f"oscope {what}"
-    return {"reason": reason, "remedy": remedy}
 
 
 def _read_points(connection: sa.Connection, names: Mapping[int, list[str]]) -> Iterator[_Samples]:

@@ -17,7 +17,7 @@ use crate::wire::{Entry, FOLDER, Frame, HARD, KIND, LINK, PART, SPARSE, Step};
 const MOST_FILES: usize = 4 << 20;
 
 /// Bytes of all names of one transfer at most, with those that links lead to.
-const MOST_NAMES: usize = 256 << 20;
+const MOST_NAMES: usize = 512 << 20;
 
 impl Receiver<'_, '_> {
     /// Hear the names of all files, and check them before anything is made.

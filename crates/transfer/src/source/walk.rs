@@ -53,7 +53,8 @@ impl<'a> Walk<'a> {
     /// Add what is at a path that was named; otherwise the failure, for where nothing else is sent.
     pub fn named(&mut self, path: &Path) -> Result<(), Failure> {
         let own = own_name(path);
-        let given = path.as_os_str().as_bytes();
+        // Without a slash behind it.
+        let given = path.components().as_path().as_os_str().as_bytes();
         if self.is_skipped(given) || own.as_ref().is_ok_and(|own| self.is_skipped(own)) {
             return Ok(());
         }
@@ -231,7 +232,8 @@ impl<'a> Walk<'a> {
         let (_, own) = names::split(name);
         self.skip
             .iter()
-            .any(|skip| skip.as_bytes() == name || skip.as_bytes() == own)
+            .map(|skip| skip.as_bytes())
+            .any(|skip| !skip.is_empty() && (skip == name || skip == own))
     }
 }
 

@@ -197,6 +197,13 @@ fn what_is_named_itself_is_skipped_and_what_is_no_file_is_left_out() {
     let skip_all = paths.clone().map(|path| path.into_os_string());
     let none = Source::gather(&paths, Links::Keep, &skip_all).expect_err("nothing is left");
     assert!(none.is_request(), "{none}");
+    // A slash behind a folder makes no other path of it, and nothing is called "".
+    let slashed = [place.here("folder/"), place.here("notes")];
+    let by_path = [paths[3].clone().into_os_string()];
+    let found = Source::gather(&slashed, Links::Keep, &by_path).expect("one is left");
+    assert_eq!(found.files.len(), 1);
+    let found = Source::gather(&slashed, Links::Keep, &["".into()]).expect("all is left");
+    assert_eq!(found.files.len(), 2);
     let alone = Source::gather(&paths[2..3], Links::Keep, &[]).expect_err("no file");
     assert!(
         alone.to_string().contains("neither a regular file"),

@@ -113,6 +113,8 @@ class LiveRun:
         self._data_version: object = None
         self.plan = self._store.plan(self.run_id)
         ids = self._store.point_ids(self.run_id)
+        self._can_resume = self.plan.build is None
+        """Blocks of interleaved runs are pairs: none of them is resumed."""
         self.experiments = {
             each.name: LiveExperiment(each, _points(each, ids)) for each in self.plan.experiments
         }
@@ -155,7 +157,7 @@ class LiveRun:
         query = (
             sa.select(table.c.id, table.c.point_id, table.c.kind, table.c.data)
             .where(table.c.run_id == self.run_id, table.c.id > self._event)
-            .where(table.c.kind.in_(("status", "again", "skipped")))
+            .where(table.c.kind.in_(("status", "again", "skipped", "interleaved")))
             .order_by(table.c.id)
         )
         rows = connection.execute(query).all()
@@ -163,6 +165,9 @@ class LiveRun:
             self._event = number
             if kind == "status":
                 self.status = orjson.loads(data)
+                continue
+            if kind == "interleaved":
+                self._can_resume = False
                 continue
             experiment, _ = self._by_id[point_id]
             if kind == "again":
@@ -236,10 +241,8 @@ class LiveRun:
             return "No sample yet."
         silent_s = (now_ns - current.started[-1]) / 1e9
         if silent_s > SILENT_S and self.plan.spread_s is None:
-            return (
-                f"No sample for {_duration(silent_s)}. If the run was killed: "
-                f"oscope run --resume {self.run_id}"
-            )
+            remedy = f"oscope run --resume {self.run_id}" if self._can_resume else "begin the comparison anew"
+            return f"No sample for {_duration(silent_s)}. If the run was killed: {remedy}"
         names = list(self.experiments)
         place = names.index(current.planned.name) + 1
         words = f"Measuring {current.planned.name}"

@@ -105,11 +105,14 @@ def copy(store: Store, place: str, name: str, run_ids: Iterable[str]) -> None:
 
 def deliver_left(path: Path, store: Store, run_ids: Iterable[str], tell: Callable[[str], None]) -> None:
     """Deliver a spool; where a run went on elsewhere meanwhile, keep a copy that nothing reads."""
-    try:
-        with Store.read(path) as left:
-            for run_id in run_ids:
+    overtaken = False
+    with Store.read(path) as left:
+        for run_id in run_ids:
+            try:
                 deliver(left, store, run_id)
-    except UsageError:
+            except UsageError:
+                overtaken = True
+    if overtaken:
         aside = path.with_name(f"{path.stem}-{time.time_ns()}.kept")
         path.rename(aside)
         tell(f"measured on another machine meanwhile; what was in a spool here is kept in {aside}")
