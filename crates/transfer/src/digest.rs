@@ -127,8 +127,8 @@ impl StreamingDigest {
     /// Follow a file that will have `size` bytes, from its beginning. Of a `sparse` one the data and their places are
     /// digested ([`holes`]). `in_memory`: from where on the calling thread has the contents in its memory, too. Where
     /// that is all, XXH3 is taken there at any size, of the bytes that the thread reads from the file or writes to it.
-    /// To read them again would cost three times as much as XXH3 itself. Other digests are of what is read again, and so
-    /// is that of a file that is resumed: while the thread read its beginning, the peer would hear nothing.
+    /// To read them again would cost three times as much as XXH3 itself. Other digests are of what is read again, and
+    /// so is that of a file that is resumed: while the thread read its beginning, the peer would hear nothing.
     ///
     /// # Errors
     /// The file cannot be held open twice, or no thread is to be had.

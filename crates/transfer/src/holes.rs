@@ -46,7 +46,8 @@ fn seek(file: &File, at: u64, whence: Whence) -> io::Result<Option<u64>> {
     }
 }
 
-/// Whether a file has a hole, at a path that is followed so far ([`place`]). One that is compressed has fewer blocks than bytes, too, and none.
+/// Whether a file has a hole, at a path that is followed so far ([`place`]). One that is compressed has fewer blocks
+/// than bytes, too, and none.
 pub fn has_some(path: &Path, followed: usize, meta: &std::fs::Metadata) -> bool {
     if meta.blocks().saturating_mul(512) >= meta.len() {
         return false;

@@ -175,7 +175,7 @@ class ExperimentResults:
         values, whole = point.metrics[metric], point.raw - point.correction
         known = np.isfinite(values) & np.isfinite(whole)
         if metric in _OF_THE_WHOLE and known.any() and (value := float(np.median(values[known]))) > 0:
-            parts = max(parts, float(np.median(whole[known])) / (value * in_ticks))
+            parts = max(parts, float(round(float(np.median(whole[known])) / (value * in_ticks))))
         return float(step) / parts / in_ticks
 
     def duration_ns(self, point: PointSamples) -> Floats | None:

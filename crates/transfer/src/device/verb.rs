@@ -33,8 +33,8 @@ impl Verb<'_> {
     /// Send files to the one receiver that comes.
     ///
     /// # Errors
-    /// Names that cannot all be had at once; what `session::check` refuses; nobody came in time; the connection broke; a
-    /// file could not be read.
+    /// Names that cannot all be had at once; what `session::check` refuses; nobody came in time; the connection broke;
+    /// a file could not be read.
     pub fn send(&self, address: SocketAddr, files: &[Source]) -> Result<(), Failure> {
         sender::check(files).map_err(|stop| stop.error)?;
         session::check(node::SENDER, &self.options)?;
