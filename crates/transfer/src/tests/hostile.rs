@@ -237,7 +237,7 @@ fn a_receiver_has_nothing_but_files_opened() {
 #[test]
 fn what_links_lead_to_counts_as_names_do() {
     for kind in [wire::LINK, wire::HARD] {
-        let names: Vec<_> = (0..66_000).map(|index| format!("{index}")).collect();
+        let names: Vec<_> = (0..132_000).map(|index| format!("{index}")).collect();
         let mut frames = vec![Frame::Hello(DigestKind::Blake3)];
         for part in names.chunks(1000) {
             let links = part.iter().map(|name| Entry {
