@@ -19,6 +19,7 @@ from oscope.model.errors import UsageError
 from oscope.model.formatting import format_share
 from oscope.model.samples import ExperimentResults, Results
 from oscope.statistics import ComparedMetric, compare_results
+from oscope.statistics.compared import is_beyond
 from oscope.statistics.fleet import FALSE_DISCOVERIES, THRESHOLD
 from oscope.statistics.machines import KERNEL
 from oscope.storage.fleets import FleetEntry
@@ -195,9 +196,8 @@ def _verdict(row: ComparedMetric, q: float, threshold: float) -> Verdict:
     if row.matters == "no":
         return "unchanged"
     agrees = (row.median_b - row.median_a) * row.difference > 0
-    low, high = row.ci95
     # Not by the row's own answer, which is corrected for the tests of its host alone.
-    beyond = low - 1 > threshold or 1 - high > threshold
+    beyond = is_beyond(row.ci95, threshold)
     return "changed" if q <= FALSE_DISCOVERIES and agrees and beyond else "cannot tell"
 
 

@@ -22,7 +22,7 @@ from oscope.model.errors import NoCommonValueError, UsageError
 from oscope.model.factors import Level
 from oscope.model.samples import Column, ExperimentResults, PointSamples
 from oscope.statistics import carryover, effect, injected
-from oscope.statistics.compared import BENJAMINI_HOCHBERG, HOLM, Answer, ComparedMetric
+from oscope.statistics.compared import BENJAMINI_HOCHBERG, HOLM, Answer, ComparedMetric, is_beyond
 from oscope.statistics.earlier import EarlierPoints, EarlierRuns
 from oscope.statistics.estimating import Result, estimate_difference
 from oscope.statistics.interrupt_filter import Tallies, undisturbed
@@ -358,7 +358,6 @@ def _row(result: Result, p_holm: float, threshold: float, tests: int) -> Compare
     detectable = result.ratio(reach) - 1
     small = (result.ratio(e) for e in found.interval(1 - 2 * effect.LEVEL))
     inside = max(abs(end - 1) for end in small) <= threshold and _shown_inside(result, threshold)
-    beyond = low - 1 > threshold or 1 - high > threshold
     different: Answer = "cannot tell"
     if p_holm < effect.LEVEL and not result.contradicts:
         different = "yes"
@@ -367,7 +366,7 @@ def _row(result: Result, p_holm: float, threshold: float, tests: int) -> Compare
     matters: Answer = "cannot tell"
     if inside:
         matters = "no"
-    elif beyond and different == "yes":
+    elif is_beyond((low, high), threshold) and different == "yes":
         matters = "yes"
     return ComparedMetric(
         factors=result.match.factors,

@@ -22,6 +22,12 @@ CLEARLY_OPPOSITE = 0.05
 """Difference of two ratios, one above and one below 1, from which on it is explained."""
 
 
+def is_beyond(ends: tuple[float, float], threshold: float) -> bool:
+    """Say whether a whole interval of B over A lies beyond a threshold, such as 0.01, on one side of 1."""
+    low, high = ends
+    return low - 1 > threshold or 1 - high > threshold
+
+
 @dataclass(frozen=True)
 class ComparedMetric:
     """One metric at one point, B against A."""
