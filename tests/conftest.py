@@ -17,6 +17,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 from cli_driver import CommandLine, described
 from oscope.model.experiment import Design, Experiment
+from oscope.planning.plan import Plan, make_plan
 from oscope.probe.catalogue import Catalogue, load
 from oscope.storage.store import Store
 
@@ -154,6 +155,19 @@ def fake_probe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def catalogue(fake_probe: Path) -> Catalogue:
     """Return what the fake probe can measure."""
     return load(fake_probe)
+
+
+@pytest.fixture
+def plan(catalogue: Catalogue) -> Plan:
+    """Give a plan of one experiment with two points."""
+    return make_plan([make_experiment({"size": (1, 2)})], catalogue, seed=1)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def place(request: pytest.FixtureRequest) -> str:
+    """Give a store of each kind."""
+    name = "store_path" if request.param == "sqlite" else "postgresql"
+    return str(request.getfixturevalue(name))
 
 
 @pytest.fixture

@@ -6,26 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from conftest import make_experiment
 from oscope.model.errors import BusyError
-from oscope.planning.plan import Plan, make_plan
-from oscope.probe.catalogue import Catalogue
+from oscope.planning.plan import Plan
 from oscope.runner.fleet.engine import Engine
 from oscope.runner.fleet.measuring import measure_fleet
 from oscope.storage import exclusive, retention
 from oscope.storage.fleets import FLEET
 from oscope.storage.store import Happening, Store
-
-
-@pytest.fixture
-def plan(catalogue: Catalogue) -> Plan:
-    return make_plan([make_experiment({"size": (1, 2)})], catalogue, seed=1)
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def place(request: pytest.FixtureRequest) -> str:
-    name = "store_path" if request.param == "sqlite" else "postgresql"
-    return str(request.getfixturevalue(name))
 
 
 def test_what_one_holds_another_does_not_get_until_it_ends(place: str) -> None:

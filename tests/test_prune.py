@@ -6,13 +6,10 @@ import json
 import re
 import time
 
-import pytest
 import sqlalchemy as sa
 
 from cli_driver import CommandLine
-from conftest import make_experiment
-from oscope.planning.plan import Plan, make_plan
-from oscope.probe.catalogue import Catalogue
+from oscope.planning.plan import Plan
 from oscope.probe.wire import Sample
 from oscope.runner.events import ProcessBegan, SamplesTaken
 from oscope.runner.recorder import Recorder
@@ -22,17 +19,6 @@ from oscope.storage.store import Happening, Store
 
 DAY_S = 86400
 ENVIRONMENT = {"boot_id": "b", "machine": "m", "clock": {"kind": "tsc"}}
-
-
-@pytest.fixture
-def plan(catalogue: Catalogue) -> Plan:
-    return make_plan([make_experiment({"size": (1, 2)})], catalogue, seed=1)
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def place(request: pytest.FixtureRequest) -> str:
-    name = "store_path" if request.param == "sqlite" else "postgresql"
-    return str(request.getfixturevalue(name))
 
 
 def add_run(store: Store, plan: Plan, age_days: float, status: str = "done", *more: Happening) -> str:
