@@ -152,6 +152,28 @@ def test_a_longer_repetition_has_more_iterations(program: Path) -> None:
     assert [each["iterations"] for each in answers if each["event"] == "sample"] == [short, short, long, long]
 
 
+INTERRUPTED = {
+    "bad.c": '#define _GNU_SOURCE\n#include "oscope.h"\nstatic int calls;\n'
+    "static void go(struct oscope_point *p, uint64_t n) { (void)p; (void)n; if (!calls++) usleep(20000); }\n"
+    'static const struct oscope_workload all[] = {{.name = "x", .iterate = go}};\n'
+    "int main(int c, char **v) { return oscope_main(c, v, all, 1); }\n",
+    "bad.py": f"#!{sys.executable}\nimport time\nimport oscope.workload as kit\nwait = [0.02]\n"
+    "@kit.workload('x')\ndef f(): return lambda: wait and time.sleep(wait.pop())\nkit.main()\n",
+}
+
+
+@pytest.mark.parametrize("file", INTERRUPTED)
+def test_one_long_trial_does_not_decide_on_the_iterations(tmp_path: Path, file: str) -> None:
+    program = tmp_path / file
+    program.write_text(INTERRUPTED[file])
+    program.chmod(0o755)
+    if file == "bad.c":
+        source, program = program, tmp_path / "bad"
+        subprocess.run(["gcc", "-O1", f"-I{KITS / 'c'}", "-o", program, source, "-lm"], check=True)
+    (done,) = (a for a in ask(program, {"id": 1, "workload": "x", "warmup": 0}) if a["event"] == "done")
+    assert done["iterations"] > 100
+
+
 @each_example
 def test_it_ends_in_good_order_when_told_to(program: Path) -> None:
     with subprocess.Popen([program, "run"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as running:
