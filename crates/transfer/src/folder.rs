@@ -9,9 +9,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
 use nix::sys::stat::{Mode, mkdirat};
 
+use super::beneath::{self, FOLDER};
 use super::names;
 use super::partial::Granted;
 use super::stop::Reason;
@@ -131,10 +131,7 @@ impl<'a> DirCache<'a> {
     /// Open a folder without leaving the destination, by `..` or by a symbolic link.
     fn enter(&mut self, folder: &[u8]) -> Result<OwnedFd, Errno> {
         self.calls += 1;
-        let how = OpenHow::new()
-            .flags(OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC)
-            .resolve(ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_SYMLINKS);
-        openat2(self.root.handle.as_fd(), folder, how)
+        beneath::open(&self.root.handle, folder, FOLDER)
     }
 
     /// Make a folder and those above it.

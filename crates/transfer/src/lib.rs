@@ -8,6 +8,7 @@
 mod addresses;
 mod admission;
 mod arguments;
+mod beneath;
 pub mod command;
 pub mod device;
 mod digest;

@@ -11,11 +11,12 @@ use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::Mode;
 
+use crate::beneath::FOLDER;
 use crate::digest::StreamingDigest;
 use crate::names;
 use crate::options::DigestKind;
 use crate::source::Source;
-use crate::source::place::{self, FOLDER, READ};
+use crate::source::place::{self, READ};
 use crate::stop::Stop;
 
 /// The folder that the last file came from.

@@ -1,17 +1,14 @@
 //! Opens what was found where it was found, and not where a symbolic link that came later leads.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use nix::errno::Errno;
-use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, openat, openat2};
+use nix::fcntl::{AT_FDCWD, OFlag, openat};
 use nix::sys::stat::Mode;
 
-/// How a folder is opened that files are opened in.
-pub const FOLDER: OFlag = OFlag::O_PATH
-    .union(OFlag::O_DIRECTORY)
-    .union(OFlag::O_CLOEXEC);
+use crate::beneath::{self, FOLDER};
 
 /// How a file is opened to read. A FIFO that took its place is not waited for.
 pub const READ: OFlag = OFlag::O_RDONLY
@@ -32,7 +29,7 @@ pub fn followed(path: &Path) -> usize {
 /// Open a path, in which no symbolic link is followed behind so many bytes.
 ///
 /// # Errors
-/// `ELOOP` for such a link; what openat2(2) fails with.
+/// `ELOOP` for such a link; what [`beneath::open`] fails with.
 pub fn open(path: &Path, followed: usize, flags: OFlag) -> Result<OwnedFd, Errno> {
     let bytes = path.as_os_str().as_bytes();
     let (above, below) = bytes.split_at(followed.min(bytes.len()));
@@ -41,12 +38,9 @@ pub fn open(path: &Path, followed: usize, flags: OFlag) -> Result<OwnedFd, Errno
     if below.is_empty() {
         return openat(AT_FDCWD, path, flags, Mode::empty());
     }
-    let how = OpenHow::new()
-        .flags(flags)
-        .resolve(ResolveFlag::RESOLVE_NO_SYMLINKS);
     if above.is_empty() {
-        return openat2(AT_FDCWD, below, how);
+        return beneath::open(AT_FDCWD, below, flags);
     }
     let folder = openat(AT_FDCWD, above, FOLDER, Mode::empty())?;
-    openat2(folder.as_fd(), below, how)
+    beneath::open(folder, below, flags)
 }
