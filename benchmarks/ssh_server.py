@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import pwd
 import signal
@@ -157,17 +158,38 @@ def running(folder: Path) -> Iterator[SshServer]:
 
 @contextlib.contextmanager
 def privilege_separation() -> Iterator[None]:
-    """Have the folder that sshd wants as root, and leave none behind that was not there."""
-    if os.geteuid() != 0 or _PRIVILEGE_SEPARATION.exists():
+    """Have the folder that sshd wants as root, and leave none behind that was not there and nobody needs.
+
+    sshd looks for it at each connection. Who needs it holds a shared lock (flock(2)) on it, the tests of
+    `oscope-fs` as well.
+    """
+    if os.geteuid() != 0:
         yield
         return
-    _PRIVILEGE_SEPARATION.mkdir(mode=0o755, exist_ok=True)
+    handle, made = _hold_folder()
     try:
         yield
     finally:
-        # Another server of ours may have come meanwhile and need it, or have taken it away.
         with contextlib.suppress(OSError):
-            _PRIVILEGE_SEPARATION.rmdir()
+            if made:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                _PRIVILEGE_SEPARATION.rmdir()
+        os.close(handle)
+
+
+def _hold_folder() -> tuple[int, bool]:
+    """Return a descriptor that holds the folder, and whether it was made."""
+    while True:
+        made = not _PRIVILEGE_SEPARATION.exists()
+        # Who made it may take it away meanwhile.
+        with contextlib.suppress(FileNotFoundError):
+            _PRIVILEGE_SEPARATION.mkdir(mode=0o755, exist_ok=True)
+            handle = os.open(_PRIVILEGE_SEPARATION, os.O_RDONLY | os.O_DIRECTORY)
+            fcntl.flock(handle, fcntl.LOCK_SH)
+            with contextlib.suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(handle), _PRIVILEGE_SEPARATION.stat()):
+                    return handle, made
+            os.close(handle)
 
 
 def _family(pid: int) -> list[int]:

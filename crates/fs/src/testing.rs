@@ -2,14 +2,20 @@
 
 use std::fs::{self, File, Permissions};
 use std::io::Write;
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::unix::fs::PermissionsExt;
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use nix::fcntl::{Flock, FlockArg};
 use nix::sys::signal::{Signal, kill};
+use nix::sys::socket::sockopt::ReuseAddr;
+use nix::sys::socket::{
+    AddressFamily, SockFlag, SockType, SockaddrIn, bind, getsockname, setsockopt, socket,
+};
 use nix::unistd::{Pid, Uid, User};
 use tempfile::TempDir;
 
@@ -36,6 +42,10 @@ pub fn file_of(bytes: &[u8]) -> File {
     file
 }
 
+/// A folder that sshd wants as root, at each connection. Who needs it holds a shared lock on it; other servers of tests
+/// take away what they made when nobody does.
+const PRIVILEGE_SEPARATION: &str = "/run/sshd";
+
 /// How long the server may take to answer, or its children to end.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -49,7 +59,40 @@ pub const LIMITS: Limits = Limits {
 pub struct Server {
     home: TempDir,
     port: u16,
+    _reserved: OwnedFd,
     child: Option<Child>,
+    /// Holds [`PRIVILEGE_SEPARATION`].
+    privileges: Option<Flock<File>>,
+}
+
+/// A port that is bound but never listened on, with SO_REUSEADDR as sshd's own socket: nobody else is given it while the
+/// server is stopped.
+fn reserve_port() -> (OwnedFd, u16) {
+    let kind = (AddressFamily::Inet, SockType::Stream);
+    let reserved = socket(kind.0, kind.1, SockFlag::SOCK_CLOEXEC, None).unwrap();
+    setsockopt(&reserved, ReuseAddr, &true).unwrap();
+    bind(reserved.as_raw_fd(), &SockaddrIn::new(127, 0, 0, 1, 0)).unwrap();
+    let port = getsockname::<SockaddrIn>(reserved.as_raw_fd())
+        .unwrap()
+        .port();
+    (reserved, port)
+}
+
+/// The folder, made where it is missing, and held.
+fn privilege_separation() -> Flock<File> {
+    loop {
+        fs::create_dir_all(PRIVILEGE_SEPARATION).unwrap();
+        let Ok(folder) = File::open(PRIVILEGE_SEPARATION) else {
+            continue;
+        };
+        let held = Flock::lock(folder, FlockArg::LockShared).unwrap();
+        // It may have been taken away before it was held.
+        if fs::metadata(PRIVILEGE_SEPARATION)
+            .is_ok_and(|found| found.ino() == held.metadata().unwrap().ino())
+        {
+            return held;
+        }
+    }
 }
 
 impl Server {
@@ -66,11 +109,7 @@ impl Server {
             .unwrap();
         // Another user than root, who logs in for a test, has to reach his key and the folders.
         fs::set_permissions(home.path(), Permissions::from_mode(0o755)).unwrap();
-        let port = TcpListener::bind("127.0.0.1:0")
-            .unwrap()
-            .local_addr()
-            .unwrap()
-            .port();
+        let (reserved, port) = reserve_port();
         for key in ["host", "user", "stranger"] {
             make_key(&home.path().join(key));
         }
@@ -113,7 +152,9 @@ impl Server {
         let mut server = Self {
             home,
             port,
+            _reserved: reserved,
             child: None,
+            privileges: None,
         };
         server.start();
         server
@@ -160,8 +201,7 @@ impl Server {
     pub fn start(&mut self) {
         assert!(self.child.is_none(), "it is started already");
         if Uid::effective().is_root() {
-            // Each time: other servers of tests take away what they made when they end.
-            fs::create_dir_all("/run/sshd").unwrap();
+            self.privileges = Some(privilege_separation());
         }
         let log = File::options()
             .create(true)
