@@ -604,8 +604,10 @@ static uint64_t oscope_calibrate(struct oscope_point *point, double least_ns)
     while (iterations < OSCOPE_MOST_ITERATIONS) {
         double raw = (double)oscope_repeat(point, iterations, 0);
         /* One trial may be long because something interrupted it; nothing does for a hundred times as long. */
-        if (raw >= least_ns && raw < 100 * least_ns && point->failed[0] == '\0')
-            raw = fmin(raw, (double)oscope_repeat(point, iterations, 0));
+        if (raw >= least_ns && raw < 100 * least_ns && point->failed[0] == '\0') {
+            double again = (double)oscope_repeat(point, iterations, 0);
+            raw = again < raw ? again : raw;
+        }
         if (raw >= least_ns || point->failed[0] != '\0')
             break;
         /* Never more than tenfold: the first iterations may be slower than all others. */
