@@ -105,11 +105,14 @@ fn noise(size: usize, seed: u64) -> Vec<u8> {
     bytes
 }
 
+/// Longer than anything here waits for; a test that wants a stall sets its own.
+const LONG: Duration = Duration::from_secs(30);
+
 fn sending(method: SendMethod) -> SendOptions {
     SendOptions {
         method,
-        stall: Duration::from_secs(3),
-        connect_limit: Duration::from_secs(3),
+        stall: LONG,
+        connect_limit: LONG,
         ..SendOptions::default()
     }
 }
@@ -117,7 +120,7 @@ fn sending(method: SendMethod) -> SendOptions {
 fn receiving(method: ReceiveMethod) -> ReceiveOptions {
     ReceiveOptions {
         method,
-        stall: Duration::from_secs(3),
+        stall: LONG,
         ..ReceiveOptions::default()
     }
 }
@@ -157,7 +160,7 @@ fn transfer_through(
         if let Some(meddle) = meddle {
             scope.spawn(move || relayed(&relay, receiver, meddle));
         }
-        let stream = connect(target, Duration::from_secs(3)).expect("a receiver");
+        let stream = connect(target, LONG).expect("a receiver");
         let sent = send(stream, files, how, &mut |_| {});
         (sent, received.join().expect("no panic"))
     })

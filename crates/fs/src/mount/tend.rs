@@ -34,7 +34,7 @@ const LOOK: Duration = Duration::from_millis(500);
 const LOOKED_AT_PER_MS: u64 = 16 << 10;
 
 /// How often what could not be copied back is tried again.
-const AGAIN: Duration = Duration::from_secs(10);
+const AGAIN: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 10 });
 
 /// How long after a kill somebody else may have a copy open who has ended.
 const LET_GO: Duration = Duration::from_secs(5);

@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, UNIX_EPOCH};
 
-use super::rig::{LIMITS, Rig, number, options, until};
+use super::rig::{Rig, number, options, until};
 use crate::mount::{Recovered, recover};
 use crate::remote::{Remote, Time, Version};
 use crate::store::{Dirty, Kept, Store};
+use crate::testing::LIMITS;
 
 /// Bytes that are on their way for longer than the test takes to look.
 const LARGE: u64 = 48 << 20;
@@ -34,7 +35,7 @@ fn done_there(at: &Path, content: &[u8], size: u64, version: Version) {
 #[test]
 fn a_conflict_copy_of_which_no_answer_came_is_put_once() {
     for more in [false, true] {
-        let mut rig = Rig::new(options());
+        let mut rig = Rig::impatient(options());
         rig.serve("f", b"base");
         let mut how = OpenOptions::new();
         let mut file = how.write(true).open(rig.at("f")).unwrap();
@@ -95,7 +96,7 @@ fn broken_off(rig: &mut Rig) -> (File, PathBuf) {
 
 #[test]
 fn an_unlinked_file_that_did_not_get_beside_is_given_up_when_it_is_closed() {
-    let mut rig = Rig::new(options());
+    let mut rig = Rig::impatient(options());
     let (file, _) = broken_off(&mut rig);
     until("it is unlinked", || fs::remove_file(rig.at("f")).is_ok());
     drop(file);
@@ -107,7 +108,7 @@ fn an_unlinked_file_that_did_not_get_beside_is_given_up_when_it_is_closed() {
 
 #[test]
 fn a_mode_that_is_set_before_the_conflict_copy_is_there_is_the_copys() {
-    let mut rig = Rig::new(options());
+    let mut rig = Rig::impatient(options());
     let (file, name) = broken_off(&mut rig);
     let theirs = fs::metadata(rig.on("f")).unwrap().permissions();
     let wanted = Permissions::from_mode(0o600);
@@ -164,7 +165,7 @@ fn a_file_that_is_moved_after_it_went_beside_has_a_mode_where_it_is() {
 
 #[test]
 fn a_displaced_file_of_which_no_answer_came_is_put_once() {
-    let mut rig = Rig::new(options());
+    let mut rig = Rig::impatient(options());
     rig.serve("f", b"base");
     let mut file = OpenOptions::new().append(true).open(rig.at("f")).unwrap();
     file.write_all(b" and ours").unwrap();

@@ -4,12 +4,13 @@ use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::{FileExt, MetadataExt};
 
-use super::rig::{LIMITS, Rig, number, options, until};
+use super::rig::{Rig, number, options, until};
 use crate::mount::file::set_times;
 use crate::mount::tree::ROOT;
 use crate::mount::{Recovered, recover};
 use crate::remote::{Remote, Time, Version};
 use crate::store::{Copy, Kept, Store};
+use crate::testing::LIMITS;
 
 const KEPT: Kept = Kept {
     mode: 0o644,
@@ -68,7 +69,7 @@ fn only_copy(rig: &Rig) -> File {
 
 #[test]
 fn a_copy_that_a_reboot_may_have_torn_is_never_put_over_the_original() {
-    let mut rig = Rig::new(options());
+    let mut rig = Rig::impatient(options());
     rig.serve("f", b"old content");
     leave_dirty(&mut rig, "f", b"new");
     only_copy(&rig).write_all_at(b"\0\0", 1).unwrap();
@@ -89,7 +90,7 @@ fn a_copy_that_a_reboot_may_have_torn_is_never_put_over_the_original() {
 
 #[test]
 fn a_copy_that_was_forced_to_disk_before_a_reboot_goes_back_to_its_name() {
-    let mut rig = Rig::new(options());
+    let mut rig = Rig::impatient(options());
     rig.serve("f", b"old");
     leave_dirty(&mut rig, "f", b"new");
     let key = rig.server.target(&rig.there).key();
@@ -103,7 +104,7 @@ fn a_copy_that_was_forced_to_disk_before_a_reboot_goes_back_to_its_name() {
 #[test]
 fn what_nobody_looks_up_is_tried_again() {
     for removed in [false, true] {
-        let mut rig = Rig::new(options());
+        let mut rig = Rig::impatient(options());
         fs::create_dir(rig.on("d")).unwrap();
         rig.serve("d/f", b"old");
         leave_dirty(&mut rig, "d/f", b"new");

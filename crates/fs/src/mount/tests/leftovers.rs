@@ -11,11 +11,11 @@ use std::time::{Duration, SystemTime};
 
 use nix::errno::Errno;
 
-use super::rig::{LIMITS, Rig, number, options, through_daemon, until};
+use super::rig::{IMPATIENT, Rig, number, options, through_daemon, until};
 use crate::mount::{Options, Recovered, locked, recover};
 use crate::remote::{Put, PutError, Remote};
 use crate::store::{Store, Temporaries};
-use crate::testing::Server;
+use crate::testing::{LIMITS, Server};
 
 const CHANGED: &[u8] = b"content and more";
 const FOREIGN: &str = ".oscope-fs-0123456789abcdef";
@@ -31,7 +31,7 @@ fn names(folder: &Path) -> Vec<String> {
 
 /// Ends a mount's life while it copies back a file: its temporary stays in `folder`.
 fn end_while_putting(server: &mut Server, folder: &Path, store: Store) {
-    let remote = Remote::connect(server.target(folder), LIMITS).unwrap();
+    let remote = Remote::connect(server.target(folder), IMPATIENT).unwrap();
     remote.journal(Arc::<Temporaries>::clone(store.temporaries()));
     let content = tempfile::tempfile().unwrap();
     content.set_len(256 << 20).unwrap();
@@ -118,7 +118,7 @@ fn only_temporaries_are_removed_and_young_ones_looked_for_again() {
 /// `d/f`, changed and open; the names are known to the mount for as long as a test lasts.
 fn with_a_changed_file(mut options: Options) -> (Rig, File) {
     options.attribute_time = Duration::from_secs(600);
-    let rig = Rig::new(options);
+    let rig = Rig::impatient(options);
     fs::create_dir(rig.on("d")).unwrap();
     rig.serve("d/f", b"content");
     let mut file = OpenOptions::new().append(true).open(rig.at("d/f")).unwrap();

@@ -113,7 +113,7 @@ fn a_file_stays_shared_though_one_of_its_descriptors_was_closed() {
 
 #[test]
 fn what_was_read_unasked_without_the_server_is_not_built_upon() {
-    let mut rig = Rig::new(options());
+    let mut rig = Rig::impatient(options());
     fs::write(rig.at("f"), b"ours 1").unwrap();
     let (_, f) = rig.shared().child_file(ROOT, OsStr::new("f")).unwrap();
     // The kernel, or another test's program that is just being started, may have the copy a moment longer.
@@ -135,7 +135,7 @@ fn what_was_read_unasked_without_the_server_is_not_built_upon() {
 
 #[test]
 fn a_name_whose_file_was_removed_while_it_waited_to_go_back_can_be_made_anew() {
-    let mut rig = Rig::new(options());
+    let mut rig = Rig::impatient(options());
     rig.serve("f", b"base");
     let mut file = OpenOptions::new().append(true).open(rig.at("f")).unwrap();
     file.write_all(b" and more").unwrap();

@@ -13,14 +13,14 @@ use tempfile::TempDir;
 use crate::mount::{Mounted, Options, Shared};
 use crate::remote::{Limits, Remote};
 use crate::store::Store;
-use crate::testing::Server;
+use crate::testing::{LIMITS, Server};
 use oscope_sys::error::Failure;
 
 /// Longer than any wait of these tests; a wait that is this long has failed.
 const LONG: Duration = Duration::from_secs(60);
 
-/// What operations may take here before they give up.
-pub const LIMITS: Limits = Limits {
+/// What operations may take where the server is away in a test; what is to succeed meanwhile has to be as fast.
+pub const IMPATIENT: Limits = Limits {
     operation: Duration::from_secs(3),
     connect: Duration::from_secs(10),
 };
@@ -34,6 +34,7 @@ pub struct Rig {
     pub here: PathBuf,
     pub cache: PathBuf,
     pub options: Options,
+    limits: Limits,
     running: Option<Running>,
     _scratch: TempDir,
 }
@@ -64,6 +65,15 @@ pub fn through_daemon() -> Options {
 
 impl Rig {
     pub fn new(options: Options) -> Self {
+        Self::with(options, LIMITS)
+    }
+
+    /// One whose server goes away.
+    pub fn impatient(options: Options) -> Self {
+        Self::with(options, IMPATIENT)
+    }
+
+    fn with(options: Options, limits: Limits) -> Self {
         let server = Server::new();
         let there = server.folder("served");
         // A prefix of its own: it distinguishes what a killed test leaves mounted from others' work.
@@ -79,6 +89,7 @@ impl Rig {
             here,
             cache,
             options,
+            limits,
             running: None,
             _scratch: scratch,
         };
@@ -95,7 +106,7 @@ impl Rig {
     /// Mounts over a store that is open already.
     pub fn mount_over(&mut self, store: Store) {
         let target = self.server.target(&self.there);
-        let remote = Remote::connect(target, LIMITS).unwrap();
+        let remote = Remote::connect(target, self.limits).unwrap();
         let mounted = Mounted::new(Arc::new(remote), Arc::new(store), self.options.clone());
         let (shared, here) = (mounted.shared(), self.here.clone());
         let (ready, is_ready) = mpsc::channel();

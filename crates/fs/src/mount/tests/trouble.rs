@@ -10,12 +10,13 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use nix::errno::Errno;
 
-use super::rig::{LIMITS, Rig, number, options, through_daemon, until};
+use super::rig::{IMPATIENT, Rig, number, options, through_daemon, until};
 use crate::mount::opening::Opened;
 use crate::mount::tree::ROOT;
 use crate::mount::{Mounted, Recovered, recover};
 use crate::remote::{Remote, State, Time};
 use crate::store::Store;
+use crate::testing::LIMITS;
 
 #[test]
 fn if_both_sides_change_neither_is_lost() {
@@ -87,7 +88,7 @@ fn a_file_that_is_removed_on_the_server_while_open_is_made_anew() {
 
 #[test]
 fn without_the_server_what_is_cached_is_read_and_the_rest_fails_in_time() {
-    let mut rig = Rig::new(options());
+    let mut rig = Rig::impatient(options());
     rig.serve("f", b"cached");
     assert_eq!(fs::read(rig.at("f")).unwrap(), b"cached");
     let open = File::open(rig.at("f")).unwrap();
@@ -106,7 +107,7 @@ fn without_the_server_what_is_cached_is_read_and_the_rest_fails_in_time() {
 
 #[test]
 fn a_close_that_cannot_copy_back_says_so_and_it_goes_back_later() {
-    let mut rig = Rig::new(options());
+    let mut rig = Rig::impatient(options());
     rig.serve("f", b"old");
     let mut file = OpenOptions::new().write(true).open(rig.at("f")).unwrap();
     rig.server.stop();
@@ -134,7 +135,7 @@ fn a_close_that_cannot_copy_back_says_so_and_it_goes_back_later() {
 
 #[test]
 fn what_was_sent_without_an_answer_is_no_conflict_when_more_was_written_meanwhile() {
-    let mut rig = Rig::new(options());
+    let mut rig = Rig::impatient(options());
     rig.serve("f", b"base");
     let mut file = OpenOptions::new().append(true).open(rig.at("f")).unwrap();
     file.write_all(b" and ours").unwrap();
@@ -165,13 +166,13 @@ fn what_was_sent_without_an_answer_is_no_conflict_when_more_was_written_meanwhil
 
 #[test]
 fn after_a_close_that_failed_it_is_tried_again_by_who_tends_and_not_by_the_release() {
-    let mut rig = Rig::new(options());
+    let mut rig = Rig::impatient(options());
     rig.serve("f", b"old");
     let target = rig.server.target(&rig.there);
     rig.unmount();
     // Without a kernel and without the thread that tends: each is asked for by itself.
     let store = Store::open(&rig.cache, &target.key(), 1 << 30).unwrap();
-    let remote = Remote::connect(target, LIMITS).unwrap();
+    let remote = Remote::connect(target, IMPATIENT).unwrap();
     let mounted = Mounted::new(Arc::new(remote), Arc::new(store), options());
     let shared = mounted.shared();
     let ino = shared.lookup(ROOT, "f".as_ref()).unwrap();
@@ -198,12 +199,12 @@ fn after_a_close_that_failed_it_is_tried_again_by_who_tends_and_not_by_the_relea
 #[test]
 fn at_the_end_a_server_that_is_away_is_waited_for_once_and_the_next_mount_copies_back() {
     let names = ["f", "g", "h"];
-    let mut rig = Rig::new(options());
+    let mut rig = Rig::impatient(options());
     names.iter().for_each(|name| rig.serve(name, b"old"));
     let target = rig.server.target(&rig.there);
     rig.unmount();
     let store = Store::open(&rig.cache, &target.key(), 1 << 30).unwrap();
-    let remote = Remote::connect(target, LIMITS).unwrap();
+    let remote = Remote::connect(target, IMPATIENT).unwrap();
     let mounted = Mounted::new(Arc::new(remote), Arc::new(store), options());
     let shared = mounted.shared();
     let none = |_: &File| Err(std::io::ErrorKind::Unsupported.into());
@@ -234,7 +235,7 @@ fn at_the_end_a_server_that_is_away_is_waited_for_once_and_the_next_mount_copies
 
 #[test]
 fn what_a_mount_left_is_recovered() {
-    let mut rig = Rig::new(options());
+    let mut rig = Rig::impatient(options());
     for name in ["f", "g", "same"] {
         rig.serve(name, b"old");
     }

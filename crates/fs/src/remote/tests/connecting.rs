@@ -345,8 +345,10 @@ fn a_server_that_was_away_for_long_is_found_by_an_operation_that_waits() {
 /// Who finds that a request can no longer be sent waits for the next session: this one has ended by then.
 #[test]
 fn a_session_that_takes_no_request_has_ended() {
+    let server = Server::new();
+    let folder = server.folder("f");
     for _ in 0..20 {
-        let (server, remote, _) = super::names::connected();
+        let remote = Remote::connect(server.target(&folder), LIMITS).unwrap();
         let long = Instant::now() + LIMITS.operation;
         let session = remote.link.session(long).unwrap();
         thread::scope(|scope| {

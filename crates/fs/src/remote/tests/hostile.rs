@@ -25,9 +25,17 @@ pub struct Hostile {
 }
 
 impl Hostile {
-    /// With these faults (`REQUEST=FAULT`, see the program), whose silence is soon over.
+    /// With these faults (`REQUEST=FAULT`, see the program). If one is silence, an operation soon ends.
     pub fn new(faults: &str) -> Self {
-        Self::with(faults, Duration::from_secs(1))
+        let silent = ["never", "late", "drip"]
+            .iter()
+            .any(|fault| faults.contains(fault));
+        let operation = if silent {
+            Duration::from_secs(1)
+        } else {
+            LIMITS.operation
+        };
+        Self::with(faults, operation)
     }
 
     /// The same, with the limit of an operation.

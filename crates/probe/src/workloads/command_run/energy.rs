@@ -37,12 +37,17 @@ impl Rapl {
     /// The counters below `folder`, with the power of the idle machine; `None` where there are none, they may not be
     /// read, or they stand still.
     pub fn find(folder: &Path) -> Option<Self> {
+        Self::find_after(folder, || thread::sleep(IDLE))
+    }
+
+    /// The same, with what goes on between the two readings.
+    fn find_after(folder: &Path, wait: impl FnOnce()) -> Option<Self> {
         let mut this = Self {
             zones: zones(folder)?,
             idle_w: 0.0,
         };
         let (begun, before) = (Instant::now(), this.read()?);
-        thread::sleep(IDLE);
+        wait();
         let used_j = this.used_j(&before, &this.read()?);
         this.idle_w = used_j / begun.elapsed().as_secs_f64();
         // A virtual machine may have the file without a counter behind it.
@@ -111,7 +116,6 @@ fn zones(folder: &Path) -> Option<Vec<Zone>> {
 mod tests {
     use super::*;
     use std::path::PathBuf;
-    use std::sync::atomic::{AtomicBool, Ordering};
 
     /// A folder as the kernel has it: two packages, one with a zone within it, and the whole platform.
     fn tree(name: &str) -> PathBuf {
@@ -157,30 +161,9 @@ mod tests {
     fn the_idle_power_is_what_the_counter_gains_meanwhile() {
         let folder = tree("idle");
         let counter = folder.join("intel-rapl:0/energy_uj");
-        let ended = AtomicBool::new(false);
-        let found = thread::scope(|scope| {
-            scope.spawn(|| {
-                for step in 1_u64.. {
-                    if ended.load(Ordering::Relaxed) {
-                        break;
-                    }
-                    // Never empty, as a file that is written anew may be for a moment.
-                    let other = counter.with_extension("new");
-                    fs::write(&other, format!("{}\n", 1000 + step)).unwrap();
-                    File::options()
-                        .write(true)
-                        .open(&counter)
-                        .unwrap()
-                        .write_all_at(&fs::read(&other).unwrap(), 0)
-                        .unwrap();
-                    thread::sleep(Duration::from_millis(1));
-                }
-            });
-            let found = Rapl::find(&folder);
-            ended.store(true, Ordering::Relaxed);
-            found
-        });
+        let found = Rapl::find_after(&folder, || fs::write(&counter, "2000\n").unwrap());
         assert!(found.unwrap().idle_w() > 0.0);
+        assert!(Rapl::find(&folder).is_none(), "it stands still");
         fs::remove_dir_all(folder).unwrap();
     }
 

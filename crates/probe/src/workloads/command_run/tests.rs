@@ -131,7 +131,7 @@ fn a_preparation_that_closes_its_standard_error_and_hangs_is_killed_with_its_chi
     let allowed = oscope_sys::affinity::allowed().expect("they are known");
     let shared = Shared::default();
     let context = Context::new(&clock, None, &allowed, &shared);
-    let launcher = Launcher::new(&parameters(json!({"timeout": 0.2})), &context);
+    let launcher = Launcher::new(&parameters(json!({"timeout": 2})), &context);
     let (mut reader, writer) = oscope_sys::testing::pipe();
     // Whoever lives of it holds the pipe open.
     let path = format!("/proc/{}/fd/{}", std::process::id(), writer.as_raw_fd());
@@ -144,7 +144,7 @@ fn a_preparation_that_closes_its_standard_error_and_hangs_is_killed_with_its_chi
         .expect_err("it timed out")
         .to_string();
     assert!(
-        failure.contains("--prepare /bin/sh: the command did not end within 0.2 s"),
+        failure.contains("--prepare /bin/sh: the command did not end within 2 s"),
         "{failure}"
     );
     drop(writer);

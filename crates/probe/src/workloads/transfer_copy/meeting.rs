@@ -207,15 +207,16 @@ mod tests {
     fn a_sender_that_is_refused_sleeps_and_comes_again() {
         let door = ListenEndpoint::new(ConnectMode::Retry, HERE).expect("a port is free");
         let address = door.address;
-        let sender = thread::spawn(move || {
-            let started = Instant::now();
-            connect_with_sleeps(address, Duration::ZERO).map(|stream| (stream, started.elapsed()))
+        let receiver = thread::spawn(move || {
+            thread::sleep(SLEEP / 2);
+            door.open().expect("it is ours");
+            door.accept().expect("one comes")
         });
-        thread::sleep(Duration::from_millis(50));
-        door.open().expect("it is ours");
-        door.accept().expect("one comes");
-        // Open until here: whose a connection was that has ended is not known, and nobody's is not accepted.
-        let (_stream, waited) = sender.join().expect("it ends").expect("it is let in");
-        assert!(waited >= SLEEP, "{waited:?}");
+        let started = Instant::now();
+        // Open until the other side has accepted: whose a connection was that has ended is not known.
+        let stream = connect_with_sleeps(address, Duration::ZERO).expect("it is let in");
+        assert!(started.elapsed() >= SLEEP, "{:?}", started.elapsed());
+        receiver.join().expect("it ends");
+        drop(stream);
     }
 }

@@ -104,7 +104,7 @@ fn small_writes_move_every_file_over_either_network() {
 #[test]
 fn who_comes_late_is_waited_for_with_a_sleep() {
     for writes in choices("writes") {
-        let given = json!({"meeting": "retry", "late": 0.01, "writes": writes, "size": 100});
+        let given = json!({"meeting": "retry", "late": 0.5, "writes": writes, "size": 100});
         with(&given, |workload, clock| {
             let work = workload.run(1, &mut Region::new(clock)).expect("it runs");
             workload.verify(&work).expect("it is true");
