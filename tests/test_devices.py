@@ -18,6 +18,7 @@ import pytest
 
 from cli_driver import CommandLine, as_nobody
 from oscope.tools.inventory.device_names import identify
+from waiting import wait_until
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="making devices needs root")
 
@@ -96,10 +97,9 @@ def test_descriptors_have_their_modes_and_names(oscope: CommandLine) -> None:
 
 def test_a_process_whose_first_thread_ended_is_seen(oscope: CommandLine) -> None:
     with holder(ENDS="leader") as (pid, held):
-        for _ in range(100):
-            if "State:\tZ" in Path(f"/proc/{pid}/status").read_text():
-                break
-            os.sched_yield()
+        wait_until(
+            lambda: "State:\tZ" in Path(f"/proc/{pid}/status").read_text(), "the end of the first thread"
+        )
         found = held_by(oscope, pid)
     assert found[held["urandom"]] == ("/dev/urandom", "urandom", "r", False)
 
@@ -121,7 +121,7 @@ def test_devices_of_other_mount_namespaces_are_told(oscope: CommandLine, tmp_pat
     hidden.mkdir()
     script = f'mount -t tmpfs none {hidden} && mknod {hidden}/own c 1 5 && exec "$@"'
     with holder(
-        f"{hidden}/own", prefix=("unshare", "--mount", "--propagation", "private", "sh", "-c", script, "sh")
+        f"{hidden}/own", prefix=("unshare", "--mount", "--propagation", "slave", "sh", "-c", script, "sh")
     ) as (pid, held):
         found = held_by(oscope, pid)
     assert found[held[f"{hidden}/own"]][1] == "zero"
@@ -135,7 +135,8 @@ def test_a_file_system_whose_server_does_not_answer_holds_nothing_up(
 ) -> None:
     at = tmp_path / "stuck"
     at.mkdir()
-    words = ("unshare", "--mount", sys.executable, Path(__file__).with_name("stuck_fuse.py"), at)
+    server_program = Path(__file__).with_name("stuck_fuse.py")
+    words = ("unshare", "--mount", "--propagation", "slave", sys.executable, server_program, at)
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         pid, descriptor = map(int, server.stdout.readline().split())

@@ -37,7 +37,17 @@ mount -t tmpfs none /proc/sys/kernel && mkdir "$0" && echo "$1" >"$0/ptrace_scop
 
 def yama(scope: int) -> tuple[str, ...]:
     """Return a prefix that gives a command a /proc in which Yama has this scope."""
-    return ("unshare", "--mount", "sh", "-c", YAMA, "/proc/sys/kernel/yama", str(scope))
+    return (
+        "unshare",
+        "--mount",
+        "--propagation",
+        "slave",
+        "sh",
+        "-c",
+        YAMA,
+        "/proc/sys/kernel/yama",
+        str(scope),
+    )
 
 
 OTHER_USER = ("unshare", "--user")

@@ -229,7 +229,7 @@ def test_umount_of_a_dead_mount_whose_cache_is_not_known_does_not_succeed(desk: 
 
 
 def test_what_cannot_be_copied_back_is_named_and_recovered_later(desk: Desk) -> None:
-    desk.mounted("--timeout", "1s")
+    desk.mounted("--timeout", "10s")
     cache = str(desk.status()["cache"])
     file = (desk.point / "file").open("r+b", buffering=0)
     file.write(b"kept")

@@ -71,7 +71,8 @@ def test_a_mount_that_another_namespace_uses_goes_on_and_all_say_why(desk: Desk)
             assert remedy in line
         found = desk.status()
         assert found["state"] == "ending"
-        assert found["held_by"] == [who]
+        # A mount namespace of another test may hold it too.
+        assert who in found["held_by"]
         assert f"that of process {who}" in desk("status", desk.point).out
         assert not is_mounted(desk.point)
     wait_until(desk.nothing_runs, "the process ends with the last namespace")

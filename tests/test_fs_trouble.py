@@ -220,7 +220,11 @@ def recover_after_reboot(
     boot.write_text("00000000-0000-4000-8000-000000000000\n")
     words = [sys.executable, "-c", REBOOT, boot, *recover_words(fs_server, fs_folder, home)]
     return subprocess.run(
-        ["unshare", "--mount", *map(str, words)], capture_output=True, text=True, timeout=60, check=False
+        ["unshare", "--mount", "--propagation", "slave", *map(str, words)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
 
 
@@ -229,7 +233,7 @@ def test_without_the_server_cached_files_are_read_and_the_rest_fails_in_time(
 ) -> None:
     (fs_folder / "cached").write_bytes(b"here")
     (fs_folder / "other").write_bytes(b"there")
-    with mount(fs_server, fs_folder, tmp_path / "home", "--timeout", "2s") as mounted_at:
+    with mount(fs_server, fs_folder, tmp_path / "home", "--timeout", "6s") as mounted_at:
         with opened(mounted_at.root / "cached", os.O_RDWR) as descriptor:
             fs_server.stop()
             try:
