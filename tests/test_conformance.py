@@ -55,7 +55,7 @@ def test_each_test_is_run_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     suite.write_text(SUITE)
     suite.chmod(0o755)
     monkeypatch.setattr(conformance_suites, "TOOLS", tmp_path)
-    monkeypatch.setattr(conformance_suites, "TEST_S", 1.0)
+    monkeypatch.setattr(conformance_suites, "TEST_S", 5.0)
     settings, renewed = tmp_path / "settings", []
     names = conformance_suites.pjdfstest_names(tmp_path, settings)
     found = conformance_suites.pjdfstest(tmp_path, lambda: renewed.append(1), settings, names, "sftp")
@@ -107,7 +107,7 @@ def test_what_check_prints_is_read() -> None:
 
 
 def test_a_test_of_xfstests_that_hangs_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(conformance_xfstests, "TEST_S", 1.0)
+    monkeypatch.setattr(conformance_xfstests, "TEST_S", 5.0)
     monkeypatch.setattr(conformance_xfstests, "TOOLS", tmp_path)
     monkeypatch.setattr(conformance_xfstests, "killable", lambda words: list(map(str, words)))
 

@@ -21,7 +21,7 @@ def trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Trial:
     device = tmp_path / "kvm"
     device.touch()
     monkeypatch.setattr(accelerator, "DEVICE", device)
-    monkeypatch.setattr(accelerator, "TRIAL_LIMIT_S", 2.0)
+    monkeypatch.setattr(accelerator, "TRIAL_LIMIT_S", 10.0)
     monkeypatch.setattr(accelerator, "cache_folder", lambda: tmp_path)
 
     def choose(script: str) -> Choice:
