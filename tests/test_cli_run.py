@@ -136,7 +136,7 @@ def test_a_note_of_the_probe_stands_under_the_table(oscope: CommandLine) -> None
 
 
 def test_ctrl_c_keeps_what_was_measured_and_resume_goes_on(oscope: CommandLine) -> None:
-    running = oscope.start(*COST[:-1], "40", "--set", "pause=50ms", "--report", "r.html")
+    running = oscope.start(*COST[:-1], "40", "--set", "pause=200ms", "--report", "r.html")
     wait_until(oscope.has_samples, "the first sample", running)
     runs = oscope.runs()
     running.send_signal(signal.SIGINT)
@@ -165,7 +165,7 @@ def test_a_complete_run_is_not_resumed_in_silence(oscope: CommandLine) -> None:
 
 
 def test_ctrl_c_leaves_the_record_that_was_asked_for(oscope: CommandLine) -> None:
-    words = (*COST[:-1], "40", "--set", "pause=50ms", "--json", "r.json", "--figures", "figures")
+    words = (*COST[:-1], "400", "--set", "pause=50ms", "--json", "r.json", "--figures", "figures")
     running = oscope.start(*words)
     runs = wait_until(oscope.runs, "the run", running)
     running.send_signal(signal.SIGINT)

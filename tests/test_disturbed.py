@@ -247,7 +247,8 @@ def test_sides_that_take_turns_are_measured_alike(catalogue: Catalogue, store: S
 def test_a_run_killed_at_any_moment_ends_with_each_block_measured_again_once(
     catalogue: Catalogue, store_path: Path, committed: int
 ) -> None:
-    plan = planned(catalogue, "stolen", pause=0.02)
+    # The kill has to arrive before the twelfth sample.
+    plan = planned(catalogue, "stolen", pause=0.2 if committed >= 8 else 0.02)
     laboratory = start(plan, store_path)
     assert laboratory.stdout is not None
     run_id = laboratory.stdout.readline().strip()

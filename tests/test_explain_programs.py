@@ -23,7 +23,7 @@ from oscope.tools.explain.purposes import UNKNOWN_GROUP
 CALLS = 50
 LEAST_PROGRAMS = 30
 COMMANDS = (
-    "true", "false", "ls -l /", "cat /etc/passwd", "echo hello", "id", "date", "uname -a", "df",
+    "true", "false", "ls -l /", "cat /etc/passwd", "echo hello", "id", "date", "uname -a", "df /",
     "du -s /etc/ssl", "env", "sort /etc/passwd", "wc /etc/passwd", "head -1 /etc/passwd",
     "tail -1 /etc/passwd", "cut -d: -f1 /etc/passwd", "grep root /etc/passwd", "sed -n 1p /etc/passwd",
     "awk {print} /etc/passwd", "find /etc/ssl -type f", "tar -cf - /etc/ssl", "gzip -c /etc/passwd",
@@ -226,9 +226,9 @@ def test_a_preload_list_is_read_and_its_libraries_told(oscope: CommandLine, tmp_
     shutil.copytree("/etc", copy, symlinks=True)
     (copy / "ld.so.preload").write_text(f"{library}\n")
     # In a mount namespace of its own: the machine's list stays as it is.
-    inside = CommandLine(
-        oscope.folder, prefix=("unshare", "--mount", "sh", "-c", f'mount --bind {copy} /etc; exec "$@"', "sh")
-    )
+    script = f'mount --bind {copy} /etc; exec "$@"'
+    prefix = ("unshare", "--mount", "--propagation", "slave", "sh", "-c", script, "sh")
+    inside = CommandLine(oscope.folder, prefix=prefix)
     found = found_of(inside, "/bin/true")
     check_named(found)
     reported = {each["name"]: each["text"] for each in found["tasks"][0]["programs"][0]["findings"]}

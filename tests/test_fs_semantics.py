@@ -170,14 +170,12 @@ def test_what_a_mapping_stores_after_close_goes_back(
         wait_until(
             lambda: (fs_folder / "file").read_bytes()[5000:5006] == b"synced",
             "what msync wrote goes back",
-            limit_s=10,
         )
         mapping.write(9000, b"unmapped")
         mapping.close()
         wait_until(
             lambda: (fs_folder / "file").read_bytes()[9000:9008] == b"unmapped",
             "the mapping goes back",
-            limit_s=10,
         )
         mounted_at.stop()
 

@@ -370,7 +370,7 @@ def test_what_is_unmounted_meanwhile_is_not_kept_in_use(who: str, tmp_path: Path
 
 def test_tracefs_is_mounted_for_bpftrace_alone() -> None:
     done = subprocess.run(
-        ["unshare", "--mount", sys.executable, "-c", HIDDEN, str(find_probe())],
+        ["unshare", "--mount", "--propagation", "slave", sys.executable, "-c", HIDDEN, str(find_probe())],
         capture_output=True,
         text=True,
         timeout=120,
