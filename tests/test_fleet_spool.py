@@ -32,6 +32,7 @@ from oscope.storage.fleets import FLEET
 from oscope.storage.store import Happening, Store
 from postgresql_server import PostgreSQL
 from test_fleet import LIMIT_S, PLAN, REPS, begin, error_line, needs_network, rounds_done, scheduler
+from waiting import wait_until
 
 SAMPLE = {"process": 1, "boot": 0, "raw": 7, "iterations": 3, "correction": 0.1, "failed": None}
 HOST = {"host": {"name": "n1", "address": "n1"}, "rounds": 1}
@@ -134,6 +135,7 @@ def test_a_database_that_is_away_loses_nothing(
                     if block == 20:
                         postgresql_server.stop()
                     if block == 40:
+                        wait_until(lambda: told, "the outage is noticed")
                         postgresql_server.start()
                     for run_id in runs:
                         add(store, run_id, block, range(10), Happening("note", f"{block}"))
@@ -239,6 +241,7 @@ def left_behind(
         assert f"samples are in {spool.path_of(place, f'turn-{run_id}')} on " in str(error)  # noqa: PT017
         return run_id, kept
     finally:
+        monkeypatch.setattr(turns, "DELIVERY_LIMIT_S", LIMIT_S)
         postgresql_server.start()
     pytest.fail("the turn ended without the store")
 
