@@ -23,7 +23,7 @@ QUIET: Operation = ("quiet",)
 """Close everything, and compare the folder as mounted and as the server has it with the model."""
 AGAIN: Operation = ("again",)
 """The same, and between the two comparisons unmount and mount again."""
-_SETTLING_S = 5.0
+_SETTLING_S = 60.0
 _TEMPORARY = ".oscope-fs-"
 _SHRINKING_S = 90.0
 

@@ -141,7 +141,7 @@ def rows(text: str) -> dict[str, list[str]]:
 
 
 def test_whatever_fails_the_run_goes_on(page: Path) -> None:
-    done = bench(page, "fake_bad,fake_absent,fake_good", patience_s=8)
+    done = bench(page, "fake_bad,fake_absent,fake_good", patience_s=25)
     found = rows(page.read_text())
     assert found["fast"] == ["1.25 [1.00, 1.50] s; n = 7", "at most 2 s", "met"]
     assert found["slow [all]"] == ["3 s", "at most 2 s", "**missed**"]

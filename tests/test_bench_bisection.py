@@ -103,7 +103,7 @@ def test_a_busy_loop_that_got_slower_is_found_by_its_time(
     bench_git: CommandLine, repository: Repository, tmp_path: Path
 ) -> None:
     for number in range(6):
-        cost = 4_000_000 if number < 4 else 16_000_000
+        cost = 4_000_000 if number < 4 else 64_000_000
         broken = "\n#error broken on purpose" if number == 3 else ""
         files = {"spin.c": SPIN, "cost.h": f"#define COST {cost}UL{broken}\n", "note": f"loop {number}"}
         repository.commit(f"Loop {number}", files)

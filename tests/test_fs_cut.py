@@ -127,7 +127,7 @@ def test_a_cut_amid_the_first_writing_is_mended_at_once(
 def test_it_is_mended_when_there_is_a_server_again(
     moment: Moment, cutting: Cutting, fs_folder: Path, tmp_path: Path
 ) -> None:
-    with mount(cutting.server, fs_folder, tmp_path / "home", "--timeout", "4s") as mounted_at:
+    with mount(cutting.server, fs_folder, tmp_path / "home", "--timeout", "6s") as mounted_at:
         scene = Scene(cutting, mounted_at, fs_folder, moment)
         cutting.server.stop()
         try:
@@ -194,7 +194,7 @@ def test_what_another_wrote_meanwhile_is_kept_and_ours_goes_beside(
     end: str, moment: Moment, cutting: Cutting, fs_folder: Path, tmp_path: Path
 ) -> None:
     home = tmp_path / "home"
-    with mount(cutting.server, fs_folder, home, "--timeout", "4s") as mounted_at:
+    with mount(cutting.server, fs_folder, home, "--timeout", "6s") as mounted_at:
         scene = Scene(cutting, mounted_at, fs_folder, moment)
         scene.there.write_bytes(THEIRS)
         ends_amid(end, scene, cutting, fs_folder, home, mounted_at)
@@ -254,7 +254,7 @@ def test_what_another_wrote_into_a_linked_file_meanwhile_is_kept_beside(
 ) -> None:
     home = tmp_path / "home"
     # A server that is gone for good is waited for in vain.
-    patience = "4s" if end == "stop" else "15s"
+    patience = "6s" if end == "stop" else "15s"
     with mount(cutting.server, fs_folder, home, "--timeout", patience) as mounted_at:
         scene = Scene(cutting, mounted_at, fs_folder, moment, LONG)
         scene.there.write_bytes(THEIRS)

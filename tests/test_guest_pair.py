@@ -31,8 +31,8 @@ while True:
     try:
         taken = socket.create_connection(("10.0.2.1", 7000), 30)
         break
-    except ConnectionRefusedError:
-        # The other guest is there, but its program does not listen yet; the time limit ends what never does.
+    except OSError:
+        # The other guest or its program does not answer yet; the time limit ends what never does.
         time.sleep(0.1)
 taken.sendall(bytes(300000))
 # A guest is switched off when its command ends, with what its kernel has not sent yet.
