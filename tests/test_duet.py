@@ -196,7 +196,7 @@ def test_processes_are_renewed_or_started_from_scratch(
 
 
 class Presser:
-    """Sends SIGINT shortly after both sides were asked for samples."""
+    """Sends SIGINT some time after both sides were asked for samples: each has some then."""
 
     def __init__(self) -> None:
         self.asked = 0
@@ -209,7 +209,7 @@ class Presser:
         self.asked += 1
         # The first is asked for the loop count, then both for samples.
         if self.asked == 3:
-            threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+            threading.Timer(2.0, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
 
     def inspecting(self, name: str) -> None:
         del name
