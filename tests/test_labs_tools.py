@@ -282,7 +282,7 @@ class TestOwnCommand:
         monkeypatch.setattr(own_command, "LIMIT_S", 2.0)
         with pytest.raises(OscopeError, match="did not end within 2 s"):
             own_command.carry_out("explain", "--", "sleep", "987.25")
-        assert not _running("987.25")
+        wait_until(lambda: not _running("987.25"), "its end")
 
     def test_a_ctrl_c_ends_the_command(self) -> None:
         with (
@@ -291,7 +291,7 @@ class TestOwnCommand:
         ):
             wait_until(lambda: _running("987.5"), "the program")
             raise KeyboardInterrupt
-        assert not _running("987.5")
+        wait_until(lambda: not _running("987.5"), "its end")
 
 
 def _running(word: str) -> bool:

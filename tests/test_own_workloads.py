@@ -41,7 +41,7 @@ TOML = """
 name = "mine"
 
 [workloads]
-"fake.work" = { command = "./liar", patience = "1s" }
+"fake.work" = { command = "./liar", patience = "60s" }
 "sort.list" = "./mybench"
 
 [experiments."sort.sizes"]

@@ -19,7 +19,7 @@ from oscope.targets.affinity import Placement
 from oscope.targets.target import Local
 
 
-def ask(client: Probe, do: str, reps: int = 3, number: int = 1, silence_limit_s: float = 20.0) -> list[Event]:
+def ask(client: Probe, do: str, reps: int = 3, number: int = 1, silence_limit_s: float = 120) -> list[Event]:
     request = Request(id=number, workload="fake.work", params={"do": do}, reps=reps)
     return [event for events in client.run(request, silence_limit_s=silence_limit_s) for event in events]
 

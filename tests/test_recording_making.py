@@ -94,10 +94,10 @@ def test_what_runs_on_in_the_background_is_not_waited_for(session: CommandLine) 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
 def test_the_terminal_is_put_back_however_it_ends(how: signal.Signals, session: CommandLine) -> None:
     # The shell outlives what is killed, and keeps the terminal.
-    script = f"{' '.join(RECORD)} a.cast -- sh -c 'echo ready; exec sleep 1000'; echo code=$?; read x"
+    script = f"read x; {' '.join(RECORD)} a.cast -- sh -c 'echo ready; exec sleep 1000'; echo code=$?; read x"
     with at_terminal(("sh", "-c", script), session.folder, session.all_variables({})) as person:
         before = termios.tcgetattr(person.terminal)
-        person.wait_for(b"ready")
+        person.type(b"\n", b"ready")
         assert termios.tcgetattr(person.terminal) != before
         (recorder,) = map(int, Path(f"/proc/{person.pid}/task/{person.pid}/children").read_text().split())
         below = [

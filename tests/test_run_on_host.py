@@ -99,7 +99,7 @@ def test_a_run_on_a_host_resumes_after_its_connection_was_cut(
     network: Fleet, host: FleetHost, real_probe: Path
 ) -> None:
     oscope = network.commands(real_probe)
-    begun = oscope.start(*COST, "--on", "ssh:there", "--reps", "400", "--seed", "5")
+    begun = oscope.start(*COST, "--on", "ssh:there", "--reps", "4000", "--seed", "5")
     wait_until_measuring(begun, host)
     host.stop()
     _, err = begun.communicate(timeout=120)
@@ -115,7 +115,7 @@ def test_a_run_on_a_host_resumes_after_its_connection_was_cut(
     assert found["id"] == last
     (point,) = found["points"]
     # Not a sample is missing: the point is not to blame for the connection, and its block is completed.
-    assert len(point["samples"]["block"]) - len(point["samples"].get("again", [])) == 400
+    assert len(point["samples"]["block"]) - len(point["samples"].get("again", [])) == 4000
     assert not point.get("notes")
 
 

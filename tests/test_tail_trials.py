@@ -70,7 +70,7 @@ def test_trials_are_measured_and_added_to_the_file(
 ) -> None:
     store, place = tmp_path / "trials.db", tmp_path / "tails.npz"
     for rounds in (1, 2):
-        assert tail_trials.main(["measure", str(store), str(place), "--rounds", "1", "--seconds", "2"]) == 0
+        assert tail_trials.main(["measure", str(store), str(place), "--rounds", "1", "--seconds", "6"]) == 0
         sides = tail_trials.read(place)
         assert len(sides) == tail_trials.SIDES * rounds
     assert [side.delay_ns > 0 for side in sides] == 2 * [False, False, True]

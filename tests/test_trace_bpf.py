@@ -315,8 +315,9 @@ HIDDEN = """
 import subprocess, sys
 from pathlib import Path
 from oscope.trace.tracers import make
+from waiting import unmount
 while Path("/sys/kernel/tracing/events").is_dir():
-    subprocess.run(["umount", "/sys/kernel/tracing"], check=True)
+    unmount("/sys/kernel/tracing")
 if Path("/sys/kernel/debug/tracing/events").is_dir():
     subprocess.run(["umount", "--lazy", "/sys/kernel/debug"], check=True)
 tracer = make("sched", Path(sys.argv[1]), turns=1)
@@ -371,6 +372,7 @@ def test_what_is_unmounted_meanwhile_is_not_kept_in_use(who: str, tmp_path: Path
 def test_tracefs_is_mounted_for_bpftrace_alone() -> None:
     done = subprocess.run(
         ["unshare", "--mount", "--propagation", "slave", sys.executable, "-c", HIDDEN, str(find_probe())],
+        env=os.environ | {"PYTHONPATH": f"{ROOT / 'python'}:{ROOT / 'tests'}"},
         capture_output=True,
         text=True,
         timeout=120,

@@ -163,7 +163,7 @@ def test_an_interrupt_is_the_commands(to: str, oscope: CommandLine) -> None:
             os.killpg(running.pid, signal.SIGINT)
         else:
             os.kill(running.pid, signal.SIGINT)
-        out, reported = running.communicate(timeout=30)
+        out, reported = running.communicate(timeout=120)
     assert running.returncode == 9
     # A signal of a process to the whole group comes to the command twice: itself, and passed on; mostly it
     # has ended by then.
@@ -197,7 +197,7 @@ def test_a_tracer_that_dies_is_told_after_the_command(oscope: CommandLine) -> No
         )
         os.kill(tracer, signal.SIGKILL)
         (oscope.folder / "wait").unlink()
-        out, reported = running.communicate(timeout=30)
+        out, reported = running.communicate(timeout=120)
     assert (running.returncode, out) == (1, "done\n")
     assert reported.startswith("oscope: bpftrace ended early")
     assert len(reported.splitlines()) == 1

@@ -20,9 +20,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from waiting import unmount
 from wire_faults import BLOCK, LIMIT_S, Fault, Kind, Way, Wire, draw
 
-STALL_S = {"stall": 1}
+STALL_S = {"stall": 4}
 """After how long without progress both sides give up, where that is what the fault is about."""
 OTHERWISE_S = 30
 """Else: longer than a busy machine has a good transfer wait."""
@@ -335,7 +336,7 @@ def small_folder(folder: Path, size: int) -> Iterator[None]:
     try:
         yield
     finally:
-        subprocess.run(["umount", folder], check=True, timeout=30)
+        unmount(folder)
 
 
 def resize(folder: Path, size: int) -> None:

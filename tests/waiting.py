@@ -37,6 +37,20 @@ def wait_until(
     return value
 
 
+def unmount(folder: str | Path) -> None:
+    """Unmount what is there: somebody who has just looked at it has it in use for a moment.
+
+    Raises:
+        TimeoutError: it cannot be unmounted.
+
+    """
+    command = ["umount", str(folder)]
+    wait_until(
+        lambda: subprocess.run(command, capture_output=True, check=False, timeout=60).returncode == 0,
+        " ".join(command),
+    )
+
+
 def wait_until_gone(processes: Collection[int]) -> None:
     """Return when none of these processes exists; they are no children of this one.
 
