@@ -73,6 +73,8 @@ def checks() -> tuple[Stage, Stage]:
             (LINT_IMPORTS,),
             (sys.executable, "tools/import_graph.py", "--check"),
             (sys.executable, "tools/vocabulary.py"),
+            # Among others the length of lines, which rustfmt leaves as it is in comments.
+            (*python, "pytest", "-q", "tests/test_rust_layout.py"),
             # Once for all workers, each of which would else rewrite all tests: the bytecode is kept.
             (*python, "pytest", "--collect-only", "-qq"),
         ),

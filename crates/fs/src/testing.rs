@@ -65,8 +65,8 @@ pub struct Server {
     privileges: Option<Flock<File>>,
 }
 
-/// A port that is bound but never listened on, with SO_REUSEADDR as sshd's own socket: nobody else is given it while the
-/// server is stopped.
+/// A port that is bound but never listened on, with SO_REUSEADDR as sshd's own socket: nobody else is given it while
+/// the server is stopped.
 fn reserve_port() -> (OwnedFd, u16) {
     let kind = (AddressFamily::Inet, SockType::Stream);
     let reserved = socket(kind.0, kind.1, SockFlag::SOCK_CLOEXEC, None).unwrap();
