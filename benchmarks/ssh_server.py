@@ -117,19 +117,22 @@ class SshServer:
 
     def cut(self) -> None:
         """End every connection at once; new ones are taken."""
-        if self._program is not None:
-            _signal(_family(self._program.pid), signal.SIGKILL)
+        _signal(self.processes(), signal.SIGKILL)
 
     @contextlib.contextmanager
     def frozen(self) -> Iterator[None]:
         """Have the server and its connections do nothing while the block runs; nothing is cut."""
         assert self._program is not None
-        members = [self._program.pid, *_family(self._program.pid)]
+        members = [self._program.pid, *self.processes()]
         _signal(members, signal.SIGSTOP)
         try:
             yield
         finally:
             _signal(members, signal.SIGCONT)
+
+    def processes(self) -> list[int]:
+        """Return what serves connections just now."""
+        return [] if self._program is None else _family(self._program.pid)
 
     def open_files(self) -> list[str]:
         """Return the paths of what the processes that serve connections have open just now."""
@@ -137,7 +140,7 @@ class SshServer:
         found: list[str] = []
         # Any of them may end or close meanwhile.
         with contextlib.suppress(OSError):
-            for pid in _family(self._program.pid):
+            for pid in self.processes():
                 for entry in Path(f"/proc/{pid}/fd").iterdir():
                     with contextlib.suppress(OSError):
                         found.append(str(entry.readlink()))
@@ -145,7 +148,7 @@ class SshServer:
 
     def connections(self) -> int:
         """Return how many processes serve connections just now."""
-        return 0 if self._program is None else len(_family(self._program.pid))
+        return len(self.processes())
 
 
 @contextlib.contextmanager

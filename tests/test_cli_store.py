@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from cli_driver import COST, CommandLine, as_nobody
+from waiting import unmount
 
 
 @pytest.fixture
@@ -94,7 +95,7 @@ def test_a_full_store_keeps_what_was_committed(oscope: CommandLine, tmp_path: Pa
         shutil.copytree(full, room)
         assert oscope("show", "last", "--store", str(room / "oscope.db")).code == 0
     finally:
-        subprocess.run(["umount", full], check=True, timeout=30)
+        unmount(full)
 
 
 def test_a_probe_that_is_not_there_is_told(oscope: CommandLine) -> None:

@@ -376,8 +376,8 @@ def test_the_built_probe_measures_nothing_as_nothing(probe: Path, store: Store) 
     point = results.points[0]
     assert len(point) == 12
     assert len(set(point.process.tolist())) == 2
-    # A loop of nothing; other work on the machine adds to some repetitions.
-    assert abs(float(np.min(point.metrics["time_ns"]))) < 20.0
+    # A loop of nothing; other work on the machine adds to some repetitions, and seldom to half of them.
+    assert abs(float(np.median(point.metrics["time_ns"]))) < 20.0
     assert np.isfinite(point.covariates["run_delay_ns"]).any() or "run_delay_ns" in str(results.environment)
     assert results.environment["after"]["boot_id"] == results.environment["boot_id"]
 

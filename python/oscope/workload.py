@@ -97,8 +97,8 @@ def workload(
     """Make the decorated function the workload `name`.
 
     The function is called with a point's levels and prepares; it returns the iteration, a function without
-    arguments, or yields it and cleans up afterwards. Its parameters are declared by annotations, each with a
-    default: `int`, `bool`, `Size`, `Seconds`, `Path`, or `Literal[...]` of texts; its docstring: the purpose.
+    arguments, or yields it and cleans up afterwards. Annotations declare its parameters, each with a default:
+    `int`, `bool`, `Size`, `Seconds`, `Path`, or `Literal[...]` of texts; its docstring is the purpose.
 
     Args:
         name: Letters, digits, dots; scripts and stored runs know the workload by it.

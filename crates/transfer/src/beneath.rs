@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, OpenHow, ResolveFlag, openat, openat2};
-use nix::sys::stat::{FileStat, Mode, SFlag, fstatat};
+use nix::sys::stat::{Mode, SFlag, fstatat};
 
 /// How a folder is opened that others are opened in.
 pub const FOLDER: OFlag = OFlag::O_PATH
@@ -51,18 +51,15 @@ fn step(parent: BorrowedFd, component: &[u8], flags: OFlag) -> Result<OwnedFd, E
     if component == b".." {
         return Err(Errno::EXDEV);
     }
-    openat(parent, component, flags, Mode::empty()).map_err(|error| {
-        let at = || fstatat(parent, component, AtFlags::AT_SYMLINK_NOFOLLOW);
-        match error {
-            // With O_DIRECTORY a link is no folder.
-            Errno::ENOTDIR if at().is_ok_and(|status| is_link(&status)) => Errno::ELOOP,
-            _ => error,
-        }
-    })
-}
-
-fn is_link(status: &FileStat) -> bool {
-    SFlag::from_bits_truncate(status.st_mode & SFlag::S_IFMT.bits()) == SFlag::S_IFLNK
+    let is_link = || {
+        fstatat(parent, component, AtFlags::AT_SYMLINK_NOFOLLOW)
+            .is_ok_and(|found| found.st_mode & SFlag::S_IFMT.bits() == SFlag::S_IFLNK.bits())
+    };
+    match openat(parent, component, flags, Mode::empty()) {
+        // With O_DIRECTORY a link is no folder.
+        Err(Errno::ENOTDIR) if is_link() => Err(Errno::ELOOP),
+        opened => opened,
+    }
 }
 
 #[cfg(test)]
