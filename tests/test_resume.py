@@ -243,19 +243,24 @@ def test_a_run_never_goes_on_with_figures_that_are_not_alike(
         execute(plan, store, resume=run_id)
 
 
-def test_a_run_that_is_measured_is_not_resumed_meanwhile(plan: Plan, store_path: Path) -> None:
-    laboratory = start(plan, store_path)
+def test_a_run_that_is_measured_is_not_resumed_meanwhile(
+    catalogue: Catalogue, plan: Plan, store_path: Path
+) -> None:
+    # It has not ended before this process looks.
+    long = make_experiment({"size": (1, 2, 3), "pause": (0.05,)}, reps=12, blocks=4)
+    measured = make_plan([long], catalogue, seed=11)
+    laboratory = start(measured, store_path)
     assert laboratory.stdout is not None
     run_id = laboratory.stdout.readline().strip()
     assert laboratory.stdout.readline()
     with Store.open(store_path) as store:
         with pytest.raises(BusyError, match=f"{run_id} is being measured by another oscope"):
-            execute(plan, store, resume=run_id)
+            execute(measured, store, resume=run_id)
         # Another run is measured beside it.
         assert execute(plan, store).status == "done"
         assert laboratory.stdout.read().split()[-1] == "done"
         assert laboratory.wait(30) == 0
-        assert execute(plan, store, resume=run_id).samples == 36
+        assert execute(measured, store, resume=run_id).samples == 36
 
 
 def test_one_of_interleaved_runs_is_not_resumed(plan: Plan, store: Store) -> None:

@@ -17,6 +17,7 @@ from fleet_hosts import Fleet, FleetHost, fleet
 from oscope.model.errors import UsageError
 from oscope.model.host import Host
 from oscope.planning.plan import Plan
+from waiting import wait_until
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
 COST = ("run", "syscall.cost", "--set", "call=getppid", "--set", "style=loop")
@@ -45,7 +46,7 @@ def wait_until_measuring(begun: subprocess.Popen[str], host: FleetHost) -> None:
     """Read what it says until its run has begun; then the probe there measures."""
     assert begun.stderr is not None
     assert "oscope: run 2" in begun.stderr.readline()
-    assert host.probes()
+    wait_until(host.probes, "its probe there", begun)
 
 
 def test_a_host_is_measured_and_its_environment_recorded(
