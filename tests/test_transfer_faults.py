@@ -41,15 +41,18 @@ def test_a_seed_gives_one_fault() -> None:
 
 
 def heard_through(
-    wire: Wire, listener: socket.socket, said: bytes, wait: float
+    wire: Wire, listener: socket.socket, said: bytes, stalls_at: int | None
 ) -> tuple[bytes, type[OSError] | None]:
-    """Send `said` through the proxy; return what the receiver heard, and the error it ended with, if any."""
+    """Send `said` through the proxy; return what the receiver heard, and the error it ended with, if any.
+
+    Where it `stalls_at` a byte, the receiver waits a second for more than that.
+    """
     host, port = wire.address.split(":")
     found = bytearray()
     with socket.create_connection((host, int(port)), LIMIT_S) as sender:
         receiver, _ = listener.accept()
         with receiver:
-            receiver.settimeout(wait)
+            receiver.settimeout(LIMIT_S)
             # The proxy may have reset the connection meanwhile.
             with contextlib.suppress(OSError):
                 sender.sendall(said)
@@ -57,6 +60,8 @@ def heard_through(
             try:
                 while chunk := receiver.recv(1 << 16):
                     found += chunk
+                    if len(found) == stalls_at:
+                        receiver.settimeout(1)
             except OSError as error:
                 return bytes(found), type(error)
     return bytes(found), None
@@ -69,7 +74,7 @@ def test_the_proxy_fails_as_it_is_told(kind: Kind) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = listener.getsockname()
         with Wire(address, Fault(kind, "forth", 70_001, 3), lambda: struck.append(kind)) as wire:
-            heard, error = heard_through(wire, listener, said, 1 if kind == "stall" else LIMIT_S)
+            heard, error = heard_through(wire, listener, said, 70_001 if kind == "stall" else None)
             assert wire.struck.is_set()
     assert struck == ([kind] if kind in ("call", "kill-sender") else [])
     assert error is {"cut": ConnectionResetError, "stall": TimeoutError}.get(kind)

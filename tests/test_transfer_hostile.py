@@ -50,11 +50,11 @@ class Victim:
         limits = ("--trusted-network", "--once", "--stall", str(stall_s))
         return Side(self._probe, "receive", *limits, "--listen", "127.0.0.1:0", "--into", self.into)
 
-    def lose_patience(self) -> None:
-        """Take a receiver that gives up after a second instead."""
+    def lose_patience(self, stall_s: float = 1) -> None:
+        """Take a receiver that gives up so soon instead."""
         self.side.kill()
         self.side.end()
-        self.side = self.receive(1)
+        self.side = self.receive(stall_s)
 
     def end(self) -> Ending:
         """Return how it ended; nothing may have changed, and nothing may hold a final name."""
@@ -239,7 +239,7 @@ def test_who_says_nothing_is_given_up(victim: Victim) -> None:
         victim.end()
 
 
-MANY = tuple(Claim(f"{number:0100}".encode(), size=0) for number in range(45))
+MANY = tuple(Claim(f"{number:0100}".encode(), size=0) for number in range(90))
 
 
 @pytest.mark.parametrize(
@@ -252,7 +252,7 @@ MANY = tuple(Claim(f"{number:0100}".encode(), size=0) for number in range(45))
     ids=["bytes", "alive", "no-names"],
 )
 def test_who_names_its_files_a_byte_now_and_then_is_given_up(parts: list[bytes], victim: Victim) -> None:
-    victim.lose_patience()
+    victim.lose_patience(3)
     with hostile(victim) as sender:
         sender.say(PREAMBLE, hello())
         told = find_refusal(sender.trickle(parts, 0.05))
@@ -279,9 +279,9 @@ def test_who_greets_a_byte_now_and_then_is_given_up(victim: Victim) -> None:
 
 
 def test_names_over_a_slow_line_are_waited_for(victim: Victim) -> None:
-    victim.lose_patience()
+    victim.lose_patience(3)
     said = b"".join(entries(claim) for claim in MANY)
-    # Of 6 kB so much every 50 ms: longer in all than the receiver's patience, and twice as fast as needed.
+    # Of 10 kB so much every 50 ms: longer in all than the receiver's patience, and twice as fast as needed.
     slices = [said[at : at + 128] for at in range(0, len(said), 128)]
     with hostile(victim) as sender:
         sender.say(PREAMBLE, hello())
