@@ -74,12 +74,19 @@ class PostgreSQL:
         except (TimeoutError, AssertionError) as error:
             raise RuntimeError((self.folder / "log").read_text()) from error
 
-    def stop(self) -> None:
-        """End the server and every connection at once, as a crash of its machine would."""
+    def stop(self, before: subprocess.Popen[str] | None = None) -> None:
+        """End the server and every connection at once, as a crash of its machine would.
+
+        `before` is a process that is not to end earlier: it stands still meanwhile.
+        """
+        if before is not None:
+            before.send_signal(signal.SIGSTOP)
         if self.process is not None:
             self.process.send_signal(signal.SIGQUIT)
             self.process.wait(LIMIT_S)
             self.process = None
+        if before is not None:
+            before.send_signal(signal.SIGCONT)
 
     def database(self) -> str:
         """Make an empty database, and return its URL."""

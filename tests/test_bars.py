@@ -19,7 +19,7 @@ taken = bytearray(b"x") * {TAKEN}
 if len(sys.argv) > 1:
     subprocess.run([sys.executable, "-c", sys.argv[1]], check=True)
 del taken
-time.sleep(0.5)
+time.sleep(2)
 """
 """Takes memory, and gives it back before it ends; its argument is a child's program."""
 

@@ -22,6 +22,7 @@ from oscope.model.host import Host
 from oscope.model.samples import ExperimentResults
 from oscope.runner.fleet import hosts as fleet_file
 from oscope.storage.store import Store
+from waiting import wait_until
 
 needs_network = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
 NAMES = ["n1", "n2", "n3", "n4", "n5"]
@@ -251,10 +252,17 @@ def scheduler(oscope: CommandLine) -> Iterator[tuple[str, list[subprocess.Popen[
         yield address, started[1:]
 
 
+def listens(pid: int, port: int) -> bool:
+    """Say whether somebody listens at a TCP port, in the network namespace of a process."""
+    lines = Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]
+    return any(line.split()[1].endswith(f":{port:04X}") and line.split()[3] == "0A" for line in lines)
+
+
 @contextlib.contextmanager
 def cluster(oscope: CommandLine) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]:
     """Run a Dask scheduler and two workers where the controller is."""
-    address = "tcp://127.0.0.1:8786"
+    port = 8786
+    address = f"tcp://127.0.0.1:{port}"
     dask = [*oscope.prefix, sys.executable, "-m", "dask"]
     worker = [*dask, "worker", address, "--nthreads", "1", "--no-nanny", "--no-dashboard"]
     commands = [[*dask, "scheduler", "--host", "127.0.0.1", "--no-dashboard"], worker, worker]
@@ -270,6 +278,8 @@ def cluster(oscope: CommandLine) -> Iterator[tuple[str, list[subprocess.Popen[by
                     stderr=subprocess.DEVNULL,
                 )
             )
+            if len(started) == 1:
+                wait_until(lambda: listens(started[0].pid, port), "the scheduler", limit_s=LIMIT_S)
         yield address, started
     finally:
         for process in started:

@@ -333,7 +333,7 @@ class TestMeasured:
         self, oscope: CommandLine, postgresql_server: PostgreSQL, tmp_path: Path
     ) -> None:
         begun = begin(oscope, "--reps", str(REPS), "--rounds", "3", "--parallel", "2")
-        postgresql_server.stop()
+        postgresql_server.stop(begun)
         time.sleep(6)
         postgresql_server.start()
         _, err = begun.communicate(timeout=LIMIT_S)
@@ -348,7 +348,7 @@ class TestMeasured:
         self, network: Fleet, oscope: CommandLine, postgresql_server: PostgreSQL, tmp_path: Path
     ) -> None:
         begun = begin(oscope, "--reps", str(REPS), "--rounds", "3", "--parallel", "2")
-        postgresql_server.stop()
+        postgresql_server.stop(begun)
         try:
             time.sleep(0.5)
             begun.send_signal(signal.SIGKILL)
@@ -373,7 +373,7 @@ class TestMeasured:
         self, oscope: CommandLine, postgresql_server: PostgreSQL, tmp_path: Path
     ) -> None:
         begun = begin(oscope, "--reps", str(REPS), "--rounds", "3", "--parallel", "2")
-        postgresql_server.stop()
+        postgresql_server.stop(begun)
         try:
             begun.send_signal(signal.SIGINT)
             _, err = begun.communicate(timeout=LIMIT_S)
@@ -401,7 +401,7 @@ class TestMeasured:
     ) -> None:
         with scheduler(oscope) as (address, workers):
             begun = begin(oscope, "--reps", str(REPS), "--rounds", "3", "--scheduler", address)
-            postgresql_server.stop()
+            postgresql_server.stop(begun)
             time.sleep(6)
             postgresql_server.start()
             _, err = begun.communicate(timeout=LIMIT_S)
@@ -413,7 +413,7 @@ class TestMeasured:
 
             begun = begin(oscope, "--reps", str(REPS), "--rounds", "3", "--scheduler", address)
             workers[0].kill()
-            postgresql_server.stop()
+            postgresql_server.stop(begun)
             time.sleep(3)
             postgresql_server.start()
             _, err = begun.communicate(timeout=LIMIT_S)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from fs_desk import Desk, only_line
 from fs_mount import missing
+from waiting import wait_until
 
 pytestmark = pytest.mark.skipif(missing() is not None, reason=str(missing()))
 
@@ -31,6 +33,20 @@ def first_bytes(folder: Path) -> set[bytes]:
     return {(folder / name).read_bytes()[:1] for name in SIZES}
 
 
+def wait_until_closed(desk: Desk) -> None:
+    """Return when the mount holds no copy of a file: the kernel says only afterwards that one was closed."""
+    descriptors, caches = Path(f"/proc/{desk.pid()}/fd"), str(desk.home / "caches")
+
+    def held() -> list[str]:
+        found = []
+        for path in descriptors.iterdir():
+            with contextlib.suppress(FileNotFoundError):
+                found.append(str(path.readlink()))
+        return [link for link in found if link.startswith(caches) and "/copies/" in link]
+
+    wait_until(lambda: not held(), "the end of what reads files")
+
+
 def test_what_replaced_a_file_of_equal_size_and_time_is_read_after_a_refresh(desk: Desk) -> None:
     served(desk, b"1")
     desk.mounted()
@@ -39,14 +55,17 @@ def test_what_replaced_a_file_of_equal_size_and_time_is_read_after_a_refresh(des
     served(desk, b"2")
     # As the reference says of rule 1: the version is that of the copy.
     assert first_bytes(folder) == {b"1"}
+    wait_until_closed(desk)
     with (folder / "small").open("rb") as held:
         done = desk("refresh", folder)
         assert (done.code, done.out) == (0, "")
         assert "2 cached files" in done.err
         assert "; 1 in use stay" in done.err
         assert held.read(1) == b"1"
+    wait_until_closed(desk)
     assert desk("refresh", desk.point).code == 0
     assert first_bytes(folder) == {b"2"}
+    wait_until_closed(desk)
     served(desk, b"3")
     assert desk("refresh", folder / "small", folder / "large").code == 0
     assert first_bytes(folder) == {b"3"}
