@@ -83,7 +83,7 @@ def boot(kernel: str, program: Path, sequences: int, seed: int) -> dict[str, Any
         timeout=LIMIT_S + 60,
     )
     if done.returncode != 0:
-        raise RuntimeError(f"the checked guest failed: {done.stderr.strip()[-800:]}")
+        raise RuntimeError(f"the checked guest failed: {done.stderr.strip()[-8000:]}")
     if not done.stdout.strip():
         # A guest so slow may lack its ports when the command starts, whose output then goes to the console.
         raise RuntimeError(f"the checked guest printed nothing: {done.stderr.strip()[-800:]}")

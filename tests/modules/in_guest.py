@@ -12,6 +12,7 @@ import json
 import os
 import re
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -23,8 +24,8 @@ DOCUMENT = (4, 107, 167, 207, 255, 383, 351, 507, 457, 577, 1502860)
 SENDER, RECEIVER = Path("/dev/oscope_sender"), Path("/dev/oscope_receiver")
 PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
 KMEMLEAK = Path("/sys/kernel/debug/kmemleak")
-LIMIT_S = 600.0
-"""An emulated guest beside other tests takes minutes; a program that hangs reaches it too."""
+LIMIT_S = 200.0
+"""Far longer than any of them takes in an emulated guest beside other tests, and less than a test has."""
 SLOW_LIMIT_S = 1800.0
 """Where the kernel watches each of its own steps."""
 REPORT = re.compile(
@@ -67,13 +68,29 @@ def is_same(file: Path, arrived: Path) -> bool:
 
 
 @contextlib.contextmanager
-def started(words: list[str]) -> Iterator[subprocess.Popen[str]]:
+def started(words: list[str], stdin: int | None = None) -> Iterator[subprocess.Popen[str]]:
     """Run a program that is killed if it is still there at the end."""
-    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(words, stdin=stdin, stdout=subprocess.PIPE, text=True) as process:
         try:
             yield process
         finally:
             process.kill()
+
+
+def output(process: subprocess.Popen[str], said: str = "") -> str:
+    """Return what a program writes until it ends; exit where it does not, with what each program waits for."""
+    try:
+        return process.communicate(said, timeout=limit_s())[0]
+    except subprocess.TimeoutExpired as error:
+        written = (error.stdout or b"").decode()[-2000:]
+        sys.exit(f"{error}; it has written {written!r}\n{waiting()}")
+
+
+def run(*words: str, said: str = "") -> tuple[int, str]:
+    """Run a program to its end; return its exit code and what it has written."""
+    with started([*words], subprocess.PIPE) as process:
+        written = output(process, said)
+        return process.returncode, written
 
 
 def transfer(probe: str, method: str, files: list[Path], into: Path, port: int) -> dict[str, Any]:
@@ -85,12 +102,12 @@ def transfer(probe: str, method: str, files: list[Path], into: Path, port: int) 
     receive = [probe, "receive", "--once", *options, "--listen", address, "--into", str(into)]
     with started(receive) as receiver:
         send = [probe, "send", *options, address, *map(str, files)]
-        sent = subprocess.run(send, stdout=subprocess.PIPE, text=True, timeout=limit_s(), check=False)
-        told, _ = receiver.communicate(timeout=limit_s())
+        code, sent = run(*send)
+        told = output(receiver)
     wrong = [file.name for file in files if not is_same(file, into / file.name)]
     return {
-        "status": [sent.returncode, receiver.returncode],
-        "sender": events(sent.stdout),
+        "status": [code, receiver.returncode],
+        "sender": events(sent),
         "receiver": events(told),
         "files": len(files),
         "wrong": wrong,
@@ -112,11 +129,11 @@ def vanished(probe: str, small: Path, into: Path, port: int) -> dict[str, Any]:
             while json.loads(sender.stdout.readline())["event"] != "peer":
                 pass
         send = [probe, "send", *options, address, str(small)]
-        sent = subprocess.run(send, stdout=subprocess.PIPE, text=True, timeout=limit_s(), check=False)
+        code, _ = run(*send)
         receiver.terminate()
-        told, _ = receiver.communicate(timeout=limit_s())
+        told = output(receiver)
     return {
-        "status": [sent.returncode, receiver.returncode],
+        "status": [code, receiver.returncode],
         "receiver": events(told),
         "names": names_in(into),
         "same": is_same(small, into / small.name),
@@ -139,11 +156,11 @@ def met_itself(probe: str, small: Path, into: Path, port: int) -> dict[str, Any]
         time.sleep(1)
         PORTS.write_text(usual)
         send = [probe, "send", *options, address, str(small)]
-        sent = subprocess.run(send, stdout=subprocess.PIPE, text=True, timeout=limit_s(), check=False)
-        told, _ = receiver.communicate(timeout=limit_s())
+        code, sent = run(*send)
+        told = output(receiver)
     return {
-        "status": [sent.returncode, receiver.returncode],
-        "sender": events(sent.stdout),
+        "status": [code, receiver.returncode],
+        "sender": events(sent),
         "receiver": events(told),
         "same": is_same(small, into / small.name),
     }
@@ -162,10 +179,10 @@ def workload(probe: str) -> list[dict[str, Any]]:
         for number, params in enumerate(requests)
     ]
     text = "\n".join(lines) + "\n"
-    done = subprocess.run(
-        [probe, "run"], input=text, stdout=subprocess.PIPE, text=True, timeout=limit_s(), check=True
-    )
-    return events(done.stdout)
+    code, answers = run(probe, "run", said=text)
+    if code != 0:
+        raise RuntimeError(f"the probe ended with status {code}: {answers[-2000:]}")
+    return events(answers)
 
 
 def random_calls(program: str, sequences: int, seed: int, seconds: float) -> dict[str, Any]:
@@ -175,10 +192,10 @@ def random_calls(program: str, sequences: int, seed: int, seconds: float) -> dic
     while whole["sequences"] < sequences and time.monotonic() - begin < seconds:
         count = min(PART, sequences - whole["sequences"])
         words = [program, str(count), str(seed)]
-        done = subprocess.run(words, stdout=subprocess.PIPE, timeout=limit_s(), check=False, text=True)
-        part = json.loads(done.stdout)
-        if (done.returncode != 0) != bool(part["mismatches"] + part["unexpected"] + part["faults"]):
-            raise RuntimeError(f"{' '.join(words)} ended with status {done.returncode}: {done.stdout}")
+        code, answer = run(*words)
+        part = json.loads(answer)
+        if (code != 0) != bool(part["mismatches"] + part["unexpected"] + part["faults"]):
+            raise RuntimeError(f"{' '.join(words)} ended with status {code}: {answer}")
         for name, number in part.pop("errors").items():
             whole["errors"][name] = whole["errors"].get(name, 0) + number
         del part["seed"]
@@ -197,6 +214,17 @@ def leaks() -> str | None:
         time.sleep(6)
         KMEMLEAK.write_text("scan")
     return KMEMLEAK.read_text()
+
+
+def waiting() -> str:
+    """Say what each thread of the guest's programs waits for."""
+    said = []
+    for task in Path("/proc").glob("[0-9]*/task/[0-9]*"):
+        with contextlib.suppress(OSError):
+            if words := (task / "cmdline").read_bytes():
+                call, stack = ((task / name).read_text().rstrip() for name in ("syscall", "stack"))
+                said.append(f"{task}: {words.replace(bytes(1), b' ').decode()[:100]}\n{call}\n{stack}")
+    return "\n".join(said)
 
 
 def limit_s() -> float:
