@@ -78,7 +78,7 @@ def started(words: list[str], stdin: int | None = None) -> Iterator[subprocess.P
 
 
 def output(process: subprocess.Popen[str], said: str = "") -> str:
-    """Return what a program writes until it ends; exit where it does not, with what each program waits for."""
+    """Return what a program writes until it ends; exit if it does not, with what each program waits for."""
     try:
         return process.communicate(said, timeout=limit_s())[0]
     except subprocess.TimeoutExpired as error:
