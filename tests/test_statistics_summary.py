@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oscope.model.samples import Floats
-from oscope.statistics import interval, replication, shape, summarise
+import synthetic
+from oscope.model.samples import ExperimentResults, Floats
+from oscope.statistics import compare_results, interval, replication, shape, summarise, summarise_point
 from oscope.statistics.replication import Clusters
 
 
@@ -261,3 +264,28 @@ def test_values_a_step_beside_the_median_are_no_outliers() -> None:
     values = np.array([20.0] * 10 + [30.0] * 75 + [40.0] * 14 + [300.0])
     assert shape.outlier_share(values, step=10.0) == pytest.approx(0.01)
     assert shape.outlier_share(values) == pytest.approx(0.25)
+
+
+def with_user_time(experiment: ExperimentResults, runs: int | None) -> ExperimentResults:
+    """Return the experiment with CPU times, of which only the first runs (None: all) have their user time."""
+    times = [point.metrics["time_ns"] for point in experiment.points]
+    parts = [np.where(np.arange(len(time)) < (runs or len(time)), time / 2, np.nan) for time in times]
+    points = tuple(
+        replace(point, metrics={"time_ns": time, "cpu_ns": time, "user_ns": part})
+        for point, time, part in zip(experiment.points, times, parts, strict=True)
+    )
+    metrics = {name: replace(experiment.metrics["time_ns"], name=name) for name in points[0].metrics}
+    return replace(experiment, points=points, metrics=metrics)
+
+
+def test_a_part_of_the_cpu_time_that_some_runs_lack_is_not_measured() -> None:
+    """Only long runs have it, so that its median would be that of the longest ones."""
+    whole, partly = (with_user_time(synthetic.cost(), runs) for runs in (None, 100))
+    for experiment, runs in ((whole, 119), (partly, 0)):
+        point = experiment.points[0]
+        assert len(point.failed) == 1
+        assert summarise_point(experiment, point, "user_ns").n == runs
+        assert summarise_point(experiment, point, "cpu_ns").n == 119
+    found = compare_results(whole, replace(partly, run_id="another"))
+    assert {row.metric for row in found.rows} == {"time_ns", "cpu_ns"}
+    assert "user_ns: not compared, B has no value" in found.caveats

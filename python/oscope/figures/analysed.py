@@ -12,7 +12,7 @@ from oscope.model.factors import Level
 from oscope.model.samples import ExperimentResults, Floats, Ints, PointSamples, Results
 from oscope.model.units import format_bytes, format_duration
 from oscope.statistics import Attribution, Summary, attribute, order, summarise, summarise_point
-from oscope.statistics.interrupt_filter import undisturbed
+from oscope.statistics.interrupt_filter import undisturbed, without_partial
 
 WORDS = frozenset({"xor"})
 """Metrics that are 32-bit words: they are equal or not, and have neither median nor interval."""
@@ -59,8 +59,11 @@ class Analysed(Results):
 
 
 def measured(point: PointSamples, metric: str) -> tuple[Floats, Ints]:
-    """Return the finite values of `metric` at `point`, in the order taken, and their indices."""
-    values = point.metrics.get(metric, np.zeros(0))
+    """Return the finite values of `metric` at `point`, in the order taken, and their indices.
+
+    There is none of a part of the CPU time that only some runs have.
+    """
+    values = without_partial(point, metric).metrics.get(metric, np.zeros(0))
     keep = np.flatnonzero(np.isfinite(values))
     return values[keep], keep
 

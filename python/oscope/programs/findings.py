@@ -24,8 +24,6 @@ from oscope.trace.factor import TRACER, UNTRACED, tracer_of
 
 TABLE = ("cpu_ns", "user_ns", "system_ns", "max_rss_bytes")
 """Metrics shown beside the one that is judged."""
-PARTS = ("user_ns", "system_ns")
-"""Parts of the CPU time, which only runs of some length have."""
 NEAR_START = 1.1
 """A command that takes less than so many times the start of a trivial program does little but start."""
 MOST_WAITING = 0.1
@@ -274,7 +272,7 @@ def _row(results: Analysed, experiment: ExperimentResults, point: PointSamples) 
         point,
         name,
         results.summary(experiment, point, experiment.headline),
-        {name: _median_of_row(point, name) for name in TABLE},
+        {name: _median([point], name) for name in TABLE},
         revision,
     )
 
@@ -320,16 +318,6 @@ def _without_revision(row: Row) -> dict[str, Level]:
 def _median(points: Sequence[PointSamples], metric: str) -> float | None:
     values = np.concatenate([np.zeros(0), *(measured(point, metric)[0] for point in points)])
     return float(np.median(values)) if len(values) else None
-
-
-def _median_of_row(point: PointSamples, metric: str) -> float | None:
-    """Return the median of a metric; None for a part of the CPU time that some runs lack.
-
-    Only the longer runs have the parts, so that the median of one could be above that of the whole.
-    """
-    if metric in PARTS and len(measured(point, metric)[0]) < len(measured(point, "cpu_ns")[0]):
-        return None
-    return _median([point], metric)
 
 
 def _waiting(point: PointSamples) -> float:

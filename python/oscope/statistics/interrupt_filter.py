@@ -1,8 +1,8 @@
-"""Samples that an interrupt fell into, which the instructions clock leaves out where it can.
+"""Which samples count for a metric: those that an interrupt fell into are left out where it can be.
 
-There an interrupt adds the instructions of its handler to a count that is else the same each time. Where at
-least half of a point's boots (or blocks) have samples without any interrupt, only these count; where
-repetitions are so long that an interrupt falls into most of them, all count.
+By the instructions clock an interrupt adds the instructions of its handler to a count that is else the same
+each time. Where at least half of a point's boots (or blocks) have samples without any interrupt, only these
+count; where repetitions are so long that an interrupt falls into most of them, all count.
 """
 
 from __future__ import annotations
@@ -21,6 +21,9 @@ from oscope.statistics import replication
 Bools = npt.NDArray[np.bool_]
 
 COVARIATES = ("interrupts", "timer_interrupts")
+CPU_TIME = "cpu_ns"
+PARTS = ("user_ns", "system_ns")
+"""Parts of the CPU time, which only runs of some length have (`command.run`)."""
 
 
 @dataclass(frozen=True)
@@ -80,8 +83,10 @@ def undisturbed(column: Column, *points: PointSamples) -> list[tuple[PointSample
     """Return the points, compared or one alone, with the samples that count for the metric `column`.
 
     All sides leave out their interrupted samples, or none does: a side with the handlers in it could not be
-    compared with one without. No tally where the metric is not of the instructions clock.
+    compared with one without. No tally where the metric is not of the instructions clock. A part of the CPU
+    time that only some runs of a point have is not measured there: these are its longest runs.
     """
+    points = tuple(without_partial(point, column.name) for point in points)
     if not counted(column.unit):
         return [(point, None) for point in points]
     marks = [_interrupted(point) for point in points]
@@ -103,6 +108,17 @@ def undisturbed(column: Column, *points: PointSamples) -> list[tuple[PointSample
             tally = replace(tally, why=f"the other side {why}")
         found.append((point.only(~mark) if spare and tally.interrupted else point, tally))
     return found
+
+
+def without_partial(point: PointSamples, metric: str) -> PointSamples:
+    """Return the point, without any value of a part of the CPU time that not every run with CPU time has."""
+    if metric not in PARTS or not {metric, CPU_TIME} <= point.metrics.keys():
+        return point
+    values = point.metrics[metric]
+    lacking = np.isfinite(point.metrics[CPU_TIME]) & ~np.isfinite(values)
+    if not lacking.any() or lacking.all():
+        return point
+    return replace(point, metrics={**point.metrics, metric: np.full(len(values), np.nan)})
 
 
 def _interrupted(point: PointSamples) -> Bools | None:
