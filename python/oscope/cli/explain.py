@@ -23,6 +23,7 @@ from oscope.cli.targets import (
 )
 from oscope.cli.views.explain import Shown, print_report
 from oscope.model.errors import OscopeError, UsageError
+from oscope.model.file_kinds import check_readable_to_its_end
 from oscope.report.terminal import console
 from oscope.tools.explain import tracing
 from oscope.tools.explain.explanation import explain as explained
@@ -92,8 +93,7 @@ def explain(
 def _read(name: str) -> Explanation:
     if name == STANDARD_OUTPUT:
         return _explain_input()
-    if Path(name).is_dir():
-        raise UsageError(f"--strace {name} is a folder", remedy="name a file that strace wrote")
+    check_readable_to_its_end(Path(name), given_as="--strace ", remedy="name a file that strace wrote, or -")
     try:
         with Path(name).open("rb") as file:
             return explained(read(file, name), name)

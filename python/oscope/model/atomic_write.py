@@ -11,13 +11,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from oscope.model.errors import OscopeError
-
-_KINDS = {
-    stat.S_IFCHR: "a device",
-    stat.S_IFBLK: "a device",
-    stat.S_IFIFO: "a FIFO",
-    stat.S_IFSOCK: "a socket",
-}
+from oscope.model.file_kinds import KINDS
 
 DATABASE_START = b"SQLite format 3\0"
 DATABASE_ENDS = ("-wal", "-shm", "-journal")
@@ -77,7 +71,7 @@ def _resolve_file(path: Path, alternative: str) -> Path:
         raise OscopeError(f"{path} is a folder", remedy="name a file in it")
     # A link below /proc/PID/fd leads to a file that may have no name.
     if not stat.S_ISREG(found.st_mode) or not real.is_file():
-        kind = _KINDS.get(stat.S_IFMT(found.st_mode), "a file without a name")
+        kind = KINDS.get(stat.S_IFMT(found.st_mode), "a file without a name")
         raise OscopeError(f"{path} is {kind}, not a regular file", remedy=f"name a regular file{alternative}")
     if any(_is_open_at(descriptor, found) for descriptor in (1, 2)):
         raise OscopeError(

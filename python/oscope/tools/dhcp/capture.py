@@ -17,12 +17,14 @@ from types import TracebackType
 from typing import Any, BinaryIO
 
 from oscope.model.errors import OscopeError, ProbeError
+from oscope.model.file_kinds import check_readable_to_its_end
 from oscope.probe.child import Child
 from oscope.probe.locate import find_probe
 
 STANDARD_INPUT = "standard input"
 _EXPLAINED = "its last words: oscope-probe: "
 """What comes before a reason of the verb's own."""
+_FILE = "name a file written by tcpdump -w or Wireshark"
 _PIPE = "pipe a capture into it: tcpdump -w - | oscope dhcp -"
 
 
@@ -142,7 +144,8 @@ def read_packets(path: Path | None) -> Iterator[Packet | End]:
 
 def _opened(path: Path) -> BinaryIO:
     if path.is_dir():
-        raise OscopeError(f"{path} is a folder", remedy="name a file written by tcpdump -w or Wireshark")
+        raise OscopeError(f"{path} is a folder", remedy=_FILE)
+    check_readable_to_its_end(path, remedy=f"{_FILE}, or -")
     try:
         return path.open("rb")
     except OSError as error:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from oscope.model.errors import UsageError
+from oscope.model.file_kinds import check_readable_to_its_end
 from oscope.tools.importing import json_formats as formats
 from oscope.tools.importing import text_formats
 from oscope.tools.importing.lmbench import is_lmbench, lmbench
@@ -46,6 +47,7 @@ def read(path: Path, requested: Format | None = None) -> Imported:
 
 
 def _file(path: Path, requested: Format | None) -> Imported:
+    check_readable_to_its_end(path, remedy=_REMEDY)
     with path.open("rb") as file:
         raw = file.read(_MOST_BYTES + 1)
     if len(raw) > _MOST_BYTES:

@@ -7,9 +7,11 @@ import io
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import BinaryIO
 
 from oscope.model.errors import OscopeError, UsageError
+from oscope.model.file_kinds import check_readable_to_its_end
 
 STANDARD_INPUT = "-"
 _HEAD = 1 << 16
@@ -76,6 +78,8 @@ def opened(path: str) -> Iterator[Source]:
     if path == STANDARD_INPUT:
         yield Source("standard input", io.FileIO(sys.stdin.fileno(), closefd=False))
         return
+    if not Path(path).is_dir():
+        check_readable_to_its_end(Path(path), remedy="name a recording, or -")
     try:
         file = io.FileIO(path)
     except OSError as error:
