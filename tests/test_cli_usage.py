@@ -8,6 +8,9 @@ import shlex
 import pytest
 
 from cli_driver import CommandLine
+from command_tree import commands
+from oscope.cli.options import CheckedCommand
+from oscope.probe import programs
 
 COST = "run syscall.cost --set call=getppid"
 
@@ -51,6 +54,8 @@ WRONG = {
     "run syscall.cost --resume last": "--resume and a name contradict each other",
     "bench ./old --vs ./new": "--vs needs -- before the first command: write it like oscope bench -- ./old",
     "bench ./old --vs=./new": "--vs needs -- before the first command",
+    "bench --export md e.md --export csv e.csv -- true": "--export is given twice: give it once",
+    "run --store one --store two": "--store is given twice: give it once",
     "run --nope": "no such option: --nope",
     "run --store": "--store: expected one argument",
     "measure": "no such command 'measure'",
@@ -86,6 +91,21 @@ def test_a_wrong_request_gets_one_line_and_measures_nothing(line: str, oscope: C
     assert reported.startswith("oscope: ")
     assert WRONG[line] in reported
     assert oscope.runs() == []
+    assert list(oscope.folder.iterdir()) == []
+
+
+def test_every_command_refuses_an_option_of_one_value_that_is_given_twice() -> None:
+    for words, command in commands():
+        # The others become a program, which reads its own options.
+        assert isinstance(command, CheckedCommand) or words[0] in programs.COMMANDS, words
+
+
+@pytest.mark.parametrize("times", [2, 3])
+def test_all_but_the_last_of_several_files_would_not_be_written(times: int, oscope: CommandLine) -> None:
+    given = [word for number in range(times) for word in ("--json", f"{number}.json")]
+    answer = oscope("bench", "--reps", "2", *given, "--", "true")
+    assert answer.code == 2
+    assert answer.err == f"oscope: --json is given {('twice', '3 times')[times - 2]}: give it once\n"
     assert list(oscope.folder.iterdir()) == []
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
-import typer.core
 
 from oscope.cli.options import (
+    CheckedCommand,
     MemoryOption,
     PrecisionOption,
     Settings,
@@ -37,7 +37,7 @@ MOST_CPU = 8191
 MOST_WARMUP = 1_000_000
 
 
-class BenchCommand(typer.core.TyperCommand):
+class BenchCommand(CheckedCommand):
     """Keeps the words after `--` as they are: they are a program's."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

@@ -9,7 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from oscope.cli import dhcp_lab
-from oscope.cli.options import EVERYWHERE
+from oscope.cli.options import EVERYWHERE, CommandGroup
 from oscope.cli.views import dhcp
 
 _READ = "read"
@@ -24,7 +24,7 @@ class FileOrCommand(TyperGroup):
         return super().parse_args(ctx, args if is_own else [_READ, *args])
 
 
-app = typer.Typer(cls=FileOrCommand, epilog=EVERYWHERE, rich_markup_mode=None, add_completion=False)
+app = CommandGroup(cls=FileOrCommand)
 
 
 @app.callback(invoke_without_command=True)

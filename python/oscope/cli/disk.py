@@ -9,7 +9,7 @@ import typer
 
 from oscope.cli import disk_size, disk_transfer
 from oscope.cli.errors import DONE
-from oscope.cli.options import EVERYWHERE, parse_option, whole_number
+from oscope.cli.options import EVERYWHERE, CommandGroup, parse_option, whole_number
 from oscope.model.errors import UsageError
 from oscope.model.units import parse_bytes
 
@@ -26,7 +26,7 @@ BlockSizeOption = Annotated[
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
-app = typer.Typer(epilog=EVERYWHERE, rich_markup_mode=None, add_completion=False)
+app = CommandGroup()
 
 
 SYNCED = {

@@ -14,7 +14,7 @@ from oscope import labs
 from oscope.cli.completing import part_names
 from oscope.cli.errors import DONE, note
 from oscope.cli.fleet_changes import compare, drift
-from oscope.cli.options import EVERYWHERE, FormOption, Settings, parse_option, whole_number
+from oscope.cli.options import EVERYWHERE, CommandGroup, FormOption, Settings, parse_option, whole_number
 from oscope.cli.request import parse_settings, select, without_inspections
 from oscope.cli.seed import SeedOption
 from oscope.cli.targets import Output, check_not_read, default_output, output_file
@@ -52,7 +52,7 @@ ThresholdOption = Annotated[
     typer.Option("--threshold", metavar="P", help="The least effect that matters, of the fleet's median."),
 ]
 
-app = typer.Typer(epilog=EVERYWHERE, rich_markup_mode=None, add_completion=False)
+app = CommandGroup()
 
 
 @app.callback(invoke_without_command=True)

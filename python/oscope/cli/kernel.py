@@ -9,7 +9,7 @@ import typer
 
 from oscope.cli import kernel_ab, kernel_boot, kernel_commands
 from oscope.cli.errors import DONE
-from oscope.cli.options import EVERYWHERE, whole_number
+from oscope.cli.options import EVERYWHERE, CommandGroup, whole_number
 from oscope.model.errors import UsageError
 
 MOST_JOBS = 4096
@@ -27,7 +27,7 @@ JobsOption = Annotated[
     whole_number("--jobs", most=MOST_JOBS, help="Programs that make runs at a time. [default: one a CPU]"),
 ]
 
-app = typer.Typer(epilog=EVERYWHERE, rich_markup_mode=None, add_completion=False)
+app = CommandGroup()
 
 
 @app.callback(invoke_without_command=True)

@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
-from typer.core import TyperCommand
 
 from oscope.cli.errors import note
-from oscope.cli.options import parse_option, whole_number
+from oscope.cli.options import CheckedCommand, parse_option, whole_number
 from oscope.model.errors import UsageError
 from oscope.model.guest import CPUS, MOST_CPUS, Guest
 from oscope.model.streams import write_now
@@ -28,7 +27,7 @@ _COMMAND = "oscope.command"
 _DASHES = "--"
 
 
-class BootCommand(TyperCommand):
+class BootCommand(CheckedCommand):
     """What follows `--` is the command for the guest, and no kernel, whatever it looks like."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

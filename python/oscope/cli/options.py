@@ -86,12 +86,51 @@ def part(arguments: Sequence[str]) -> tuple[Settings, list[str]]:
     """
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     parser.add_argument("--verbose", action="store_true")
-    parser.add_argument("--store")
+    parser.add_argument("--store", action="append")
     try:
         found, rest = parser.parse_known_args(arguments)
     except argparse.ArgumentError as error:
         raise UsageError(f"{error.argument_name}: {error.message}", remedy="see oscope --help") from None
-    return Settings(found.verbose, found.store), rest
+    stores: list[str] = found.store or []
+    _check_once("--store", len(stores))
+    return Settings(found.verbose, *stores), rest
+
+
+class CheckedCommand(typer.core.TyperCommand):
+    """Refuses an option that takes one value and is given more: all but the last would be lost."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the words. Raises UsageError for an option that is not repeatable, and is given twice."""
+        words = list(args)
+        rest = super().parse_args(ctx, args)
+        # After the parser itself, which reports what else is wrong and prints the help.
+        if not ctx.resilient_parsing:
+            _, _, order = self.make_parser(ctx).parse_args(words)
+            for option in dict.fromkeys(order):
+                if isinstance(option, typer.core.TyperOption) and not (option.multiple or option.is_flag):
+                    _check_once(min(option.opts, key=len), order.count(option))
+        return rest
+
+
+class CommandGroup(typer.Typer):
+    """A command that has commands below it, each a `CheckedCommand`."""
+
+    def __init__(self, **settings: Any) -> None:
+        fixed = {"epilog": EVERYWHERE, "rich_markup_mode": None, "add_completion": False}
+        super().__init__(**fixed | settings)
+
+    def command(
+        self, *words: Any, cls: type[typer.core.TyperCommand] = CheckedCommand, **settings: Any
+    ) -> Any:
+        """Declare a command, as Typer does."""
+        return super().command(*words, cls=cls, **settings)
+
+
+def _check_once(option: str, times: int) -> None:
+    if times > 1:
+        raise UsageError(
+            f"{option} is given {'twice' if times == 2 else f'{times} times'}", remedy="give it once"
+        )
 
 
 class WholeNumber:
@@ -133,9 +172,10 @@ def command_class(found: type[typer.core.TyperCommand]) -> Callable[[Function], 
     return mark
 
 
-def class_of(function: Callable[..., Any]) -> type[typer.core.TyperCommand] | None:
-    """Return the class that `command_class` gave a function's command; None for the ordinary one."""
-    return function.__dict__.get(_CLASS)
+def class_of(function: Callable[..., Any]) -> type[typer.core.TyperCommand]:
+    """Return the class that `command_class` gave a function's command; else the ordinary one."""
+    found: type[typer.core.TyperCommand] = function.__dict__.get(_CLASS, CheckedCommand)
+    return found
 
 
 def whole_number(

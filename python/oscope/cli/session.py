@@ -8,14 +8,14 @@ from typing import Annotated, Literal
 import typer
 
 from oscope.cli.errors import DONE, FAILED, note
-from oscope.cli.options import EVERYWHERE, parse_option
+from oscope.cli.options import EVERYWHERE, CommandGroup, parse_option
 from oscope.cli.targets import TO_STANDARD_OUTPUT, Output, check_not_read, new_file, output_file
 from oscope.model.errors import UsageError
 from oscope.tools.recording import recorder
 from oscope.tools.recording.clean import clean as write
 from oscope.tools.recording.events import Size
 
-app = typer.Typer(epilog=EVERYWHERE, rich_markup_mode=None, add_completion=False)
+app = CommandGroup()
 
 
 @app.callback(invoke_without_command=True)
