@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -256,3 +257,20 @@ def test_lines_of_several_cpus_are_put_in_order() -> None:
     lines = ["end 40 7 0", "begin 30 7 7 39 0 0 0 0 0 0", "begin 10 8 7 110 0 0 0 0 0 0", "end 20 8 -2"]
     found = [(call.at_ns, call.tid, call.returned, call.time_ns) for call in pair(lines)]
     assert found == [(10, 8, -2, 10), (30, 7, 0, 10)]
+
+
+@needs_root
+@pytest.mark.parametrize("stream", ["2>/dev/full", "2>&-"])
+@pytest.mark.parametrize(("words", "code"), [("", 1), ("--events", 1), ("--json found.json", 7)])
+def test_tables_that_are_lost_are_a_failure(stream: str, words: str, code: int, oscope: CommandLine) -> None:
+    command = f"'{sys.executable}' -m oscope trace {words} -- sh -c 'exit 7' {stream}"
+    done = subprocess.run(
+        ["bash", "-c", command],
+        cwd=oscope.folder,
+        env=oscope.all_variables({}),
+        capture_output=True,
+        timeout=120,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (code, b"", b"")
+    assert (oscope.folder / "found.json").exists() == (code == 7)

@@ -116,14 +116,18 @@ class CommandGroup(typer.Typer):
     """A command that has commands below it, each a `CheckedCommand`."""
 
     def __init__(self, **settings: Any) -> None:
-        fixed = {"epilog": EVERYWHERE, "rich_markup_mode": None, "add_completion": False}
+        fixed: dict[str, Any] = {"epilog": EVERYWHERE, "rich_markup_mode": None, "add_completion": False}
         super().__init__(**fixed | settings)
 
     def command(
-        self, *words: Any, cls: type[typer.core.TyperCommand] = CheckedCommand, **settings: Any
-    ) -> Any:
+        self,
+        name: str | None = None,
+        *,
+        cls: type[typer.core.TyperCommand] | None = None,
+        **settings: Any,
+    ) -> Callable[[Function], Function]:
         """Declare a command, as Typer does."""
-        return super().command(*words, cls=cls, **settings)
+        return super().command(name, cls=cls or CheckedCommand, **settings)
 
 
 def _check_once(option: str, times: int) -> None:

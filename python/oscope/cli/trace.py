@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated
 
 import orjson
 import typer
 
 from oscope.cli import trace_report, trace_session
+from oscope.cli.errors import FAILED
 from oscope.cli.targets import Output, check_not_read, is_standard_output, output_file
+from oscope.model import streams
 from oscope.model.errors import UsageError
 from oscope.report.terminal import console
 
@@ -34,7 +37,7 @@ def trace(
     """Trace a command and all that descends from it, from its first instruction on.
 
     The command has the terminal. Tables follow on standard error once it has ended; with --json - there are
-    none. The exit code is the command's, as a shell gives it.
+    none. The exit code is the command's, as a shell gives it, and 1 where nothing takes what was found.
     """
     if not command:
         raise UsageError("no command is named", remedy="write it at the end: oscope trace -- COMMAND ARG…")
@@ -49,4 +52,7 @@ def trace(
         json_file.write(orjson.dumps(traced.to_object(), option=orjson.OPT_INDENT_2) + b"\n")
     if not is_standard_output(json_file):
         trace_report.print_report(traced, console(to_standard_error=True))
+    if json_file is None and streams.failure_of(sys.stderr) is not None:
+        # The tables are the result, and are lost; there is nowhere left to say so.
+        return FAILED
     return traced.ended.exit_code
