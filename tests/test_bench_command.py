@@ -287,6 +287,7 @@ def test_failures_count_where_asked_for(bench: CommandLine) -> None:
     assert done.code == 0, done.err
     (metrics,) = samples(bench.folder).values()
     assert set(metrics["exit_code"]) == {3.0}
+    assert "note: 2 of 2 runs of sh -c 'exit 3' ended with exit code 3" in done.out
 
 
 def test_one_that_begins_to_fail_is_given_up_and_the_others_are_kept(bench: CommandLine) -> None:

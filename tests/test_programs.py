@@ -106,6 +106,32 @@ def test_a_note_says_that_others_had_the_cpu(
     assert all("commands did not run for up to 40 % of their time" in note for note in ours)
 
 
+@pytest.mark.parametrize(
+    ("codes", "noted"),
+    [
+        ([3.0] * 20, ["20 of 20 runs of work ended with exit code 3"]),
+        ([0.0] * 18 + [1.0, 137.0], ["2 of 20 runs of work ended with exit codes 1 and 137"]),
+        ([0.0] * 20, []),
+    ],
+)
+def test_a_note_says_how_many_runs_failed(codes: list[float], noted: list[str]) -> None:
+    (found,) = results(10e6, 9e6, 0, 0).experiments
+    (point,) = found.points
+    failing = replace(point, metrics={**point.metrics, "exit_code": np.array(codes)})
+    notes = find(Results((replace(found, points=(failing,)),))).notes
+    assert [note for note in notes if "exit code" in note] == noted
+
+
+def test_of_many_commands_that_fail_some_are_named() -> None:
+    (found,) = results(10e6, 9e6, 0, 0).experiments
+    (point,) = found.points
+    metrics = {**point.metrics, "exit_code": np.ones(20)}
+    points = tuple(replace(point, factors={"command": f"c{n}"}, metrics=metrics) for n in range(7))
+    (note,) = [each for each in find(Results((replace(found, points=points),))).notes if "exit code" in each]
+    assert note.startswith("20 of 20 runs of c0 ended with exit code 1; ")
+    assert note.endswith("of c4 ended with exit code 1; 2 further commands failed, too")
+
+
 def with_parts(user_ns: list[float]) -> Results:
     """Return a bench of one command whose runs have this CPU time in user mode; NaN for none."""
     (found,) = results(10e6, 9e6, 0, 0).experiments

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from oscope.figures.analysed import Analysed, measured
-from oscope.figures.words import emulation, listed
+from oscope.figures.words import counted, emulation, listed
 from oscope.function_worker import NAME as FUNCTION_EXPERIMENT
 from oscope.model.errors import OscopeError, UsageError
 from oscope.model.factors import Level
-from oscope.model.formatting import format_interval, format_share, format_value
+from oscope.model.formatting import format_count, format_interval, format_share, format_value
 from oscope.model.revision import FACTOR, Revision, Revisions
 from oscope.model.samples import ExperimentResults, PointSamples, Results
 from oscope.programs.experiment import name_point
@@ -28,6 +28,8 @@ NEAR_START = 1.1
 """A command that takes less than so many times the start of a trivial program does little but start."""
 MOST_WAITING = 0.1
 """Share of a command's time that it may wait for a CPU without a word."""
+MOST_FAILING = 5
+"""Commands whose failures are told; of further ones the number."""
 NEAR_CALL = 1.5
 """A function that takes less than so many times a call that does nothing is little more than called."""
 
@@ -119,6 +121,7 @@ class Findings:
         """What the reader has to know beside: the start, what is lost in it, what was left out."""
         return (
             *filter(None, [emulation([self.experiment])]),
+            *self._failures(),
             *revision_notes(self.experiment),
             *self._where_traced(),
             *self._starts(),
@@ -130,6 +133,13 @@ class Findings:
 
     def _where_traced(self) -> list[str]:
         return [f"oscope show {self.experiment.run_id} has what was traced"] if self.traced else []
+
+    def _failures(self) -> list[str]:
+        """Say which commands' runs failed, and are counted since that was asked for."""
+        told = list(filter(None, (_failed(row) for row in self.rows)))
+        more = len(told) - MOST_FAILING
+        further = [f"{counted(more, 'further command')} failed, too"] if more > 0 else []
+        return ["; ".join([*told[:MOST_FAILING], *further])] if told else []
 
     def _pairs(self) -> list[str]:
         """Say why a difference is another one than that of the two medians in the table."""
@@ -355,6 +365,18 @@ def _alone(row: Row, summary: Summary, metric: str, experiment: ExperimentResult
     low, high = summary.ci95 or (None, None)
     size = format_interval(summary.median, low, high, experiment.metrics[metric].shown_unit)
     return f"{row.name} takes {size}" if metric in TIMES else f"{row.name}: {metric} is {size}"
+
+
+def _failed(row: Row) -> str | None:
+    """Say how many runs of a command failed, and how; None where none did."""
+    codes = measured(row.point, "exit_code")[0]
+    failed = codes[codes != 0]
+    if not len(failed):
+        return None
+    names = [f"{code:.0f}" for code in np.unique(failed)]
+    what = "exit code" if len(names) == 1 else "exit codes"
+    share = f"{format_count(len(failed))} of {counted(len(codes), 'run')}"
+    return f"{share} of {row.name} ended with {what} {listed(names)}"
 
 
 def _about(value_ns: float) -> str:
