@@ -29,7 +29,7 @@ NEAR_START = 1.1
 MOST_WAITING = 0.1
 """Share of a command's time that it may wait for a CPU without a word."""
 MOST_FAILING = 5
-"""Commands whose failures are told; of further ones the number."""
+"""Commands whose failures are reported; of further ones the number."""
 NEAR_CALL = 1.5
 """A function that takes less than so many times a call that does nothing is little more than called."""
 
