@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 
 from oscope import labs
 from oscope.cli.errors import note
 from oscope.model.errors import UsageError
 from oscope.model.experiment import Experiment
-from oscope.statistics.pairing import refuse_unlike
-from oscope.storage.store import RunEntry, Store
+from oscope.model.samples import ExperimentResults
+from oscope.statistics.pairing import match_points, refuse_unlike
+from oscope.storage.store import Store
 
 MOST_TRIED = 20
 """Runs that are looked at, the newest first: reading one of a large store takes a moment."""
@@ -19,23 +21,32 @@ MOST_TRIED = 20
 def last_two(place: str | None, allow: Iterable[str] = ()) -> tuple[str, str]:
     """Return the ids of the newest run and of the newest one before it that it may be compared with.
 
-    They share an experiment, its version and clock, and machine and kernel unless `allow` says otherwise. A
-    run that has not ended is left out: it may still be measured, and half of it is no answer. So is a run
-    with injected interference: it is no clean measurement.
-    Says on standard error which they are. UsageError where the store has no two such runs.
+    They share an experiment with samples of a point in common, its version and clock, and machine and kernel
+    unless `allow` says otherwise. A run that has not ended is left out: it may still be measured, and half of
+    it is no answer. So is a run with injected interference: it is no clean measurement.
+    Says on standard error which they are. UsageError where the store has no two such runs, with the reason
+    for the newest two that share an experiment.
     """
+    first: UsageError | None = None
     with Store.read(place) as store:
         ended = [entry for entry in store.runs() if entry.samples and entry.has_ended]
         entries = [entry for entry in ended if not entry.has_injection][-MOST_TRIED:]
+        known = _Known(store)
         for later in range(len(entries) - 1, 0, -1):
             for earlier in range(later - 1, -1, -1):
                 a, b = entries[earlier], entries[later]
-                if any(_is_alike(store, a, b, name, frozenset(allow)) for name in _shared(a, b)):
-                    note(f"the last two comparable runs: A is {a.id}, B is {b.id}")
-                    return a.id, b.id
+                if not (names := [name for name in b.experiments if name in a.experiments]):
+                    continue
+                try:
+                    _check_comparable(known, a.id, b.id, names, frozenset(allow))
+                except UsageError as error:
+                    first = first or error
+                    continue
+                note(f"the last two comparable runs: A is {a.id}, B is {b.id}")
+                return a.id, b.id
     raise UsageError(
-        "the store has no two runs that may be compared",
-        remedy="measure one experiment twice, or name two runs (oscope runs)",
+        f"the store has no two runs that may be compared{f': {first.message}' if first else ''}",
+        remedy=(first and first.remedy) or "measure one experiment twice, or name two runs (oscope runs)",
     )
 
 
@@ -57,18 +68,33 @@ def last_experiment(place: str | None) -> str:
     return chosen
 
 
-def _shared(a: RunEntry, b: RunEntry) -> list[str]:
-    return [name for name in b.experiments if name in a.experiments]
+@dataclass
+class _Known:
+    """Reads each experiment of a run once."""
+
+    store: Store
+    read: dict[tuple[str, str], ExperimentResults | None] = field(default_factory=dict)
+
+    def sampled(self, run_id: str, name: str) -> ExperimentResults | None:
+        """Return an experiment of a run; None where it has no samples."""
+        key = run_id, name
+        if key not in self.read:
+            found = self.store.results(run_id, experiment=name, columns="metrics").get(name)
+            self.read[key] = found if found is not None and any(map(len, found.points)) else None
+        return self.read[key]
 
 
-def _is_alike(store: Store, a: RunEntry, b: RunEntry, name: str, allow: frozenset[str]) -> bool:
-    """Say whether an experiment of two runs may be compared."""
-    sides = [store.results(each.id, experiment=name, columns="metrics").get(name) for each in (a, b)]
-    first, second = sides
-    if first is None or second is None or not all(any(map(len, each.points)) for each in (first, second)):
-        return False
-    try:
+def _check_comparable(known: _Known, a: str, b: str, names: Iterable[str], allow: frozenset[str]) -> None:
+    """Raise UsageError where the comparison of two runs would be refused; `names` are what both measured."""
+    pairs = [(known.sampled(a, name), known.sampled(b, name)) for name in names]
+    compared = [(first, second) for first, second in pairs if first is not None and second is not None]
+    common = False
+    for first, second in compared:
         refuse_unlike(first, second, allow)
-    except UsageError:
-        return False
-    return True
+        matches, _ = match_points(first, second)
+        common = common or any(len(match.a) and len(match.b) for match in matches)
+    if not common:
+        raise UsageError(
+            f"runs {a} and {b} have no samples of a point in common",
+            remedy="measure one experiment twice, or name two runs (oscope runs)",
+        )

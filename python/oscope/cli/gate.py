@@ -51,7 +51,7 @@ def gate(
         str | None,
         typer.Argument(
             metavar="RUN",
-            help="What is judged. [default: the newest run with its experiments that has ended]",
+            help="What is judged. [default: the newest run with samples of its experiments that has ended]",
             autocompletion=run_ids,
         ),
     ] = None,
@@ -99,7 +99,7 @@ def gate(
 
 
 def _newest(baseline: Results, place: str | None) -> Results:
-    """Return the newest run after the baseline that has ended and has all of its experiments.
+    """Return the newest run after the baseline that has ended and has all of its experiments, with samples.
 
     A run with injected interference is left out: it is no clean measurement.
     """
@@ -114,12 +114,18 @@ def _newest(baseline: Results, place: str | None) -> Results:
         begun = max((_begun(each.started) for each in baseline.experiments), default=None)
         later = [entry for entry in entries if begun is None or entry.started >= begun]
     found = [entry for entry in later if names <= set(entry.experiments) and not entry.has_injection]
-    if not names or not found:
-        what = ", ".join(sorted(names)) or "an experiment"
-        raise UsageError(
-            f"the store has no run of {what} after the baseline", remedy="measure one, or name the RUN"
-        )
-    return load([found[-1].id], place, columns="metrics")
+    # What this machine could not measure for the baseline may be missing in the run as well.
+    sampled = {each.experiment for each in baseline.experiments if any(map(len, each.points))}
+    for entry in reversed([entry for entry in found if names and entry.samples]):
+        run = load([entry.id], place, columns="metrics")
+        if sampled <= {each.experiment for each in run.experiments if any(map(len, each.points))}:
+            return run
+    what = ", ".join(sorted(names)) or "an experiment"
+    with_samples = " with samples" if names and found else ""
+    raise UsageError(
+        f"the store has no run{with_samples} of {what} after the baseline",
+        remedy="measure one, or name the RUN",
+    )
 
 
 def _calibration(judged: Results, place: str | None) -> dict[str, Any] | None:

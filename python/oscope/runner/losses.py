@@ -17,7 +17,11 @@ _MOST_FAILURES = 2
 def refuse(point: PointState, block: int, refusal: Refusal) -> Iterator[RunEvent]:
     """Skip or fail a point of which the probe refused a request; UsageError where the request is at fault."""
     if refusal.kind == "request":
-        raise UsageError(f"{point.label}: {refusal.message}", remedy=refusal.remedy)
+        blamed = point.experiment.workload.parameter(refusal.field or "")
+        final = blamed is None or blamed.type != "path"
+        reason = f"{point.label}: {refusal.message}"
+        yield Happened("refused", {"reason": reason, "remedy": refusal.remedy, "final": final})
+        raise UsageError(reason, remedy=refusal.remedy)
     if refusal.kind == "unavailable":
         yield skip(point, refusal.message, refusal.remedy)
         return

@@ -154,6 +154,7 @@ class Recorder:
         with self._store.reading() as connection:
             events = load_events(connection, self.run_id)
             _check_measured_alone(self._plan, events.run)
+            _check_not_refused(events.run)
             for point_id, block, number, process in connection.execute(counts):
                 states[point_id].taken[block] = number
                 self.finished += number
@@ -209,6 +210,16 @@ def _check_measured_alone(plan: Plan, events: Mapping[str, list[Any]]) -> None:
         )
     if any("imported" in each for each in events["environment"]):
         raise UsageError("the run was imported, and cannot be resumed", remedy="import a newer file")
+
+
+def _check_not_refused(events: Mapping[str, list[Any]]) -> None:
+    """Raise UsageError for a run that asks for what the probe refuses each time."""
+    for refused in events["refused"]:
+        if refused["final"]:
+            raise UsageError(
+                f"the run cannot be resumed, since the probe refused it: {refused['reason']}",
+                remedy=refused["remedy"] or "begin a new run without that",
+            )
 
 
 def check_resumable(

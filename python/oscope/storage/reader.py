@@ -64,7 +64,7 @@ def load_results(connection: sa.Connection, run_id: str, only: str | None, colum
 
 
 def _inspected(
-    run: sa.Row[Any], name: str, events: Mapping[str, list[Any]], unmeasured: Mapping[str, str]
+    run: sa.Row[Any], name: str, events: Mapping[str, list[Any]], unmeasured: Mapping[str, str | None]
 ) -> Inspected:
     found = [each for each in events.get("inspection", ()) if each["inspection"] == name]
     # One that was not reached has no event.
@@ -254,7 +254,7 @@ def _load_point(
     experiment: PlannedExperiment,
     samples: _Samples,
     events: Mapping[str, list[Any]],
-    unmeasured: Mapping[str, str],
+    unmeasured: Mapping[str, str | None],
 ) -> PointSamples:
     names, values = samples.names, samples.values
     # Cut by position: a covariate may have a metric's name.

@@ -23,6 +23,8 @@ What happens to a run after it was made is an *event*: its `kind` and JSON `data
 - `again`: `{"block", "first_rep", "count", "disturbed"}`, of a point: so many samples more are taken of this
   block, from that repetition on, because of affected ones (`disturbed` counts them by the covariate that
   shows it, see `oscope.planning.interference`);
+- `refused`: `{"reason", "remedy", "final"}`: the probe refused what the run asks for, which ended it; final
+  unless a file or folder was to blame, which may be another one when the run is resumed;
 - `columns`: names that the point's values have beyond those it began with;
 - `inspection`: `{"inspection", "title", "question", "started"}` and `result` or, as for a point, `skipped`;
 - `trace`: what a tracer found in a turn of a point (see `oscope.trace.reading`), with its block, the number
