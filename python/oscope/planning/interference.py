@@ -109,8 +109,9 @@ def warning(results: Sequence[ExperimentResults]) -> str | None:
     """Return in how many experiments interference affected many samples; None where in none."""
     found = [_affected(each) for each in results]
     many = sum(of >= ENOUGH and by.total() >= MANY * of for by, of in found)
-    where = f"{many} of {len(found)} experiments" if len(found) > 1 else "many samples"
-    return f"others took the CPU in {where}: repeat it when idle" if many else None
+    what = f"during {100 * MANY:g} % of the samples or more"
+    where = f" in {many} of {len(found)} experiments" if len(found) > 1 else ""
+    return f"others took the CPU {what}{where}: repeat it when idle" if many else None
 
 
 def _affected(results: ExperimentResults) -> tuple[Counter[str], int]:
