@@ -55,7 +55,6 @@ WRONG = {
     "bench ./old --vs ./new": "--vs needs -- before the first command: write it like oscope bench -- ./old",
     "bench ./old --vs=./new": "--vs needs -- before the first command",
     "bench --export md e.md --export csv e.csv -- true": "--export is given twice: give it once",
-    "run --store one --store two": "--store is given twice: give it once",
     "run --nope": "no such option: --nope",
     "run --store": "--store: expected one argument",
     "measure": "no such command 'measure'",
@@ -94,7 +93,7 @@ def test_a_wrong_request_gets_one_line_and_measures_nothing(line: str, oscope: C
     assert list(oscope.folder.iterdir()) == []
 
 
-def test_every_command_refuses_an_option_of_one_value_that_is_given_twice() -> None:
+def test_every_command_refuses_an_output_that_is_given_twice() -> None:
     for words, command in commands():
         # The others become a program, which reads its own options.
         assert isinstance(command, CheckedCommand) or words[0] in programs.COMMANDS, words

@@ -12,6 +12,7 @@ import typer
 import typer.core
 
 from oscope.cli.completing import run_ids
+from oscope.cli.targets import OutputParser
 from oscope.model.errors import UsageError
 from oscope.model.table_form import Form
 
@@ -86,28 +87,29 @@ def part(arguments: Sequence[str]) -> tuple[Settings, list[str]]:
     """
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     parser.add_argument("--verbose", action="store_true")
-    parser.add_argument("--store", action="append")
+    parser.add_argument("--store")
     try:
         found, rest = parser.parse_known_args(arguments)
     except argparse.ArgumentError as error:
         raise UsageError(f"{error.argument_name}: {error.message}", remedy="see oscope --help") from None
-    stores: list[str] = found.store or []
-    _check_once("--store", len(stores))
-    return Settings(found.verbose, *stores), rest
+    return Settings(found.verbose, found.store), rest
 
 
 class CheckedCommand(typer.core.TyperCommand):
-    """Refuses an option that takes one value and is given more: all but the last would be lost."""
+    """Refuses an option that names one file to write and is given more: all but the last would be lost.
+
+    Of other options the last one counts, as programs do by convention, so that an alias can be overridden.
+    """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the words. Raises UsageError for an option that is not repeatable, and is given twice."""
+        """Read the words. Raises UsageError for an option of one output that is given twice."""
         words = list(args)
         rest = super().parse_args(ctx, args)
         # After the parser itself, which reports what else is wrong and prints the help.
         if not ctx.resilient_parsing:
             _, _, order = self.make_parser(ctx).parse_args(words)
             for option in dict.fromkeys(order):
-                if isinstance(option, typer.core.TyperOption) and not (option.multiple or option.is_flag):
+                if isinstance(option, typer.core.TyperOption) and _writes(option) and not option.multiple:
                     _check_once(min(option.opts, key=len), order.count(option))
         return rest
 
@@ -128,6 +130,11 @@ class CommandGroup(typer.Typer):
     ) -> Callable[[Function], Function]:
         """Declare a command, as Typer does."""
         return super().command(name, cls=cls or CheckedCommand, **settings)
+
+
+def _writes(option: typer.core.TyperOption) -> bool:
+    """Say whether an option names a file or folder that is written; `--export` has a format with it."""
+    return isinstance(getattr(option.type, "func", None), OutputParser) or "--export" in option.opts
 
 
 def _check_once(option: str, times: int) -> None:
