@@ -81,12 +81,14 @@ class PostgreSQL:
         """
         if before is not None:
             before.send_signal(signal.SIGSTOP)
-        if self.process is not None:
-            self.process.send_signal(signal.SIGQUIT)
-            self.process.wait(LIMIT_S)
-            self.process = None
-        if before is not None:
-            before.send_signal(signal.SIGCONT)
+        try:
+            if self.process is not None:
+                self.process.send_signal(signal.SIGQUIT)
+                self.process.wait(LIMIT_S)
+                self.process = None
+        finally:
+            if before is not None:
+                before.send_signal(signal.SIGCONT)
 
     def database(self) -> str:
         """Make an empty database, and return its URL."""

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 
 from oscope import labs
 from oscope.cli.errors import note
 from oscope.model.errors import UsageError
 from oscope.model.experiment import Experiment
 from oscope.model.samples import ExperimentResults
-from oscope.statistics.pairing import match_points, refuse_unlike
+from oscope.statistics.pairing import Match, match_points, refuse_unlike
 from oscope.storage.store import Store
 
 MOST_TRIED = 20
 """Runs that are looked at, the newest first: reading one of a large store takes a moment."""
+_REMEDY = "measure one experiment twice, or name two runs (oscope runs)"
 
 
 def last_two(place: str | None, allow: Iterable[str] = ()) -> tuple[str, str]:
@@ -31,14 +32,21 @@ def last_two(place: str | None, allow: Iterable[str] = ()) -> tuple[str, str]:
     with Store.read(place) as store:
         ended = [entry for entry in store.runs() if entry.samples and entry.has_ended]
         entries = [entry for entry in ended if not entry.has_injection][-MOST_TRIED:]
-        known = _Known(store)
+
+        @functools.cache
+        def sampled(run_id: str, name: str) -> ExperimentResults | None:
+            found = store.results(run_id, experiment=name, columns="metrics").get(name)
+            return found if found is not None and found.has_samples else None
+
         for later in range(len(entries) - 1, 0, -1):
             for earlier in range(later - 1, -1, -1):
                 a, b = entries[earlier], entries[later]
                 if not (names := [name for name in b.experiments if name in a.experiments]):
                     continue
                 try:
-                    _check_comparable(known, a.id, b.id, names, frozenset(allow))
+                    sides = ((sampled(a.id, name), sampled(b.id, name)) for name in names)
+                    pairs = [(one, other) for one, other in sides if one is not None and other is not None]
+                    _check_comparable((a.id, b.id), pairs, frozenset(allow))
                 except UsageError as error:
                     first = first or error
                     continue
@@ -46,7 +54,7 @@ def last_two(place: str | None, allow: Iterable[str] = ()) -> tuple[str, str]:
                 return a.id, b.id
     raise UsageError(
         f"the store has no two runs that may be compared{f': {first.message}' if first else ''}",
-        remedy=(first and first.remedy) or "measure one experiment twice, or name two runs (oscope runs)",
+        remedy=(first and first.remedy) or _REMEDY,
     )
 
 
@@ -68,33 +76,15 @@ def last_experiment(place: str | None) -> str:
     return chosen
 
 
-@dataclass
-class _Known:
-    """Reads each experiment of a run once."""
-
-    store: Store
-    read: dict[tuple[str, str], ExperimentResults | None] = field(default_factory=dict)
-
-    def sampled(self, run_id: str, name: str) -> ExperimentResults | None:
-        """Return an experiment of a run; None where it has no samples."""
-        key = run_id, name
-        if key not in self.read:
-            found = self.store.results(run_id, experiment=name, columns="metrics").get(name)
-            self.read[key] = found if found is not None and any(map(len, found.points)) else None
-        return self.read[key]
-
-
-def _check_comparable(known: _Known, a: str, b: str, names: Iterable[str], allow: frozenset[str]) -> None:
-    """Raise UsageError where the comparison of two runs would be refused; `names` are what both measured."""
-    pairs = [(known.sampled(a, name), known.sampled(b, name)) for name in names]
-    compared = [(first, second) for first, second in pairs if first is not None and second is not None]
-    common = False
-    for first, second in compared:
-        refuse_unlike(first, second, allow)
-        matches, _ = match_points(first, second)
-        common = common or any(len(match.a) and len(match.b) for match in matches)
-    if not common:
-        raise UsageError(
-            f"runs {a} and {b} have no samples of a point in common",
-            remedy="measure one experiment twice, or name two runs (oscope runs)",
-        )
+def _check_comparable(
+    ids: tuple[str, str],
+    pairs: Iterable[tuple[ExperimentResults, ExperimentResults]],
+    allow: frozenset[str],
+) -> None:
+    """Raise UsageError where the comparison of two runs would be refused; `pairs` are what both measured."""
+    matches: list[Match] = []
+    for a, b in pairs:
+        refuse_unlike(a, b, allow)
+        matches += match_points(a, b)[0]
+    if not any(len(match.a) and len(match.b) for match in matches):
+        raise UsageError(f"runs {ids[0]} and {ids[1]} have no samples of a point in common", remedy=_REMEDY)

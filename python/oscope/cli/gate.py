@@ -115,10 +115,10 @@ def _newest(baseline: Results, place: str | None) -> Results:
         later = [entry for entry in entries if begun is None or entry.started >= begun]
     found = [entry for entry in later if names <= set(entry.experiments) and not entry.has_injection]
     # What this machine could not measure for the baseline may be missing in the run as well.
-    sampled = {each.experiment for each in baseline.experiments if any(map(len, each.points))}
+    sampled = {each.experiment for each in baseline.experiments if each.has_samples}
     for entry in reversed([entry for entry in found if names and entry.samples]):
         run = load([entry.id], place, columns="metrics")
-        if sampled <= {each.experiment for each in run.experiments if any(map(len, each.points))}:
+        if sampled <= {each.experiment for each in run.experiments if each.has_samples}:
             return run
     what = ", ".join(sorted(names)) or "an experiment"
     with_samples = " with samples" if names and found else ""

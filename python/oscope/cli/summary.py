@@ -330,7 +330,7 @@ def _technical(results: Analysed, experiment: ExperimentResults) -> Iterator[tup
 def unmeasured(experiment: ExperimentResults) -> Iterator[str]:
     """Yield a line for each reason why metrics have no value in any sample, although there are samples."""
     shown = shown_metrics(experiment)
-    if not any(map(len, experiment.points)):
+    if not experiment.has_samples:
         return
     clock = experiment.environment.get("clock") or {}
     missing: dict[str, list[str]] = defaultdict(list)

@@ -157,6 +157,11 @@ class ExperimentResults:
         """Name of the metric shown first."""
         return next(iter(self.metrics))
 
+    @property
+    def has_samples(self) -> bool:
+        """Whether any point has a sample, failed ones included."""
+        return any(map(len, self.points))
+
     def resolution(self, point: PointSamples, metric: str) -> float:
         """Return the clock's step in the unit of `metric`, spread over what a repetition is divided by.
 

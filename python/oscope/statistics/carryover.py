@@ -88,7 +88,7 @@ def caveats(a: ExperimentResults, b: ExperimentResults) -> list[str]:
     """Return what is to be kept in mind of counts whose boots measured other points before them."""
     if {a.clock, b.clock} != {"instructions"} or same_order(a, b):
         return []
-    if not (any(map(len, a.points)) and any(map(len, b.points))):
+    if not (a.has_samples and b.has_samples):
         return []
     caveat = (
         "A and B did not measure the same points in the same order and equally often, and a count of "

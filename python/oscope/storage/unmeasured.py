@@ -13,13 +13,13 @@ def why_unmeasured(plan: Plan, run_id: str, events: Mapping[str, list[Any]]) -> 
     """Say why a point has no samples although nothing forbade it."""
     status = events["status"][-1]
     refused = events["refused"][-1] if status == "failed" and events.get("refused") else None
-    if refused is not None and refused["final"]:
-        return {"reason": f"the run ended: {refused['reason']}", "remedy": refused["remedy"]}
     given_up = [text for text in events.get("note", ()) if text.startswith(GIVEN_UP)]
     when = "the budget ran out" if status == "done" else "the run ended"
     reason = given_up[-1] if status == "failed" and given_up else f"{when} before its turn"
     if refused is not None:
         reason = f"the run ended: {refused['reason']}"
+        if refused["final"]:
+            return {"reason": reason, "remedy": refused["remedy"]}
     can_resume = "interleaved" not in events and plan.build is None
     what = f"fleet run --resume {events[FLEET][-1]['fleet']}" if FLEET in events else f"run --resume {run_id}"
     remedy = f"oscope {what}" if can_resume else "begin the comparison anew"
