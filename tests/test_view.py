@@ -11,6 +11,7 @@ import sqlite3
 from html import unescape
 from pathlib import Path
 
+import orjson
 import pytest
 import sqlalchemy as sa
 
@@ -226,6 +227,30 @@ def test_the_list_is_filtered(viewed: Viewed, query: str, count: int) -> None:
     page = viewed.page(f"/?{query}")
     assert len(re.findall(r'href="/runs/[^"/]+"', page)) == count
     assert f"{count} of 11 runs" in plain(page)
+
+
+def test_runs_of_programs_have_their_names_and_a_same_one_is_suggested(
+    tmp_path: Path, real_probe: Path
+) -> None:
+    oscope = command_in(tmp_path)
+    oscope.environment["OSCOPE_PROBE"] = str(real_probe)
+    measured = (("echo", "1"), ("echo", "2"), ("echo", "1"), ("echo", "3"))
+    for command in measured:
+        assert oscope("bench", "--reps", "2", "--", *command).code == 0
+    first, second, third, fourth = (
+        str(row["run"]) for row in orjson.loads(oscope("runs", "--format", "json").out)[0]["rows"]
+    )
+    with viewing(oscope) as viewed:
+        page = viewed.page("/")
+        assert re.findall(r"command\.run: [^<]*", page) == [
+            f"command.run: {' '.join(command)}" for command in reversed(measured)
+        ]
+        assert re.findall(r'name="([ab])" value="([^"]*)"[^>]* checked', page) == [("b", third), ("a", first)]
+        chosen = re.findall(r'<option value="([^"]*)" selected>([^<]*)', viewed.page("/compare"))
+        assert [run for run, _ in chosen] == [first, third]
+        assert all("echo 1" in text for _, text in chosen)
+        assert viewed.page("/?name=echo+3").count('type="radio"') == 2
+        assert " checked" not in viewed.page(f"/?name={fourth}") + viewed.page(f"/?name={second}")
 
 
 def test_the_start_of_an_id_leads_to_the_run(viewed: Viewed, stored: CommandLine) -> None:

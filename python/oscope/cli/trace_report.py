@@ -10,6 +10,7 @@ from rich.console import Console
 
 from oscope.model.formatting import MISSING, format_count, format_share, format_value
 from oscope.report.terminal import aligned, print_columns, print_prose
+from oscope.trace.calls import MOST_MOVED
 from oscope.trace.reading import Histogram, time_in_calls_ns, upper_bound
 
 if TYPE_CHECKING:
@@ -73,11 +74,19 @@ def _sizes(calls: Mapping[str, Mapping[str, Any]], out: Console) -> None:
     """Print the bytes that calls asked for and got; one that got less than it asked for was short."""
     if calls:
         columns = [["bytes", *calls]]
-        for name, key in (("asked", "asked"), ("got", "returned")):
-            columns.append(_column(name, [row.get(key) for row in calls.values()], "B"))
+        columns.append(["asked", *map(_asked, calls.values())])
+        columns.append(_column("got", [row["returned"] for row in calls.values()], "B"))
         columns.append(aligned(["short", *(_count(row.get("short")) for row in calls.values())]))
         out.print()
         print_columns(columns, out)
+
+
+def _asked(call: Mapping[str, Any]) -> str:
+    """Return the bytes that calls asked for; cp(1) asks copy_file_range(2) for more than any file has."""
+    total = call.get("asked")
+    if total is None:
+        return MISSING
+    return "all" if total > MOST_MOVED * call["count"] else format_value(total, None, "B")
 
 
 def _switches(switches: Mapping[str, Any], out: Console) -> None:

@@ -35,6 +35,9 @@ TRANSFERS: Mapping[str, int | None] = {
 None: that stands in a structure in memory (an iovec), which is not read.
 """
 
+MOST_MOVED = 0x7FFF_F000
+"""The most bytes that one call moves (linux/fs.h, MAX_RW_COUNT): what asks for more asks for all there is."""
+
 _RESTARTS = {
     512: "ERESTARTSYS",
     513: "ERESTARTNOINTR",

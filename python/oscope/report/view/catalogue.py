@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
+from itertools import product
 from typing import Any
 
 import orjson
@@ -44,7 +45,19 @@ class Run:
     @property
     def text(self) -> str:
         """What the filter by name looks at."""
-        return " ".join([self.entry.id, self.entry.profile, *self.entry.experiments]).lower()
+        parts = [self.entry.id, self.entry.profile, *self.entry.experiments, *self.entry.programs]
+        return " ".join(parts).lower()
+
+    def measured(self, most: int) -> str:
+        """Return what it measured: `most` experiments at most, and the programs of its user."""
+        names, programs = self.entry.experiments, self.entry.programs
+        more = f" and {len(names) - most} more" if len(names) > most else ""
+        return f"{', '.join(names[:most])}{more}{': ' if programs else ''}{', '.join(programs)}"
+
+    @property
+    def subjects(self) -> frozenset[tuple[str, str]]:
+        """Each experiment with each program of its user; an empty name where there is none."""
+        return frozenset(product(self.entry.experiments, self.entry.programs or ("",)))
 
 
 @dataclass(frozen=True)
@@ -52,7 +65,7 @@ class Filter:
     """Which runs are listed; what is empty lets all pass."""
 
     name: str = ""
-    """Part of the id or of an experiment's name."""
+    """Part of the id, or of the name of an experiment or program."""
     experiment: str = ""
     machine: str = ""
     host: str = ""
@@ -90,6 +103,22 @@ def read_runs(store: Store) -> list[Run]:
     """Return all runs of a store, the newest first."""
     environments = _environments(store)
     return [_run(entry, environments.get(entry.id, {})) for entry in reversed(store.runs())]
+
+
+def suggested(runs: Sequence[Run]) -> tuple[str, str]:
+    """Return ids of two runs to compare, the older one first: the newest two of one subject; else empty ones.
+
+    `runs` are the newest first. Those without samples and those with injected interference are left out.
+    """
+    newest: dict[tuple[str, str], str] = {}
+    for run in runs:
+        if not run.entry.samples or not run.entry.has_ended or run.entry.has_injection:
+            continue
+        for subject in sorted(run.subjects):
+            if subject in newest:
+                return run.entry.id, newest[subject]
+        newest |= dict.fromkeys(run.subjects, run.entry.id)
+    return "", ""
 
 
 def _environments(store: Store) -> dict[str, Mapping[str, Any]]:

@@ -22,7 +22,7 @@ from oscope.model.formatting import format_count
 from oscope.model.samples import Columns, Results
 from oscope.report import build, page, theme
 from oscope.report.view import comparing, past
-from oscope.report.view.catalogue import Filter, Run, choices, read_runs
+from oscope.report.view.catalogue import Filter, Run, choices, read_runs, suggested
 from oscope.report.view.live import LiveRuns
 from oscope.report.view.wording import Wording
 from oscope.storage import schema
@@ -73,6 +73,7 @@ class Pages:
             wanted=wanted,
             choices=choices(every),
             newest=every[0].entry.id if every else "",
+            chosen=suggested(shown),
         )
 
     def newest(self) -> str | None:
@@ -117,6 +118,8 @@ class Pages:
         with self.open() as store:
             every = read_runs(store)
             if not request.a or not request.b:
+                a, b = suggested(every)
+                request = replace(request, a=request.a or a, b=request.b or b)
                 return self.render(
                     "compare.html.j2", runs=every, request=request, sides=(), compared=(), error=""
                 )
