@@ -275,6 +275,7 @@ def test_a_trace_too_long_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
         (b"", "is empty"),
         (b"\n\n", "is empty"),
         (b"hello\nworld\n", "none of its 2 lines is a system call"),
+        (bytes(2**24 + 1), "no system call of strace in its first 16 MiB"),
         (bytes(range(256)) * 4000, "is a system call of strace"),
         (b"\0" * 3_000_000, "is a system call of strace"),
     ],

@@ -24,12 +24,13 @@ from oscope.cli.views.gate import missing_name, print_gate, row_name, take_more
 from oscope.model.errors import OscopeError, UsageError
 from oscope.model.units import format_share
 from oscope.report import terminal
+from oscope.statistics.pairing import match_points
 from oscope.storage import record
 from oscope.storage.store import Store
 
 if TYPE_CHECKING:
     from oscope.analysis.gate import Gate
-    from oscope.model.samples import Results
+    from oscope.model.samples import ExperimentResults, Results
 
 _MOST_NAMED = 5
 """Rows that an error names."""
@@ -101,7 +102,8 @@ def gate(
 def _newest(baseline: Results, place: str | None) -> Results:
     """Return the newest run after the baseline that has ended and has all of its experiments, with samples.
 
-    A run with injected interference is left out: it is no clean measurement.
+    It has a point of the baseline's, or nothing could be judged. A run with injected interference is left
+    out: it is no clean measurement.
     """
     own = {each.run_id for each in baseline.experiments}
     names = {each.experiment for each in baseline.experiments}
@@ -118,7 +120,9 @@ def _newest(baseline: Results, place: str | None) -> Results:
     sampled = {each.experiment for each in baseline.experiments if each.has_samples}
     for entry in reversed([entry for entry in found if names and entry.samples]):
         run = load([entry.id], place, columns="metrics")
-        if sampled <= {each.experiment for each in run.experiments if each.has_samples}:
+        if sampled <= {each.experiment for each in run.experiments if each.has_samples} and _meets(
+            baseline, run
+        ):
             return run
     what = ", ".join(sorted(names)) or "an experiment"
     with_samples = " with samples" if names and found else ""
@@ -126,6 +130,19 @@ def _newest(baseline: Results, place: str | None) -> Results:
         f"the store has no run{with_samples} of {what} after the baseline",
         remedy="measure one, or name the RUN",
     )
+
+
+def _meets(baseline: Results, run: Results) -> bool:
+    """Say whether the run has samples of a point of the baseline's, or the baseline has none."""
+    sampled = [each for each in baseline.experiments if each.has_samples]
+    return not sampled or any(_share_point(each, run.get(each.experiment)) for each in sampled)
+
+
+def _share_point(a: ExperimentResults, b: ExperimentResults | None) -> bool:
+    try:
+        return b is not None and any(len(match.a) and len(match.b) for match in match_points(a, b)[0])
+    except UsageError:
+        return False
 
 
 def _calibration(judged: Results, place: str | None) -> dict[str, Any] | None:

@@ -19,6 +19,9 @@ KEPT = 10_000
 """Texts whose meaning is kept, since calls that follow each other have the same files and results."""
 REMEDY = "trace with: strace -f -ttt -T -yy -o FILE COMMAND"
 
+MOST_WITHOUT_CALL = 2**24
+"""Bytes without a call after which the rest is not read: a device such as /dev/zero has no end."""
+
 MAKERS = frozenset(("clone", "clone3", "fork", "vfork"))
 """Calls that make a process or a thread."""
 
@@ -139,9 +142,15 @@ class Trace:
 def read(file: IO[bytes], name: str) -> Trace:
     """Read a trace. Raises UsageError, which names the file as `name`, where it holds no call."""
     reader = _Reader()
-    last = b""
+    last, size = b"", 0
     while line := file.readline(LONGEST_LINE):
         last = line
+        size += len(line)
+        if size > MOST_WITHOUT_CALL and not reader.number:
+            raise UsageError(
+                f"{name} has no system call of strace in its first {MOST_WITHOUT_CALL >> 20} MiB",
+                remedy=REMEDY,
+            )
         reader.feed(line.rstrip(b"\r\n").decode(errors="backslashreplace"))
     trace = reader.trace
     trace.truncated = bool(last) and not last.endswith(b"\n")
