@@ -53,8 +53,7 @@ class GateRow:
     can_tell: bool
     """Whether a verdict was reached, or a difference as large as the limit would have been found."""
     enough: int | None
-    """Blocks (or boots) a side that would find a difference as large as the limit, where it cannot tell; None
-    where it can, and where the spread seen does not say."""
+    """Blocks (or boots) a side that would find such a difference; None where it can, or nobody knows."""
 
     @property
     def worse(self) -> float:

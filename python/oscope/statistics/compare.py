@@ -31,7 +31,13 @@ from oscope.statistics.multiplicity import correct, quantity
 from oscope.statistics.pairing import Match, interleaved, match_points, refuse_unlike
 from oscope.statistics.quantiles import TailDifference, correct_tails, tail_differences
 from oscope.statistics.sides import measure
-from oscope.statistics.wording import core_speeds, sentence, separate_runs, tail_sentence
+from oscope.statistics.wording import (
+    core_speeds,
+    interleaved_command,
+    sentence,
+    separate_runs,
+    tail_sentence,
+)
 
 THRESHOLD = 0.01
 
@@ -229,26 +235,6 @@ def compare_hosts(
     )
 
 
-_BENCHED = {
-    "command.run": "oscope bench -- ./OLD --vs ./NEW",
-    "python.call": "oscope.bench(old, new)",
-}
-"""What measures commands, and functions of Python, interleaved."""
-
-
-def interleaved_command(a: ExperimentResults) -> str:
-    """Return the command that measures such sides interleaved."""
-    if a.experiment in _BENCHED:
-        return _BENCHED[a.experiment]
-    if a.environment.get("imported"):
-        return _BENCHED["command.run"]
-    if a.environment.get("guest"):
-        return f"oscope kernel ab {a.experiment}"
-    if a.environment.get("program"):
-        return f"oscope ab ./OLD ./NEW {a.experiment}"
-    return f"oscope ab PROBE_A PROBE_B {a.experiment}"
-
-
 def _comparable(results: ExperimentResults) -> list[Column]:
     """Return the metrics of which more or less is better; the others say what was done or found."""
     return [column for column in results.metrics.values() if column.better is not None]
@@ -304,18 +290,25 @@ def _compare(
         )
     notes.update(dict.fromkeys(tallies.notes))
     notes.update(dict.fromkeys((*separate_runs(results, command), *core_speeds(results))))
-    first = [quantity(result.metric.name) == quantity(headline) for result in results]
+    rows = _rows(results, tests, quantity(headline), threshold, beside)
+    tails = _tails(results, rows, headline, known_points)
+    return Comparison(rows, tuple(notes), threshold, *labels, tails=tails)
+
+
+def _rows(
+    results: Sequence[Result], tests: Sequence[tuple[int, str]], headline: str, threshold: float, beside: int
+) -> tuple[ComparedMetric, ...]:
+    """Judge the results: those of the headline are one family, all others another one."""
+    first = [quantity(result.metric.name) == headline for result in results]
     corrected = correct([result.estimate.p for result in results], tests, first, beside)
     families = {own: len({test for test, of in zip(tests, first, strict=True) if of == own}) for own in first}
-    rows = tuple(
+    return tuple(
         replace(
             _row(result, float(p), threshold, families[own] + (beside if own else 0)),
             correction=HOLM if own else BENJAMINI_HOCHBERG,
         )
         for result, p, own in zip(results, corrected, first, strict=True)
     )
-    tails = _tails(results, rows, headline, known_points)
-    return Comparison(rows, tuple(notes), threshold, *labels, tails=tails)
 
 
 def _without_value(a: PointSamples, b: PointSamples, metric: str) -> str:

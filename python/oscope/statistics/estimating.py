@@ -136,20 +136,31 @@ def estimate_difference(
         spread = ASSUMED_PROCESS_SPREAD * np.sqrt(len(alone)) * (1.0 if logarithmic else abs(centre))
         found = effect.with_extra_error(found, spread)
         method += f", {ASSUMED_PROCESS_SPREAD:.0%} assumed between processes"
-    if constant is not None and clocks.counted(metric.unit):
-        found = effect.estimate(constant.change, 0.0, found.freedom)
-    elif not clocks.counted(metric.unit):
-        found = effect.with_extra_error(found, counting_error(match, metric, a, b, logarithmic=logarithmic))
-        # Half a step a side.
-        found = effect.with_bias(found, clock_step / (min(a.centre, b.centre) if logarithmic else 1.0))
-    elif coarse(metric):
-        found = effect.with_extra_error(found, resolution_error(a, b, step))
+    found = _with_clock(found, match, metric, sides, (constant, step, clock_step))
     if constant is not None and (clocks.counted(metric.unit) or a.level == "boot"):
         caveats.append(ONE_COURSE)
     result = Result(
         match, metric, a, b, found, centre, logarithmic, method, step, constant, between, explained
     )
     return result, caveats
+
+
+def _with_clock(
+    found: Estimate,
+    match: Match,
+    metric: Column,
+    sides: tuple[Measured, Measured, bool],
+    steps: tuple[Constant | None, float, float],
+) -> Estimate:
+    """Add what the clock leaves unknown: its `steps` are a constant's, the counter's and the time's."""
+    (a, b, logarithmic), (constant, step, clock_step) = sides, steps
+    if not clocks.counted(metric.unit):
+        found = effect.with_extra_error(found, counting_error(match, metric, a, b, logarithmic=logarithmic))
+        # Half a step a side.
+        return effect.with_bias(found, clock_step / (min(a.centre, b.centre) if logarithmic else 1.0))
+    if constant is not None:
+        return effect.estimate(constant.change, 0.0, found.freedom)
+    return effect.with_extra_error(found, resolution_error(a, b, step)) if coarse(metric) else found
 
 
 def _pairs(a: Measured, b: Measured) -> tuple[Floats, Floats]:

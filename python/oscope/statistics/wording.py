@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 
 from oscope.model import clocks, formatting
+from oscope.model.samples import ExperimentResults
 from oscope.statistics import between_runs, effect
 from oscope.statistics.compared import LARGEST_RATIO
 from oscope.statistics.core_clock import AT_ONE_SPEED
@@ -20,6 +21,12 @@ _MATTERS: Mapping[str, str] = {
     "cannot tell": "whether it matters cannot be told",
 }
 
+
+_BENCHED = {
+    "command.run": "oscope bench -- ./OLD --vs ./NEW",
+    "python.call": "oscope.bench(old, new)",
+}
+"""What measures commands, and functions of Python, interleaved."""
 
 LARGE = 1.0
 """From this relative difference on, what would have been found is written as a factor."""
@@ -197,3 +204,16 @@ def _interleaved(result: Result) -> float | None:
     found = effect.paired(values[1 : 2 * pairs : 2] - values[: 2 * pairs : 2])
     # Neighbours of one run are half as many pairs as two such runs would have had interleaved.
     return float(np.expm1(found.detectable(effect.LEVEL) / np.sqrt(2)))
+
+
+def interleaved_command(a: ExperimentResults) -> str:
+    """Return the command that measures such sides interleaved."""
+    if a.experiment in _BENCHED:
+        return _BENCHED[a.experiment]
+    if a.environment.get("imported"):
+        return _BENCHED["command.run"]
+    if a.environment.get("guest"):
+        return f"oscope kernel ab {a.experiment}"
+    if a.environment.get("program"):
+        return f"oscope ab ./OLD ./NEW {a.experiment}"
+    return f"oscope ab PROBE_A PROBE_B {a.experiment}"

@@ -6,7 +6,7 @@ import gzip
 import sys
 import traceback
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -83,20 +83,22 @@ def application(pages: Pages) -> Starlette:
         Route("/static/{name}", _static),
     ]
 
-    def failed(_: Request, error: Exception) -> Response:
-        """Show an error as a page: what, where, remedy."""
-        if isinstance(error, HTTPException):
-            return HTMLResponse(pages.message("There is no such page", ""), error.status_code)
-        if isinstance(error, OscopeError):
-            code = 404 if isinstance(error, UsageError) else 503
-            return HTMLResponse(pages.message(error.message, error.remedy or ""), code)
-        traceback.print_exception(error, file=sys.stderr)
-        text = f"{type(error).__name__}: {error}"
-        return HTMLResponse(pages.message(text, "this is a bug in Oscope; the terminal has its trace"), 500)
-
     handlers: dict[int | type[Exception], Callable[[Request, Exception], Response]]
+    failed = partial(_failed, pages)
     handlers = {HTTPException: failed, OscopeError: failed, Exception: failed}
     return Starlette(routes=routes, exception_handlers=handlers)
+
+
+def _failed(pages: Pages, _: Request, error: Exception) -> Response:
+    """Show an error as a page: what, where, remedy."""
+    if isinstance(error, HTTPException):
+        return HTMLResponse(pages.message("There is no such page", ""), error.status_code)
+    if isinstance(error, OscopeError):
+        code = 404 if isinstance(error, UsageError) else 503
+        return HTMLResponse(pages.message(error.message, error.remedy or ""), code)
+    traceback.print_exception(error, file=sys.stderr)
+    text = f"{type(error).__name__}: {error}"
+    return HTMLResponse(pages.message(text, "this is a bug in Oscope; the terminal has its trace"), 500)
 
 
 def _whole(text: str | None) -> int:
