@@ -101,6 +101,24 @@ def test_one_command_is_measured_stored_and_shown_like_any_run(bench: CommandLin
     assert bench("report", run, "-o", "report.html").code == 0
 
 
+def test_a_command_is_the_same_where_its_content_and_arguments_are(bench: CommandLine) -> None:
+    def digest(folder: str, script: str, *words: str) -> str:
+        (bench.folder / folder).mkdir(exist_ok=True)
+        (bench.folder / folder / "script").write_text(script)
+        command = ("sh", f"{folder}/script", *words)
+        done = bench("bench", "--reps", "2", "--name", "build", "--json", "record.json", "--", *command)
+        assert done.code == 0
+        (experiment,) = record.read(bench.folder / "record.json").experiments
+        (named,) = experiment.settings["programs"]
+        assert named["factors"] == experiment.points[0].factors == {"command": "build"}
+        return str(named["sha256"])
+
+    first = digest("a", "true")
+    assert digest("b", "true") == first
+    others = {digest("a", "true # changed"), digest("b", "true", "word"), digest("b", "true", "words")}
+    assert len(others | {first}) == 4
+
+
 def test_more_work_takes_longer_and_the_sentence_says_by_how_much(bench: CommandLine) -> None:
     done = bench(
         "bench", "--reps", "20", "--json", "record.json", "--export", "json", "table.json", "--",

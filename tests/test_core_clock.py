@@ -186,6 +186,20 @@ def test_runs_of_another_build_of_ones_own_program_are_no_unchanged_runs() -> No
     ]
 
 
+def test_runs_of_another_build_of_a_command_are_no_unchanged_runs() -> None:
+    def built(number: int, digest: str | None) -> ExperimentResults:
+        made = run(number, 100.0, 4500.0)
+        programs = [{"factors": dict(made.points[0].factors), "sha256": digest}] if digest else []
+        return replace(made, settings={**made.settings, "programs": programs})
+
+    def known(before: ExperimentResults) -> int:
+        others = [built(number, ("old", "new", None)[number % 3]) for number in range(10, 22)]
+        found = EarlierRuns.of(before, built(2, "new"), others)
+        return len(found.points(before.points[0], before.metrics["time_ns"]).points)
+
+    assert [known(built(1, digest)) for digest in ("old", "new", "newest", None)] == [4, 4, 0, 4]
+
+
 def test_one_run_does_not_decide_on_the_slope() -> None:
     loads = np.full(12, 4500.0)
     loads[-1] = 4600.0

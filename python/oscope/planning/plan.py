@@ -93,10 +93,11 @@ class PlannedExperiment:
     """Where it is measured; None: on this machine."""
     order: Order = "seeded"
     params: tuple[Mapping[str, Any], ...] = ()
-    """What the probe is asked with at each point, where its factors are not themselves parameters of the
-    workload; none: the factors."""
+    """What the probe is asked with at each point; none: its factors, which are parameters of the workload."""
     program: Program | None = None
     """The user's own program that measures it; None: the probe."""
+    digests: tuple[str, ...] = ()
+    """Of the user's own program or function at each point: equal is the same code."""
     revisions: Revisions | None = None
     """The commits that its points measure; None: it measures no revisions of a repository."""
 
@@ -163,6 +164,7 @@ class Plan:
                     "guest": None if e.guest is None else e.guest.to_object(),
                     **({} if e.order == "seeded" else {"order": e.order}),
                     **({"params": [dict(p) for p in e.params]} if e.params else {}),
+                    **({"digests": list(e.digests)} if e.digests else {}),
                     **({} if e.program is None else {"program": e.program.to_object()}),
                     **({} if e.revisions is None else {"revisions": e.revisions.to_object()}),
                 }
@@ -180,7 +182,7 @@ class Plan:
 
     @classmethod
     def from_object(cls, data: Mapping[str, Any]) -> Plan:
-        """Read what `to_object` returned."""
+        """Read what `to_object` returned, also of a run that is older than some of its fields."""
         experiments = tuple(
             PlannedExperiment(
                 name=e["name"],
@@ -192,11 +194,10 @@ class Plan:
                 blocks=e["blocks"],
                 min_time_ns=e["min_time_ns"],
                 workload=Workload.from_object(e["workload"]),
-                # A run that is older than guests has none.
                 guest=Guest.from_object(e["guest"]) if e.get("guest") else None,
-                # A run that is older than fixed orders keeps its own when it is resumed.
                 order=e.get("order", "seeded"),
                 params=tuple(e.get("params", ())),
+                digests=tuple(e.get("digests", ())),
                 program=Program.from_object(e["program"]) if e.get("program") else None,
                 revisions=Revisions.from_object(e["revisions"]) if e.get("revisions") else None,
             )
@@ -210,7 +211,6 @@ class Plan:
             data["budget_s"],
             experiments,
             tuple(Covariate(**c) for c in data["covariates"]),
-            # A run that is older than inspections has none.
             tuple(data.get("inspections", ())),
             data.get("injection"),
             data.get("tuned", {}),

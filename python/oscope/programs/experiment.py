@@ -17,6 +17,7 @@ from oscope.planning.plan import Plan, PlannedExperiment
 from oscope.probe import catalogue
 from oscope.probe.catalogue import Catalogue, Workload, nearest
 from oscope.programs.command import Command, Parameter, Surroundings, fill, locate, names_in, split
+from oscope.programs.identity import command_digest
 from oscope.programs.place import check_for_guest, for_guest, programs_of, starter
 from oscope.programs.spec import EXPERIMENT, Amount, BenchSpec
 from oscope.programs.trial import Stopwatch, Trial, try_out
@@ -73,6 +74,7 @@ def bench_plan(spec: BenchSpec, checkouts: Mapping[str, str] | None = None) -> t
     metrics = order_metrics(workload, metric or ("net_ns" if surroundings.shell else "time_ns"), "a command")
     points = _points_of(spec.commands, spec.parameters, surroundings, checkouts)
     programs: tuple[str, ...] = ()
+    digests = [command_digest(point.params) for point in points]
     if guest is not None:
         check_for_guest(surroundings)
         programs = programs_of(point.params for point in points)
@@ -88,6 +90,7 @@ def bench_plan(spec: BenchSpec, checkouts: Mapping[str, str] | None = None) -> t
     if conditions.tracer is not None:
         points = _traced(points, conditions.tracer)
         trials = (*trials, *trials)
+        digests *= 2
     warmups = [trial.warmup if amount.warmup is None else amount.warmup for trial in trials]
     reps, blocks = size_run(amount, trials, boot_s=None if guest is None else start.seconds)
     experiment = PlannedExperiment(
@@ -102,6 +105,7 @@ def bench_plan(spec: BenchSpec, checkouts: Mapping[str, str] | None = None) -> t
         params=tuple(
             {**point.params, "warmup": warmup} for point, warmup in zip(points, warmups, strict=True)
         ),
+        digests=tuple(digests),
         reps=reps,
         blocks=blocks,
     )

@@ -37,6 +37,7 @@ from oscope.programs.experiment import (
     size_run,
     with_factors,
 )
+from oscope.programs.identity import function_digest
 from oscope.programs.spec import Amount
 from oscope.programs.trial import try_out
 from oscope.targets.own import OwnProgram
@@ -143,6 +144,7 @@ def function_plan(
             min_time_ns=MIN_TIME_NS,
             workload=with_factors(workload, points),
             params=tuple({**each, "warmup": warmup} for each, warmup in zip(params, warmups, strict=True)),
+            digests=_digests(bench, points),
             reps=reps,
             blocks=blocks,
             program=program,
@@ -187,6 +189,16 @@ def _points(bench: FunctionBench) -> tuple[list[Factors], list[bytes]]:
     if len(points) > MOST_POINTS:
         raise UsageError(f"more than {MOST_POINTS} combinations", remedy="give fewer values")
     return points, calls
+
+
+def _digests(bench: FunctionBench, points: Sequence[Factors]) -> tuple[str, ...]:
+    """Return a digest of the function of each point: the same where both code and arguments are."""
+    arguments = repr((bench.args, bench.kwargs, bench.collect)).encode()
+    known = {
+        label: function_digest((function, bench.setup), arguments)
+        for function, label in zip(bench.functions, bench.labels, strict=True)
+    }
+    return tuple(known[str(point[FUNCTION])] for point in points)
 
 
 def _takes(function: Callable[..., Any] | None, name: str) -> bool:

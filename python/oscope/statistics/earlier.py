@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,22 +37,26 @@ class EarlierRuns:
     a: ExperimentResults
     runs: tuple[ExperimentResults, ...]
     same_setup: bool
+    digests: tuple[Mapping[object, str], ...]
+    """Of A and then of each run: the digests of their users' programs by point."""
 
     @classmethod
     def of(cls, a: ExperimentResults, b: ExperimentResults, runs: Iterable[ExperimentResults]) -> EarlierRuns:
         """Choose of `runs`, in order of time, those that are `unchanged`."""
         alike = list(unchanged(a, b, reversed(list(runs))))[::-1]
         same_setup = is_alike(a, b) and a.settings.get("tuned") == b.settings.get("tuned")
-        return cls(a, tuple(alike), same_setup)
+        return cls(a, tuple(alike), same_setup, tuple(map(_digests, (a, *alike))))
 
     def points(self, point: PointSamples, metric: Column) -> EarlierPoints:
-        """Return the points of earlier runs that are measured as `point` of A is."""
-        found = []
-        for run in self.runs:
+        """Return the points of earlier runs that are measured as `point` of A is, of the same code."""
+        found, own = [], self.digests[0].get(_place(point))
+        for run, digests in zip(self.runs, self.digests[1:], strict=True):
             key = self.a.key(point, run)
             other = next((each for each in run.points if run.key(each, self.a) == key), None)
             values = other.metrics.get(metric.name) if other is not None else None
-            if other is not None and values is not None and np.isfinite(values).any():
+            if other is None or values is None or digests.get(_place(other)) != own:
+                continue
+            if np.isfinite(values).any():
                 found.append(other)
         return EarlierPoints(tuple(found), metric.name, self.same_setup)
 
@@ -76,3 +80,14 @@ def unchanged(
 def _program(results: ExperimentResults) -> object:
     """Return the digest of the program that measured, if it is the user's own."""
     return (results.environment.get("program") or {}).get("sha256")
+
+
+def _digests(results: ExperimentResults) -> dict[object, str]:
+    """Return the digest of the program or function that each point measured, where it is the user's own."""
+    return {
+        frozenset(each["factors"].items()): each["sha256"] for each in results.settings.get("programs") or ()
+    }
+
+
+def _place(point: PointSamples) -> object:
+    return frozenset(point.factors.items())

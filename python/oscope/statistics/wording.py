@@ -138,17 +138,18 @@ def separate_runs(results: Sequence[Result], command: str) -> Iterator[str]:
     if not own:
         return
     spreads = [result.between for result in own]
-    fewest = min(spread.runs for spread in spreads)
-    source = f"the {fewest} newest runs of this machine"
-    if fewest < between_runs.ASSUMED_RUNS:
-        # One other run shows no spread: it counts as none.
+    # One other run shows no spread: it counts as none.
+    fewest, most = (end(spread.runs for spread in spreads) for end in (min, max))
+    count = f"{fewest}" if fewest == most else f"{fewest} to {most}"
+    source = f"the {count} newest runs of this machine"
+    if most == 0:
         source = (
             "the drift within these two; the store has fewer than 2 other comparable runs of this machine, "
             "without which verdicts may be too sure"
         )
-    if 0 < fewest < between_runs.ASSUMED_RUNS:
+    elif fewest < between_runs.ASSUMED_RUNS:
         source = (
-            f"{fewest} other runs of this machine and the drift within these two; with more runs it is surer"
+            f"{count} other runs of this machine and the drift within these two; with more runs it is surer"
         )
     text = f"two separate runs: unchanged runs differ by {_span(map(_without, own))} here"
     text += f" (standard deviation, by {source})"

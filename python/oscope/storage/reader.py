@@ -20,6 +20,7 @@ from oscope.planning.plan import Plan, PlannedExperiment
 from oscope.probe.catalogue import Workload
 from oscope.statistics.core_clock import CORE_LOADS
 from oscope.storage import schema
+from oscope.storage.run_settings import settings_of
 from oscope.storage.unmeasured import why_unmeasured
 
 _CHUNK = 20_000
@@ -114,7 +115,6 @@ def _assemble(
     covariates = {c.name: Column(c.name, c.unit, c.doc) for c in plan.covariates}
     # Counters that this machine has beyond those that every probe describes.
     covariates |= {name: Column(name, "") for p in points for name in p.covariates if name not in covariates}
-    duet = _duet(events, experiment.name)
     return ExperimentResults(
         run_id=run.id,
         experiment=experiment.name,
@@ -130,33 +130,7 @@ def _assemble(
         question=experiment.question,
         timing_model=workload.timing_model,
         status=events["status"][-1],
-        settings={
-            "profile": plan.profile,
-            "place": plan.place,
-            "reps": experiment.reps,
-            "blocks": experiment.blocks,
-            "min_time_ns": experiment.min_time_ns,
-            "precision": plan.precision,
-            "budget_s": plan.budget_s,
-            # Only of runs whose blocks have pauses between them.
-            **({} if plan.spread_s is None else {"spread_s": plan.spread_s}),
-            # Only of runs that compare builds of the probe.
-            **({} if plan.build is None else {"build": plan.build}),
-            # In a duet a side has nothing repeated without the other one.
-            "again": plan.again and not duet,
-            "notes": list(events.get("note", ())),
-            # Only where it is not by the seed, as in records that are older than fixed orders.
-            **({} if experiment.order == "seeded" else {"order": experiment.order}),
-            "interleaved": events["interleaved"][-1] if events.get("interleaved") else None,
-            **duet,
-            # Only of runs that measured commits of a repository.
-            **({} if experiment.revisions is None else {"revisions": experiment.revisions.to_object()}),
-            **({"bisection": events["bisection"][-1]} if events.get("bisection") else {}),
-            "calibrated": events["calibrated"][-1] if events.get("calibrated") else None,
-            **({"tuned": events["tuned"][-1]} if events.get("tuned") else {}),
-            # Only of runs with injected interference.
-            **({} if plan.injection is None else {"injection": _injection(plan.injection, events)}),
-        },
+        settings=settings_of(plan, experiment, events),
         factor_types={p.name: p.type for p in workload.parameters},
         conditions=workload.conditions,
         defaults=workload.defaults if not experiment.params else _asked_about(workload),
@@ -167,12 +141,6 @@ def _asked_about(workload: Workload) -> dict[str, Level]:
     """Return the defaults of the parameters that others depend on, where a plan has levels of its own."""
     every = (condition.parameter for each in workload.conditions.values() for condition in each)
     return {name: workload.defaults[name] for name in every}
-
-
-def _duet(events: Mapping[str, list[Any]], experiment: str) -> dict[str, Any]:
-    """Return the settings of an experiment that two runs measured at the same time; none for others."""
-    found = events["duet"][-1] if events.get("duet") else {}
-    return {"way": "duet", "cpus": found["cpus"]} if experiment in found.get("experiments", ()) else {}
 
 
 def _marked(
@@ -196,14 +164,6 @@ def _kept(point: PointSamples, columns: Columns) -> Mapping[str, Floats]:
     if columns == "all":
         return point.covariates
     return {name: values for name, values in point.covariates.items() if name == CORE_LOADS}
-
-
-def _injection(planned: Mapping[str, Any], events: Mapping[str, list[Any]]) -> dict[str, Any]:
-    """Return a run's injected interference, with its phases: a resumed run has those of each of its parts."""
-    parts = events.get("injected", ())
-    places = [part["injector"] for part in parts if part["injector"]]
-    phases = [phase for part in parts for phase in part["phases"]]
-    return {**planned, "injector": places[-1] if places else None, "phases": phases}
 
 
 def join_environment(events: Mapping[str, list[Any]], experiment: str | None = None) -> dict[str, Any]:
