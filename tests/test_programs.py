@@ -19,6 +19,7 @@ from oscope.programs.experiment import BLOCK_S, BLOCKS, LEAST_REPS, MOST_BLOCKS,
 from oscope.programs.findings import find
 from oscope.programs.spec import Amount
 from oscope.programs.trial import Trial
+from oscope.statistics import compare_results
 
 
 @pytest.mark.parametrize(("budget_s", "boot_s", "boots"), [(60.0, 2.0, 8), (20.0, 2.0, 4), (5.0, 2.0, 2)])
@@ -120,6 +121,20 @@ def test_a_note_says_how_many_runs_failed(codes: list[float], noted: list[str]) 
     failing = replace(point, metrics={**point.metrics, "exit_code": np.array(codes)})
     notes = find(Results((replace(found, points=(failing,)),))).notes
     assert [note for note in notes if "exit code" in note] == noted
+
+
+def test_a_comparison_says_of_which_side_runs_failed() -> None:
+    (found,) = results(10e6, 9e6, 0, 0).experiments
+    (point,) = found.points
+
+    def side(number: int, codes: list[float]) -> ExperimentResults:
+        metrics = {**point.metrics, "exit_code": np.array(codes)}
+        return replace(found, run_id=f"run-{number}", points=(replace(point, metrics=metrics),))
+
+    working, broken = side(1, [0.0] * 20), side(2, [0.0] * 14 + [3.0] * 5 + [137.0])
+    (note,) = [each for each in compare_results(working, broken).caveats if "exit code" in each]
+    assert note == "B: 6 of 20 runs of work ended with exit codes 3 and 137: no measure of what they do"
+    assert not any("exit code" in each for each in compare_results(working, side(3, [0.0] * 20)).caveats)
 
 
 def test_of_many_commands_that_fail_some_are_named() -> None:

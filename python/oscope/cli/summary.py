@@ -37,6 +37,7 @@ from oscope.report.terminal import (
     without,
 )
 from oscope.statistics import carryover
+from oscope.statistics.exit_codes import failed_runs
 from oscope.statistics.machines import build_digest, build_name
 
 if TYPE_CHECKING:
@@ -299,7 +300,8 @@ def notes(results: Analysed, experiment: ExperimentResults, *, verbose: bool = F
         if point.skipped is not None and not len(point) and not verbose:
             # Why it has no sample stands where it is skipped.
             continue
-        for text in (*dict.fromkeys(cause(each) for each in point.notes), *_failures(point)):
+        failed = filter(None, [failed_runs(point, "the program")])
+        for text in (*dict.fromkeys(cause(each) for each in point.notes), *_failures(point), *failed):
             about[text].append(point)
     kinds: dict[str, list[str]] = defaultdict(list)
     for text in about:
@@ -370,7 +372,9 @@ def skipped(experiment: ExperimentResults) -> Iterator[tuple[str, str | None]]:
         if point.skipped is not None:
             about[(point.skipped, point.remedy)].append(point)
     for (reason, remedy), owners in about.items():
-        yield f"skipped: {_which(experiment, owners)}{reason}", remedy
+        begun = sum(map(len, owners))
+        what = f"stopped after {counted(begun, 'sample')}" if begun else "skipped"
+        yield f"{what}: {_which(experiment, owners)}{reason}", remedy
 
 
 def _failures(point: PointSamples) -> Iterator[str]:

@@ -12,7 +12,7 @@ from oscope.figures.words import counted, emulation, listed
 from oscope.function_worker import NAME as FUNCTION_EXPERIMENT
 from oscope.model.errors import OscopeError, UsageError
 from oscope.model.factors import Level
-from oscope.model.formatting import format_count, format_interval, format_share, format_value
+from oscope.model.formatting import format_interval, format_share, format_value
 from oscope.model.revision import FACTOR, Revision, Revisions
 from oscope.model.samples import ExperimentResults, PointSamples, Results
 from oscope.programs.experiment import name_point
@@ -20,6 +20,7 @@ from oscope.programs.functions import FUNCTION
 from oscope.programs.spec import EXPERIMENT
 from oscope.programs.verdicts import TIMES, verdict
 from oscope.statistics import Comparison, Summary, compare_pairs
+from oscope.statistics.exit_codes import failed_runs
 from oscope.trace.factor import TRACER, UNTRACED, tracer_of
 
 TABLE = ("cpu_ns", "user_ns", "system_ns", "max_rss_bytes")
@@ -136,7 +137,7 @@ class Findings:
 
     def _failures(self) -> list[str]:
         """Say which commands' runs failed, and are counted since that was asked for."""
-        told = list(filter(None, (_failed(row) for row in self.rows)))
+        told = list(filter(None, (failed_runs(row.point, row.name) for row in self.rows)))
         more = len(told) - MOST_FAILING
         further = [f"{counted(more, 'further command')} failed, too"] if more > 0 else []
         return ["; ".join([*told[:MOST_FAILING], *further])] if told else []
@@ -221,7 +222,8 @@ def find(results: Results, threshold: float = 0.01) -> Findings:
     if not usable:
         skipped = next((point.skipped for point in experiment.points if point.skipped), None)
         raise OscopeError(
-            skipped or "no run of a command counts", remedy=f"oscope show {experiment.run_id} has the details"
+            skipped or f"no run of a command has {experiment.headline}",
+            remedy=f"oscope show {experiment.run_id} has the details",
         )
     return Findings(
         analysed,
@@ -365,18 +367,6 @@ def _alone(row: Row, summary: Summary, metric: str, experiment: ExperimentResult
     low, high = summary.ci95 or (None, None)
     size = format_interval(summary.median, low, high, experiment.metrics[metric].shown_unit)
     return f"{row.name} takes {size}" if metric in TIMES else f"{row.name}: {metric} is {size}"
-
-
-def _failed(row: Row) -> str | None:
-    """Say how many runs of a command failed, and how; None where none did."""
-    codes = measured(row.point, "exit_code")[0]
-    failed = codes[codes != 0]
-    if not len(failed):
-        return None
-    names = [f"{code:.0f}" for code in np.unique(failed)]
-    what = "exit code" if len(names) == 1 else "exit codes"
-    share = f"{format_count(len(failed))} of {counted(len(codes), 'run')}"
-    return f"{share} of {row.name} ended with {what} {listed(names)}"
 
 
 def _about(value_ns: float) -> str:

@@ -1,4 +1,4 @@
-"""What tells whether two runs measured the same code: a digest of a command or a function."""
+"""Digests of commands and functions: where two are equal, two runs measured the same code."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ import numpy as np
 from oscope.model.errors import NoCommonValueError, UsageError
 from oscope.model.factors import Level
 from oscope.model.samples import Column, ExperimentResults, PointSamples
-from oscope.statistics import carryover, effect, injected
+from oscope.statistics import carryover, effect, exit_codes, injected
 from oscope.statistics.compared import BENJAMINI_HOCHBERG, HOLM, Answer, ComparedMetric, is_beyond
 from oscope.statistics.earlier import EarlierPoints, EarlierRuns
 from oscope.statistics.estimating import Result, estimate_difference
@@ -111,7 +111,8 @@ def compare_results(
     metrics = [column for column in _comparable(a) if column.name in b.metrics]
     # Two experiments of one run are not interleaved; two runs may be.
     paired = interleaved(a, b)
-    sides, remarks = labels(a, b), [*injected.caveats({"A": a, "B": b}), *caveats, *missing]
+    named = {"A": a, "B": b}
+    sides, remarks = labels(a, b), [*exit_codes.caveats(named), *injected.caveats(named), *caveats, *missing]
     found = _compare(
         matches,
         metrics,

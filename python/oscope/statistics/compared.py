@@ -16,6 +16,8 @@ BENJAMINI_HOCHBERG = "Benjamini and Hochberg"
 
 LARGEST_RATIO = 100
 """Beyond it a ratio or a change says no more than that the samples do not allow one."""
+ROUNDING = 1e-9
+"""Share of a ratio up to which two of them count as equal."""
 ANOTHER_CHANGE = 0.1
 """Share of a change by which that of the medians may differ from it without a word."""
 CLEARLY_OPPOSITE = 0.05
@@ -91,4 +93,6 @@ class ComparedMetric:
         apart = abs(of_medians - self.ratio)
         another = self.different == "yes" and apart > ANOTHER_CHANGE * abs(self.ratio - 1)
         opposite = (of_medians - 1) * (self.ratio - 1) < 0 and apart > CLEARLY_OPPOSITE
-        return another or opposite or not low <= of_medians <= high
+        # Of what repeats exactly, the interval is a point.
+        outside = not low <= of_medians <= high and apart > ROUNDING * abs(self.ratio)
+        return another or opposite or outside

@@ -1,4 +1,4 @@
-"""What a run was asked for and told of itself, as its results have it: `ExperimentResults.settings`."""
+"""What was asked of a run and what it recorded of itself, as its results have it: `ExperimentResults.settings`."""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from oscope.cli.views.columns import measurement_columns
 from oscope.cli.views.spread import lines_for
+from oscope.figures.words import counted
 from oscope.model import formatting
 from oscope.programs.bisection import Bisection
 from oscope.programs.export import about
@@ -38,7 +39,9 @@ def print_findings(findings: Findings, out: Console) -> None:
             out.print(Text(line), soft_wrap=True)
     for row in findings.rows:
         if row.point.skipped is not None:
-            print_prose(f"not measured: {row.name}: {row.point.skipped}", out)
+            runs = len(row.point)
+            what = f"stopped after {counted(runs, 'run')}" if runs else "not measured"
+            print_prose(f"{what}: {row.name}: {row.point.skipped}", out)
     for note in findings.notes:
         print_prose(f"note: {note}", out)
 
