@@ -11,7 +11,11 @@ import pytest
 import synthetic
 import synthetic_ipc
 from oscope import labs
+from oscope import questions as q
+from oscope.figures.analysed import Analysed
 from oscope.labs.ipc import SOCKETS
+from oscope.labs.ipc.moving import best_sizes
+from oscope.labs.ipc.points import RATE, plain
 from oscope.model.document import Section
 from oscope.model.factors import Level
 from oscope.model.samples import ExperimentResults, PointSamples
@@ -196,6 +200,15 @@ def test_the_fastest_of_each_mode_is_the_one_put_in(survey: dict[str, Section]) 
         number(over[[tuple(row[:2]) for row in survey[PERFORMANCE].tables[0].rows].index(("2proc", "shm"))])
         > 1
     )
+
+
+def test_the_best_sizes_are_judged_among_all_sizes_that_were_measured() -> None:
+    measured = synthetic_ipc.throughput()
+    own = plain(q.Run(Analysed((measured,)), measured))
+    found = [each.over_default for each in best_sizes(own) if each.over_default is not None]
+    assert len(found) > 2
+    assert {(row.tests, row.correction) for row in found} == {(len(own.points(RATE)) - 1, "Holm")}
+    assert all(row.p_holm >= min(1.0, len(found) * min(each.p for each in found)) for row in found)
 
 
 def test_cpu_time_stands_beside_throughput(survey: dict[str, Section]) -> None:

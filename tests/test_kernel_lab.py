@@ -12,13 +12,16 @@ import pytest
 import synthetic
 import synthetic_kernel
 from oscope import labs
-from oscope.labs.kernel import CALLS, KERNEL, MAPPINGS, POLICIES
+from oscope import questions as q
+from oscope.figures.analysed import Analysed
+from oscope.labs.kernel import CALLS, KERNEL, MAPPINGS, POLICIES, calls, clocked
 from oscope.labs.kernel.clocked import names
 from oscope.model.clocks import Clock
 from oscope.model.document import Section
 from oscope.model.samples import ExperimentResults
 from oscope.report.build import answers, build
 from oscope.report.figures import draw
+from oscope.statistics.multiplicity import holm
 from synthetic import said
 from synthetic_kernel import FAULTS, sections
 
@@ -221,6 +224,18 @@ def test_an_answer_is_given_once_where_a_wall_experiment_counted_instructions() 
     assert len(section.figures) == 1
     assert names("cycles") == ("cycles",)
     assert names("child_ns") == ("child_ns", "child_instructions")
+
+
+@pytest.mark.parametrize("clock", CLOCKS)
+def test_the_calls_of_a_clock_are_one_family_of_tests(clock: Clock) -> None:
+    measured = synthetic_kernel.precious(clock)
+    run = q.Run(Analysed((measured,)), measured)
+    (side,) = clocked.sides(run, (measured.experiment, "time_ns"))
+    rows = calls.over_silent(side)
+    assert set(rows) == set(CALLS) - {calls.SILENT}
+    assert {(row.tests, row.correction) for row in rows.values()} == {(len(CALLS) - 1, "Holm")}
+    p = np.array([row.p for row in rows.values()])
+    assert np.array_equal([row.p_holm for row in rows.values()], holm(p))
 
 
 @pytest.mark.parametrize(("boots", "different"), [(2, "cannot tell"), (4, "cannot tell"), (5, "yes")])

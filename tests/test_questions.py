@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from oscope import questions as q
+from oscope.figures.analysed import Analysed
 from oscope.statistics.compared import Answer
+from oscope.statistics.multiplicity import holm
 from synthetic import compared, sections_of, throughput
 
 
@@ -90,3 +93,46 @@ def test_a_headline_does_not_judge_all_others_by_the_last_one() -> None:
     assert first.endswith(" (not distinguished from 2 others)")
     assert last.startswith("gethostid, the slowest, ")
     assert last.endswith(" (not distinguished from 3 others).")
+
+
+def _calls() -> q.Run:
+    """Return throughput of four calls whose differences are near what noise hides."""
+    measured = throughput(reps=20)
+    generator = np.random.default_rng(3)
+
+    def noisy(index: int, point: q.PointSamples) -> q.PointSamples:
+        rate = 1e7 * (1 + 0.004 * index + 0.02 * generator.standard_normal(len(point)))
+        block = np.arange(len(point))
+        return replace(point, block=block, metrics={"calls_per_s": rate, "bytes_per_s": 2 * rate})
+
+    points = tuple(noisy(*each) for each in enumerate(measured.points))
+    return q.Run(Analysed((measured,)), replace(measured, points=points))
+
+
+def _assert_one_family(rows: Sequence[q.ComparedMetric]) -> None:
+    p = [row.p for row in rows]
+    assert [row.p_holm for row in rows] == pytest.approx(list(holm(np.array(p))))
+    assert [row.p_holm for row in rows] != pytest.approx(p)
+    assert {(row.tests, row.correction) for row in rows} == {(len(rows), "Holm")}
+
+
+def test_all_levels_beside_one_are_one_family() -> None:
+    points = _calls().points("calls_per_s")
+    rows = [row for each in points if (row := q.beside(each, "call", "read")) is not None]
+    assert len(rows) == len(points) - 1 > 2
+    _assert_one_family(rows)
+    only = [q.beside(each, "call", "read", points[-1]["call"]) for each in points]
+    assert only[:-1] == [None] * (len(points) - 1)
+    assert only[-1] is not None
+    assert (only[-1].tests, only[-1].p_holm) == (1, only[-1].p)
+
+
+def test_all_pairs_and_quantities_of_a_contrast_are_one_family() -> None:
+    run = _calls()
+    pairs = [("read", str(each.factors["call"])) for each in run.experiment.points[1:]]
+    squared = q.Quantity("squared", "", lambda point: q.metric(point, "calls_per_s") ** 2)
+    found = q.contrasts(run, ("calls_per_s", squared), "call", *pairs)
+    assert [each.ends for each in found] == [ends for ends in pairs for _ in range(2)]
+    _assert_one_family([each.row for each in found])
+    alone = q.contrasts(run, "calls_per_s", "call", pairs[0])
+    assert [each.row.p for each in alone] == [found[0].row.p]

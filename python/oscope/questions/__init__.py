@@ -27,4 +27,11 @@ from oscope.questions.run import *
 from oscope.questions.table import *
 from oscope.questions.traced import *
 from oscope.questions.words import *
-from oscope.statistics import ComparedMetric, Summary, compare_points, compare_within, summarise
+from oscope.statistics import (
+    ComparedMetric,
+    Summary,
+    compare_pairs,
+    compare_points,
+    compare_within,
+    summarise,
+)

@@ -1,8 +1,9 @@
-"""Two levels of a factor, compared: paired by block, all comparisons of a question one family (Holm)."""
+"""Two levels of a factor, compared: paired by block, all comparisons of a table one family (Holm)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,13 +11,14 @@ import numpy as np
 from oscope.figures.analysed import levels
 from oscope.figures.words import counted
 from oscope.model.document import Table
+from oscope.model.errors import NoCommonValueError
 from oscope.model.factors import Level
 from oscope.model.formatting import MISSING
 from oscope.model.samples import Column, ExperimentResults
 from oscope.questions.quantity import Quantity, figure_text, metric
 from oscope.questions.run import Point, Run, first, shown
 from oscope.questions.words import Verdict, ratio_text
-from oscope.statistics import ComparedMetric, Summary, compare_within
+from oscope.statistics import ComparedMetric, Summary, compare_pairs
 from oscope.statistics.compare import THRESHOLD
 
 Asked = str | Quantity
@@ -43,36 +45,46 @@ def _column(experiment: ExperimentResults, asked: Asked) -> Column:
     return replace(own, better=own.better or "less")
 
 
-def compared(
-    experiment: ExperimentResults, asked: Sequence[Asked], factor: str, ends: Ends, **levels: Level
-) -> list[ComparedMetric]:
-    """Return how the second level of `factor` compares with the first, paired by block.
+def family(
+    experiment: ExperimentResults, asked: Sequence[Asked], factor: str, pairs: Sequence[Ends], **levels: Level
+) -> dict[Ends, list[ComparedMetric]]:
+    """Return how the second level of each pair compares with its first, paired by block, as one family.
 
     There is a row for each quantity at each combination of the other factors that has it on both sides; p is
-    corrected (Holm) for all of them.
+    corrected (Holm) for all rows of all pairs. What a table calls different is to be one such family.
     """
     present = [each for each in asked if isinstance(each, Quantity) or each in experiment.metrics]
     columns = {name_of(each): _column(experiment, each) for each in present}
-    points = []
-    for point in shown(experiment, **levels):
-        values = {name_of(a): metric(point, a) if isinstance(a, str) else a.of(point) for a in present}
-        if any(np.isfinite(row).any() for row in values.values()):
-            points.append(replace(point, metrics=values))
-    narrow = replace(experiment, points=tuple(points), metrics=columns)
-    if not _comparable(narrow, factor, ends):
-        return []
-    return list(compare_within(narrow, factor, *ends).rows)
+    points = tuple(
+        replace(
+            point,
+            metrics={name_of(a): metric(point, a) if isinstance(a, str) else a.of(point) for a in present},
+        )
+        for point in shown(experiment, **levels)
+    )
+    narrow = replace(experiment, points=points, metrics=columns)
+    both = [
+        # In place of the level stands which pair it is of.
+        (point, replace(other, factors={**point.factors, factor: number}))
+        for number, (base, level) in enumerate(pairs)
+        for point in points
+        if point.factors.get(factor) == base
+        and level != base
+        and (other := narrow.counterpart(point, factor, level)) is not None
+    ]
+    found: dict[Ends, list[ComparedMetric]] = {each: [] for each in pairs}
+    with suppress(NoCommonValueError):
+        for row in compare_pairs(narrow, both, *columns).rows:
+            rest = dict(row.factors)
+            found[pairs[int(rest.pop(factor))]].append(replace(row, factors=rest))
+    return found
 
 
-def _comparable(narrow: ExperimentResults, factor: str, ends: Ends) -> bool:
-    """Say whether something is known at both levels, everything else being the same."""
-    for point in narrow.points:
-        other = narrow.point(**{**point.factors, factor: ends[1]})
-        if point.factors.get(factor) == ends[0] and other is not None:
-            pairs = ((point.metrics[name], other.metrics[name]) for name in narrow.metrics)
-            if any(np.isfinite(a).any() and np.isfinite(b).any() for a, b in pairs):
-                return True
-    return False
+def compared(
+    experiment: ExperimentResults, asked: Sequence[Asked], factor: str, ends: Ends, **levels: Level
+) -> list[ComparedMetric]:
+    """Return how the second level of `factor` compares with the first: a family of these two alone."""
+    return family(experiment, asked, factor, (ends,), **levels)[ends]
 
 
 def row_of(rows: Sequence[ComparedMetric], asked: Asked, **levels: Level) -> ComparedMetric | None:
@@ -84,17 +96,23 @@ def row_of(rows: Sequence[ComparedMetric], asked: Asked, **levels: Level) -> Com
     return None
 
 
-def beside(point: Point, factor: str, base: Level) -> ComparedMetric | None:
-    """Return how a point compares with the one that has the level `base` of a factor, all else the same."""
-    level = point.factors.get(factor, base)
-    if level == base:
+def beside(point: Point, factor: str, base: Level, *others: Level) -> ComparedMetric | None:
+    """Return how a point compares with the one that has the level `base` of a factor, all else the same.
+
+    One family (Holm) are all points of its run that have the level `base` beside them: those at `others`, or
+    at any level.
+    """
+    experiment, level = point.run.experiment, point.factors.get(factor, base)
+    measured = dict.fromkeys(each.factors[factor] for each in shown(experiment) if factor in each.factors)
+    compared_with = [each for each in others or measured if each != base]
+    if level not in compared_with:
         return None
     rows = point.run.once(
-        ("beside", point.metric, factor, base, level),
-        lambda: compared(point.run.experiment, (point.metric,), factor, (base, level)),
+        ("beside", point.metric, factor, base, others),
+        lambda: family(experiment, (point.metric,), factor, [(base, each) for each in compared_with]),
     )
     rest = {name: each for name, each in point.factors.items() if name not in (factor, "tracer")}
-    return row_of(rows, point.metric, **rest)
+    return row_of(rows[base, level], point.metric, **rest)
 
 
 @dataclass(frozen=True)
@@ -198,23 +216,15 @@ class Contrast:
 
 
 def contrasts(
-    run: Run, asked: Asked | Sequence[Asked], factor: str, ends: Ends, *families: str, **wanted: Level
+    run: Run, asked: Asked | Sequence[Asked], factor: str, *pairs: Ends, **wanted: Level
 ) -> list[Contrast]:
-    """Return how the second level of `factor` compares with the first wherever both were measured.
+    """Return how the second level of each pair compares with its first wherever both were measured.
 
-    p is corrected (Holm) for all quantities and places, or within each combination of the levels of
-    `families`; the rows follow these, then the experiment.
+    p is corrected (Holm) for all quantities, places and pairs.
     """
     several = (asked,) if isinstance(asked, str | Quantity) else asked
-    groups = dict.fromkeys(
-        tuple((name, point.factors[name]) for name in families if name in point.factors)
-        for point in shown(run.experiment, **wanted)
-    )
-    return [
-        Contrast(run, factor, ends, row)
-        for group in groups
-        for row in compared(run.experiment, several, factor, ends, **{**wanted, **dict(group)})
-    ]
+    rows = family(run.experiment, several, factor, pairs, **wanted)
+    return [Contrast(run, factor, ends, row) for ends in pairs for row in rows[ends]]
 
 
 def apart(rows: Sequence[Contrast]) -> list[Contrast]:

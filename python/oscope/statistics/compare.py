@@ -172,29 +172,20 @@ def compare_within(
 def compare_pairs(
     results: ExperimentResults,
     pairs: Sequence[tuple[PointSamples, PointSamples]],
-    metric: str,
-    *,
+    *metrics: str,
     threshold: float = THRESHOLD,
     beside: int = 0,
 ) -> Comparison:
-    """Compare one metric of points of a run with reference points, paired by block, as one family of tests.
+    """Compare metrics of points of a run with reference points, paired by block, as one family of tests.
 
     `pairs` are a reference and the point that is compared with it. The rows are in their order, each with the
     factors of its point; a pair without values has none. `beside` is how many more tests the family has
     (`other_pairs`, where the reference is the best of all). Raises UsageError where no pair has a value.
     """
     matches = [Match(other.factors, reference, other) for reference, other in pairs]
-    column, steps = results.metrics[metric], _steps(results, results)
+    columns, steps = [results.metrics[name] for name in metrics], _steps(results, results)
     return _compare(
-        matches,
-        [column],
-        ("A", "B"),
-        threshold,
-        [],
-        same_run=True,
-        headline=metric,
-        steps=steps,
-        beside=beside,
+        matches, columns, ("A", "B"), threshold, [], same_run=True, headline=None, steps=steps, beside=beside
     )
 
 
@@ -249,7 +240,7 @@ def _compare(
     caveats: list[str],
     *,
     same_run: bool,
-    headline: str,
+    headline: str | None,
     steps: ClockStep = lambda *_: 0.0,
     known: Known = _nothing_known,
     beside: int = 0,
@@ -291,16 +282,20 @@ def _compare(
         )
     notes.update(dict.fromkeys(tallies.notes))
     notes.update(dict.fromkeys((*separate_runs(results, command), *core_speeds(results))))
-    rows = _rows(results, tests, quantity(headline), threshold, beside)
+    rows = _rows(results, tests, headline, threshold, beside)
     tails = _tails(results, rows, headline, known_points)
     return Comparison(rows, tuple(notes), threshold, *labels, tails=tails)
 
 
 def _rows(
-    results: Sequence[Result], tests: Sequence[tuple[int, str]], headline: str, threshold: float, beside: int
+    results: Sequence[Result],
+    tests: Sequence[tuple[int, str]],
+    headline: str | None,
+    threshold: float,
+    beside: int,
 ) -> tuple[ComparedMetric, ...]:
-    """Judge the results: those of the headline are one family, all others another one."""
-    first = [quantity(result.metric.name) == headline for result in results]
+    """Judge the results: those of the headline are one family and others another; without one all are."""
+    first = [headline is None or quantity(each.metric.name) == quantity(headline) for each in results]
     corrected = correct([result.estimate.p for result in results], tests, first, beside)
     families = {own: len({test for test, of in zip(tests, first, strict=True) if of == own}) for own in first}
     return tuple(
@@ -331,7 +326,7 @@ def _not_compared(
 def _tails(
     results: Sequence[Result],
     rows: Sequence[ComparedMetric],
-    headline: str,
+    headline: str | None,
     known: Sequence[EarlierPoints | None],
 ) -> tuple[TailDifference, ...]:
     """Judge the slow tail of the headline at every point."""

@@ -175,8 +175,8 @@ def _slower(run: q.Run) -> list[q.Contrast]:
     """Return how the longest delay compares with the shortest, on each file system but the local one."""
     shown = Shown.of(run)
     ends = (shown.delays[0], shown.delays[-1])
-    own = [shown.run.only(system=system) for system in (shown.far if ends[0] < ends[1] else ())]
-    return [row for each in own for row in q.contrasts(each, shown.time, "delay", ends)]
+    rows = q.contrasts(shown.run, shown.time, "delay", ends) if ends[0] < ends[1] else []
+    return [each for system in shown.far for each in rows if each.factors["system"] == system]
 
 
 def _slowed_most(run: q.Run, _: object) -> str:
@@ -203,7 +203,7 @@ def _delayed(run: q.Run, _: object) -> q.Table:
         q.text("file system", lambda each: NAMES[each.level("system")]),
         OPERATION,
         q.ratio(f"time / time {_base(delays)}", lambda each: each.row, "different"),
-        note="Paired by block, p corrected (Holm) for the operations of a file system.",
+        note="Paired by block, p corrected (Holm) for all rows.",
     ).of(_slower(run))
 
 
@@ -279,7 +279,8 @@ def _title(run: q.Run) -> str:
 
 
 def _over(run: q.Run, base: str) -> list[q.Contrast]:
-    return [each for each in Shown.of(run).against(base) if delay_of(each.factors) == 0]
+    rows = Shown.of(run).against(*BASES)
+    return [each for each in rows if each.ends[0] == base and delay_of(each.factors) == 0]
 
 
 def _nearest(_: q.Run, rows: Sequence[q.Contrast]) -> str:

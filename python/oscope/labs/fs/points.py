@@ -106,9 +106,9 @@ class Shown:
 
         return [column(system) for system in self.systems]
 
-    def against(self, base: str) -> list[q.Contrast]:
-        """Return the time of oscope-fs over that of `base` at each operation and delay (paired, Holm)."""
-        rows = q.contrasts(self.run, self.time, "system", (base, OSCOPE))
+    def against(self, *bases: str) -> list[q.Contrast]:
+        """Return the time of oscope-fs over that of each base at each operation and delay (paired, Holm)."""
+        rows = q.contrasts(self.run, self.time, "system", *((base, OSCOPE) for base in bases))
         return sorted(rows, key=lambda row: (OPERATIONS.index(row.level("operation")), delay_of(row.factors)))
 
 

@@ -26,17 +26,30 @@ class Best:
     at: q.At
     alike: Sequence[q.At]
 
+    over_default: q.ComparedMetric | None
+    """Its throughput over that of the reference."""
+
     def of(self, asked: q.Quantity) -> q.Summary | None:
         """Return another quantity at that size."""
         return self.run.summary(self.at.point, asked)
 
 
-def _over_default(row: Best) -> q.ComparedMetric | None:
-    experiment = row.run.experiment
-    base = experiment.point(**REFERENCE)
-    if base is None or base is row.at.point or RATE not in base.metrics or not len(base):
-        return None
-    return q.compare_points(base, row.at.point, experiment.metrics[RATE], same_run=True)
+def best_sizes(run: q.Run) -> list[Best]:
+    """Return the best size of each curve; the data choose it, so that p is corrected for all their sizes."""
+    curves = {
+        (mode, channel): each
+        for mode in ipc.modes(run)
+        for channel, each in ipc.curves(run, RATE, mode=mode).items()
+    }
+    best = {key: q.best(each, run.experiment, RATE) for key, each in curves.items()}
+    base = next((each.samples for each in run.points(RATE, **REFERENCE)), None)
+    pairs = [(base, at.point) for at, _ in best.values() if base is not None and at.point is not base]
+    others = sum(map(len, curves.values())) - 1 - len(pairs)
+    rows = q.compare_pairs(run.experiment, pairs, RATE, beside=others).rows if pairs else ()
+    return [
+        Best(run, *key, at, alike, q.row_of(rows, RATE, **at.point.factors))
+        for key, (at, alike) in best.items()
+    ]
 
 
 def _in_one_mode(found: Sequence[Best]) -> list[Best]:
@@ -48,12 +61,7 @@ def _in_one_mode(found: Sequence[Best]) -> list[Best]:
 PERFORMANCE = q.Question(
     title="How the configurations perform",
     experiment="ipc.throughput",
-    rows=lambda run: [
-        Best(own, mode, channel, *q.best(found, own.experiment, RATE))
-        for own in (plain(run),)
-        for mode in ipc.modes(own)
-        for channel, found in ipc.curves(own, RATE, mode=mode).items()
-    ],
+    rows=lambda run: best_sizes(plain(run)),
     headline=q.extremes(
         lambda fast: (
             f"{fast.channel} is the fastest channel {MODE_WORDS[fast.mode]}: "
@@ -80,8 +88,9 @@ PERFORMANCE = q.Question(
         q.text("not distinguished", lambda row: q.listed([each.name for each in row.alike]) or "none"),
         q.stat("CPU time of a MiB", ipc.CPU, "s", "median"),
         q.number("CPUs busy", ipc.BUSY),
-        q.ratio("over a 2proc pipe by 128 KiB", _over_default, "different"),
-        note="Medians. Sizes not distinguished from the best: paired by block, p corrected by Holm.",
+        q.ratio("over a 2proc pipe by 128 KiB", lambda row: row.over_default, "different"),
+        note="Medians. Paired by block, p corrected (Holm): sizes not distinguished from the best, for all "
+        "pairs of a row; the ratio, for all sizes of all rows.",
     ),
     figures=lambda run, _: ipc.over_buffers("Throughput over the buffer size", plain(run), RATE, RATE_UNIT),
     factors=KNOWN,
@@ -135,7 +144,7 @@ NOT_SET = f"{q.NOT_RUN.format('sockbuf=default,buffer', 'ipc.throughput')}."
 
 
 def _socket_buffers(run: q.Run) -> list[q.Contrast]:
-    found = q.contrasts(free(run), RATE, "sockbuf", ("default", "buffer"), "mode", "channel")
+    found = q.contrasts(free(run), RATE, "sockbuf", ("default", "buffer"))
     return sorted(found, key=lambda each: ipc.place(each.row.factors)[:2])
 
 
@@ -165,7 +174,7 @@ SOCKET_BUFFER = q.Question(
         *_with("default", "default"),
         *_with("buffer", "set"),
         q.ratio("set / default", lambda each: each.row, "different"),
-        note="Medians; the ratio is paired by block, p corrected (Holm) for the sizes of a mode and channel.",
+        note="Medians; the ratio is paired by block, p corrected (Holm) for all rows.",
     ),
     figures=lambda _, rows: q.ratio_lines(
         "What -s does to the throughput",
@@ -198,7 +207,7 @@ THREADS = q.Question(
     title="Threads or processes",
     experiment="ipc.throughput",
     rows=lambda run: sorted(
-        q.contrasts(plain(run), RATE, "mode", ENDS, "channel"),
+        q.contrasts(plain(run), RATE, "mode", ENDS),
         key=lambda each: ipc.place({**each.row.factors, "mode": ENDS[0]})[:2],
     ),
     headline=q.strongest_said(
@@ -218,7 +227,7 @@ THREADS = q.Question(
         q.ratio("processes / threads", lambda each: each.row),
         q.text("verdict", _verdict),
         q.text("by more than 1 %", lambda each: each.row.matters),
-        note="Medians; the ratio is paired by block, p corrected (Holm) for the sizes of a channel.",
+        note="Medians; the ratio is paired by block, p corrected (Holm) for all rows.",
     ),
     figures=lambda _, rows: q.ratio_lines(
         "Throughput of processes over that of threads",

@@ -39,9 +39,10 @@ def _what(_: q.Run, known: Sequence[Side]) -> str:
     return WHAT.format(each=q.listed(list(dict.fromkeys(map(q.iteration, points)))).removesuffix(" each"))
 
 
-def printed(side: Side, a: str = SILENT, b: str = LOGGED) -> q.ComparedMetric | None:
-    """Return how the call `b` compares with `a`, paired by boot; None where either has no value."""
-    return next(iter(q.compared(side.experiment, (side.metric,), "call", (a, b))), None)
+def over_silent(side: Side) -> dict[str, q.ComparedMetric]:
+    """Return how each call with values compares with the silent one, paired by boot: one family (Holm)."""
+    rows = q.contrasts(side.run, side.metric, "call", *((SILENT, each) for each in CALLS if each != SILENT))
+    return {str(each.ends[1]): each.row for each in rows}
 
 
 def _silent_and_logged(_: q.Run, known: Sequence[Side]) -> str:
@@ -55,7 +56,7 @@ def _original(_: q.Run, known: Sequence[Side]) -> str | None:
     """Say what the ratio makes of the original report's figure; only of a ratio that is one."""
     theirs = reference.MY_PRECIOUS.median
     for side in known:
-        row = printed(side)
+        row = over_silent(side).get(LOGGED)
         if row is None or row.different != "yes" or row.ratio <= 1:
             continue
         low, high = (theirs / end for end in reversed(row.ci95))
@@ -79,11 +80,11 @@ def _cost(side: Side) -> q.Column[str]:
 def _over_silent(side: Side) -> list[q.Column[str]]:
     """Return the columns of how each call compares with the silent one, and the printing's share of it."""
     unit = "instructions" if side.unit == "instructions" else "time"
-    rows = {call: printed(side, SILENT, call) for call in CALLS if call != SILENT}
+    rows = over_silent(side)
 
     def share(call: str) -> str | None:
         """Return the share that printing has of the call that prints, 1 - 1 / ratio, with its interval."""
-        row = rows[LOGGED] if call == LOGGED else None
+        row = rows.get(LOGGED) if call == LOGGED else None
         if row is None or row.different != "yes" or not (row.ratio > 1 and min(row.ci95) > 0):
             return None
         low, high = (1 - 1 / end for end in row.ci95)
@@ -91,7 +92,7 @@ def _over_silent(side: Side) -> list[q.Column[str]]:
 
     heading = f"{unit} / {SILENT}'s (95 %)"
     return [
-        q.text(heading, lambda call: "1" if call == SILENT else q.ratio_text(rows[call])),
+        q.text(heading, lambda call: "1" if call == SILENT else q.ratio_text(rows.get(call))),
         q.text("different", lambda call: row.different if (row := rows.get(call)) else None),
         q.text(f"printing's share of the {unit} (95 %)", share),
     ]
@@ -108,7 +109,8 @@ PRECIOUS = q.Question(
         q.text("call", str),
         *map(_cost, known),
         *(column for side in known if side.metric != "cycles" for column in _over_silent(side)),
-        note="Medians of one call; intervals over the boots. Ratios are paired by boot.",
+        note="Medians of one call; intervals over the boots. Ratios are paired by boot, p corrected "
+        "(Holm) for all calls of a clock.",
     ).of(CALLS),
     figures=lambda _, known: [
         q.strips(f"{side.what} of a call", "", ((call, side.at(call=call)) for call in CALLS))

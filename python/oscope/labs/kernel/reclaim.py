@@ -86,8 +86,9 @@ def _views(run: q.Run, mapping: str) -> list[View]:
     for own in (each.only(mapping=mapping) for each in run.all(*EXPERIMENTS)):
         if q.shown(own.experiment):
             quantities = (*COUNTED, *_costs(own.experiment))
-            ends = ((OWN, policy) for policy in POLICIES[1:])
-            rows = {each[1]: q.compared(own.experiment, quantities, "policy", each) for each in ends}
+            ends = [(OWN, policy) for policy in POLICIES[1:]]
+            compared = q.family(own.experiment, quantities, "policy", ends)
+            rows = {str(policy): row for (_, policy), row in compared.items()}
             found.append(View(own, mapping, quantities, rows))
     return found
 
@@ -143,7 +144,7 @@ def _tables(view: View, pattern: str) -> list[q.Table]:
         f"Against the kernel's own policy: {where}",
         name,
         *(against(policy) for policy in policies if policy != OWN),
-        note="Ratios paired by boot, p corrected (Holm) for all rows of a policy. Counts that are the same "
+        note="Ratios paired by boot, p corrected (Holm) for all rows and policies. Counts that are the same "
         "in every boot are compared as they are.",
     )
     return [counts.of(shown), ratios.of(shown)]

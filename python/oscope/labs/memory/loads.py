@@ -234,7 +234,7 @@ BANDWIDTH = q.Question(
         q.text("cores", lambda each: "all" if each.level("threads") == "0" else each.level("threads")),
         q.text("window", _window),
         q.stat("median", lambda point: point.summary, q.RATE_UNIT),
-        q.ratio("all / one", lambda p: q.beside(p, "threads", ONE) if p["threads"] == str(ALL) else None),
+        q.ratio("all / one", lambda each: q.beside(each, "threads", ONE, ALL)),
         note="Medians; the ratio is paired by block, p corrected (Holm) for the operations.",
     ),
     figures=lambda _, found: q.strips(

@@ -127,7 +127,7 @@ def _beside(title: str, what: str, ratio: str, factor: str, base: q.Level) -> q.
         q.text(what, lambda point: point.name),
         q.stat("{}", lambda point: point.summary, "ns", "n", "median", "95 %"),
         q.ratio(ratio, lambda each: q.beside(each, factor, base), "different", "matters"),
-        note="Medians; each ratio is paired by block.",
+        note="Medians; each ratio is paired by block, p corrected (Holm) for all rows.",
     )
 
 

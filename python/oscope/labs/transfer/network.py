@@ -86,7 +86,9 @@ def _table(_: q.Run, found: Sequence[q.Point]) -> q.Table:
     # How the time of each line that loses the most compares with that of no loss (Holm).
     most = max(map(_lost, found))
     timed = {each: replace(each, metric=TIME) for each in found if _lost(each) == most}
-    lossy = {each: row for each, point in timed.items() if (row := q.beside(point, "loss", 0)) is not None}
+    lossy = {
+        each: row for each, point in timed.items() if (row := q.beside(point, "loss", 0, most)) is not None
+    }
     return q.TableOf[q.Point](
         "Throughput over the line",
         q.text("rate", lambda each: _rate_name(_rate(each))),

@@ -62,15 +62,12 @@ def curves(run: q.Run, metric: str, **levels: q.Level) -> dict[str, list[q.At]]:
 
 
 def compared_ways(run: q.Run, metric: str | Sequence[str], base: str, **levels: q.Level) -> list[q.Contrast]:
-    """Return how each other way compares with `base`, p corrected (Holm) for the rows of a way."""
+    """Return how each other way compares with `base`, p corrected (Holm) for all rows."""
     first = metric if isinstance(metric, str) else metric[0]
     others = dict.fromkeys(way(point.factors) for point in q.known(run.experiment, first))
     ends = [(base, name) for name in others if name != base]
-
-    def make() -> list[q.Contrast]:
-        return [row for each in ends for row in q.contrasts(by_way(run), metric, WAY, each, **levels)]
-
-    return run.once(("ways", metric, base, *levels.items()), make)
+    key = ("ways", metric, base, *levels.items())
+    return run.once(key, lambda: q.contrasts(by_way(run), metric, WAY, *ends, **levels))
 
 
 def way_dots(points: Sequence[q.Point], row: Callable[[q.Point], str]) -> list[tuple[str, str, q.Summary]]:
@@ -100,5 +97,5 @@ def verdict_table(
         q.text("method", lambda each: str(each.ends[1])),
         q.ratio(f"time / {base}'s", lambda each: each.row, "different", "matters"),
     )
-    note = "Paired by block, p corrected (Holm) for all rows of a method."
+    note = "Paired by block, p corrected (Holm) for all rows."
     return q.TableOf(title, *columns, note=note).of(rows)

@@ -101,13 +101,13 @@ VERDICTS: q.TableOf[tuple[q.Contrast, q.Verdict | None]] = q.TableOf(
     q.text("method", lambda row: str(row[0].ends[1])),
     q.text("metric", lambda row: row[0].row.metric),
     q.ratio(f"over {CALLS}'s", lambda row: row[1], "different", "matters"),
-    note="At {size}. Paired by block, p corrected (Holm) for all metrics and sizes of a method; counts that "
+    note="At {size}. Paired by block, p corrected (Holm) for all metrics, sizes and methods; counts that "
     "never change are compared as they are.",
 )
 
 
 def _verdicts(run: q.Run, rows: Sequence[Row]) -> q.Table:
-    """Return how each other way compares with read and write; the family is all metrics of a way."""
+    """Return how each other way compares with read and write."""
     size, points = rows[0].point.size, {row.way(): row.point for row in rows}
     found = []
     for each in compared_ways(run.narrowed(*OWN), COMPARED, CALLS):
