@@ -12,7 +12,7 @@ from oscope.model.samples import Floats
 from oscope.statistics import between_runs, effect
 from oscope.statistics.between_runs import Spread
 from oscope.statistics.effect import Estimate, Median
-from oscope.statistics.multiplicity import correct, holm, quantity
+from oscope.statistics.multiplicity import bonferroni, correct, false_discoveries, holm, quantity
 
 TRIALS = 600
 
@@ -142,6 +142,13 @@ def test_welch() -> None:
 
 def test_holm_by_hand() -> None:
     assert holm(np.array([0.04, 0.01, 0.03])) == pytest.approx([0.06, 0.03, 0.06])
+
+
+def test_false_discoveries_and_bonferroni_by_hand() -> None:
+    assert false_discoveries([0.04, 0.01, 0.03]) == pytest.approx([0.04, 0.03, 0.04])
+    assert len(false_discoveries([])) == 0
+    assert bonferroni(0.02, 3) == pytest.approx(0.06)
+    assert bonferroni(0.5, 3) == 1
 
 
 def test_headlines_are_corrected_by_holm_and_others_by_benjamini_and_hochberg() -> None:

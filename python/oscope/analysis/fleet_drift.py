@@ -12,8 +12,6 @@ from dataclasses import dataclass, replace
 from math import isfinite
 from typing import Any, Literal
 
-import scipy
-
 from oscope.analysis.fleet import MetricKey, command_of, grouped, keys_of, results_of, settings_of, show
 from oscope.model.errors import UsageError
 from oscope.model.formatting import format_share
@@ -22,6 +20,7 @@ from oscope.statistics import ComparedMetric, compare_results
 from oscope.statistics.compared import is_beyond
 from oscope.statistics.fleet import FALSE_DISCOVERIES, THRESHOLD
 from oscope.statistics.machines import KERNEL
+from oscope.statistics.multiplicity import false_discoveries
 from oscope.storage.fleets import FleetEntry
 from oscope.storage.store import Store
 
@@ -183,9 +182,7 @@ def _judged_metrics(experiment: ExperimentResults) -> dict[tuple[object, str], M
 
 def _judge(compared: Sequence[tuple[str, MetricKey, ComparedMetric]], threshold: float) -> list[DriftCell]:
     """Return the verdict on each row, all as one family of tests."""
-    if not compared:
-        return []
-    q = scipy.stats.false_discovery_control([row.p for _, _, row in compared], method="bh")
+    q = false_discoveries([row.p for _, _, row in compared])
     return [
         DriftCell(host, key, row, float(own), _verdict(row, float(own), threshold))
         for (host, key, row), own in zip(compared, q, strict=True)

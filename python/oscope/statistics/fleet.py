@@ -35,6 +35,7 @@ import scipy
 from oscope.model.samples import Floats, Ints
 from oscope.statistics import student
 from oscope.statistics.interval import Interval
+from oscope.statistics.multiplicity import bonferroni, false_discoveries
 from oscope.statistics.replication import codes
 
 Criterion = Literal["median", "fast samples", "slow samples"]
@@ -141,7 +142,7 @@ def judge(series: Sequence[Series], threshold: float = THRESHOLD) -> tuple[Fleet
     """
     judged = [_Judged.of(one, threshold) for one in series]
     p = np.array([each.p for one in judged for each in one.deviations if np.isfinite(each.p)])
-    q = iter(scipy.stats.false_discovery_control(p, method="bh") if len(p) else p)
+    q = iter(false_discoveries(p))
     return tuple(
         one.metric([float(next(q)) if np.isfinite(each.p) else np.nan for each in one.deviations])
         for one in judged
@@ -186,7 +187,7 @@ class _Judged:
             ]
             found = [min(each, key=lambda one: one.p) for each in zip(*by_criterion, strict=True)]
         deviations = tuple(
-            replace(one, p=min(1.0, len(QUANTILES) * one.p) if host.blocks >= LEAST_BLOCKS else np.nan)
+            replace(one, p=bonferroni(one.p, len(QUANTILES)) if host.blocks >= LEAST_BLOCKS else np.nan)
             for host, one in zip(hosts.values(), found, strict=True)
         )
         median = float(np.median([one.value for one in hosts.values()])) if hosts else np.nan

@@ -48,6 +48,19 @@ def holm(p: Floats) -> Floats:
     return corrected
 
 
+def false_discoveries(p: Sequence[float] | Floats) -> Floats:
+    """Correct p values so that of those below a level at most that share are false.
+
+    Benjamini and Hochberg, Journal of the Royal Statistical Society B 57, 1995.
+    """
+    return np.asarray(scipy.stats.false_discovery_control(p, method="bh") if len(p) else p, dtype=float)
+
+
+def bonferroni(p: float, tests: int) -> float:
+    """Correct the p of the most striking of several tests for their number (Bonferroni)."""
+    return min(1.0, tests * p)
+
+
 def correct(p: Sequence[float], tests: Sequence[Hashable], headline: Sequence[bool], beside: int) -> Floats:
     """Return the corrected p of each row; rows with equal `tests` are one test, whose p is the first row's.
 
@@ -63,7 +76,7 @@ def correct(p: Sequence[float], tests: Sequence[Hashable], headline: Sequence[bo
         of_test = np.ones(len(number) + (beside if first else 0))
         for row in reversed(rows):
             of_test[number[tests[row]]] = p[row]
-        raised = holm(of_test) if first else scipy.stats.false_discovery_control(of_test, method="bh")
+        raised = holm(of_test) if first else false_discoveries(of_test)
         for row in rows:
             # Another unit's own p may be larger, by the steps of its clock.
             corrected[row] = max(p[row], float(raised[number[tests[row]]]))

@@ -32,6 +32,7 @@ from oscope.statistics import between_runs, effect, replication, student
 from oscope.statistics.between_runs import Spread
 from oscope.statistics.effect import Estimate, Median
 from oscope.statistics.estimating import Result
+from oscope.statistics.multiplicity import false_discoveries
 
 SHARES = (0.1, 0.01, 0.001)
 """Shares of the samples beyond the quantiles that are judged."""
@@ -142,9 +143,7 @@ def tail_differences(
 
 def correct_tails(tails: Sequence[TailDifference]) -> tuple[TailDifference, ...]:
     """Correct p for all the quantiles and points that were judged: a family of their own."""
-    if not tails:
-        return ()
-    corrected = scipy.stats.false_discovery_control([tail.p for tail in tails], method="bh")
+    corrected = false_discoveries([tail.p for tail in tails])
     return tuple(
         replace(tail, p_corrected=float(p), different=bool(p < effect.LEVEL))
         for tail, p in zip(tails, corrected, strict=True)

@@ -23,6 +23,7 @@ import numpy as np
 
 from oscope.model.samples import Floats
 from oscope.statistics.effect import LEVEL, paired
+from oscope.statistics.multiplicity import bonferroni
 
 CHANGE = log(1.3) ** 2 / 2
 FEWEST_BLOCKS = 2
@@ -59,18 +60,18 @@ def proven(logs: Floats, chosen: Sequence[int]) -> list[int]:
 
     `logs` has ln(value) of each block (rows) at each place (columns); NaN where a block has none.
     """
-    return _proven(logs, chosen, LEVEL / len(chosen)) if chosen else []
+    return _proven(logs, chosen, len(chosen))
 
 
-def _proven(logs: Floats, chosen: Sequence[int], level: float) -> list[int]:
+def _proven(logs: Floats, chosen: Sequence[int], tests: int) -> list[int]:
     """Return the clearest of the cuts in a piece and those beside it; none if the piece may be flat."""
     whole = logs[np.isfinite(logs).all(axis=1)]
-    if not chosen or _p(whole) >= level:
+    if not chosen or bonferroni(_p(whole), tests) >= LEVEL:
         return []
     gains = _gains(whole.mean(axis=0))
     best = max(chosen, key=lambda cut: gains[cut - 1])
-    before = _proven(logs[:, :best], [cut for cut in chosen if cut < best], level)
-    after = _proven(logs[:, best:], [cut - best for cut in chosen if cut > best], level)
+    before = _proven(logs[:, :best], [cut for cut in chosen if cut < best], tests)
+    after = _proven(logs[:, best:], [cut - best for cut in chosen if cut > best], tests)
     return [*before, best, *(cut + best for cut in after)]
 
 

@@ -16,6 +16,7 @@ import numpy as np
 import scipy
 
 from oscope.model.samples import Floats, Ints
+from oscope.statistics.multiplicity import bonferroni
 
 SIGNIFICANT = 0.01
 """Level of the test for a warm-up: it is looked for in every point of every run."""
@@ -24,6 +25,8 @@ LEAST = 0.001
 FEWEST_PROCESSES = 3
 FEWEST_REPETITIONS = 4
 LONGEST = 100
+LENGTHS = (5, 10, 20, 50, LONGEST)
+"""Of a start, as they are tried in a single process."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +95,8 @@ def _change_point(table: Floats) -> int:
     # Repetitions that resemble their neighbours make each process's start vary more than chance would.
     z = np.abs(ranks.sum(axis=0)) / np.sqrt(processes) / np.maximum(ranks.std(axis=0, ddof=1), 1.0)
     best = int(np.argmax(z))
-    return int(lengths[best]) if 2 * scipy.stats.norm.sf(z[best]) * len(lengths) < SIGNIFICANT else 0
+    p = bonferroni(2 * float(scipy.stats.norm.sf(z[best])), len(lengths))
+    return int(lengths[best]) if p < SIGNIFICANT else 0
 
 
 def _sized(table: Floats, repetitions: int) -> Warmup | None:
@@ -118,11 +122,11 @@ def _sized(table: Floats, repetitions: int) -> Warmup | None:
 def _first_stretch(values: Floats) -> Warmup | None:
     """Return the start of one series that differs from what follows (Mann-Whitney); None without one."""
     found = 0
-    for length in (5, 10, 20, 50, 100):
+    for length in LENGTHS:
         if 8 * length > len(values):
             break
         first, after = values[found:length], values[length : 4 * length]
-        if scipy.stats.mannwhitneyu(first, after).pvalue >= SIGNIFICANT / 5:
+        if bonferroni(scipy.stats.mannwhitneyu(first, after).pvalue, len(LENGTHS)) >= SIGNIFICANT:
             break
         found = length
     rest = float(np.median(values[found:]))
