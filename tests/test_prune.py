@@ -11,11 +11,11 @@ import sqlalchemy as sa
 from cli_driver import CommandLine
 from oscope.planning.plan import Plan
 from oscope.probe.wire import Sample
-from oscope.runner.events import ProcessBegan, SamplesTaken
-from oscope.runner.recorder import Recorder
+from oscope.runner.events import ProcessBegan
 from oscope.storage import retention, schema
 from oscope.storage.fleets import FLEET
 from oscope.storage.store import Happening, Store
+from run_writer import RunWriter
 
 DAY_S = 86400
 ENVIRONMENT = {"boot_id": "b", "machine": "m", "clock": {"kind": "tsc"}}
@@ -23,13 +23,13 @@ ENVIRONMENT = {"boot_id": "b", "machine": "m", "clock": {"kind": "tsc"}}
 
 def add_run(store: Store, plan: Plan, age_days: float, status: str = "done", *more: Happening) -> str:
     """Store a run with three samples, all of it that old; return its id."""
-    recorder = Recorder(store, store.create_run(plan, more), plan)
+    recorder = RunWriter(store, plan, more)
     recorder.append(ProcessBegan(ENVIRONMENT))
     at = time.time_ns() - int(age_days * DAY_S * 1e9)
     samples = [
         Sample(1, rep, at, 100, 10, 0.0, {"time_ns": 1.0, "cycles": 2.0}, {}, None) for rep in range(3)
     ]
-    recorder.append(SamplesTaken(recorder.points["fake.experiment"][0], 0, samples))
+    recorder.add_samples(recorder.points["fake.experiment"][0], 0, samples)
     recorder.add_event("status", status)
     with store.reading() as connection:
         event = schema.event

@@ -15,8 +15,8 @@ from oscope.probe.catalogue import Catalogue
 from oscope.probe.wire import Refusal
 from oscope.runner import losses
 from oscope.runner.execution import execute
-from oscope.runner.recorder import Recorder
 from oscope.storage.store import Happening, Store
+from run_writer import RunWriter
 
 COST = ("run", "syscall.cost", "--set", "call=read", "--reps", "10")
 LIMIT = ("--max-regression", "90%")
@@ -25,8 +25,8 @@ LIMIT = ("--max-regression", "90%")
 def refused_by(catalogue: Catalogue, store: Store, field: str) -> tuple[str, PointSamples]:
     """Have a request refused over a parameter; return the run and its first point."""
     plan = make_plan([make_experiment({"size": (1, 2)})], catalogue, seed=1)
-    run_id = store.create_run(plan)
-    recorder = Recorder(store, run_id, plan)
+    recorder = RunWriter(store, plan)
+    run_id = recorder.run_id
     point = recorder.points[plan.experiments[0].name][0]
     refusal = Refusal("request", f"{field}: cannot be", field=field)
     events = losses.refuse(point, 0, refusal)

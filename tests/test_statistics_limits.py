@@ -21,13 +21,13 @@ from oscope.probe.catalogue import Catalogue
 from oscope.probe.wire import Sample
 from oscope.programs.verdicts import verdict
 from oscope.questions.curves import At, best
-from oscope.runner.events import ProcessBegan, SamplesTaken
-from oscope.runner.recorder import Recorder
+from oscope.runner.events import ProcessBegan
 from oscope.statistics import ComparedMetric, compare_results, effect, summarise_point
 from oscope.statistics.between_runs import spread
 from oscope.statistics.effect import Median
 from oscope.storage import schema
 from oscope.storage.store import Store
+from run_writer import RunWriter
 
 CALL = "getppid"
 TICKS = {**invented_runs.ENVIRONMENT, "clock": {"kind": "tsc", "hz": 1e9, "resolution": 10}}
@@ -195,7 +195,7 @@ def test_runs_of_another_kernel_do_not_crowd_out_those_that_are_comparable(
     plan = make_plan([make_experiment({"size": (1,)})], catalogue, seed=1)
 
     def add(store: Store, release: str) -> str:
-        recorder = Recorder(store, store.create_run(plan), plan)
+        recorder = RunWriter(store, plan)
         environment = {
             "boot_id": "b",
             "machine": "m",
@@ -208,7 +208,7 @@ def test_runs_of_another_kernel_do_not_crowd_out_those_that_are_comparable(
             for rep in range(3)
         ]
         recorder.add_event("environment", environment)
-        recorder.append(SamplesTaken(recorder.points["fake.experiment"][0], 0, samples))
+        recorder.add_samples(recorder.points["fake.experiment"][0], 0, samples)
         recorder.add_event("status", "done")
         started = time.time_ns() + len(store.runs())
         with store.reading() as connection:

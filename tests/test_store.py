@@ -20,13 +20,13 @@ from oscope.planning.plan import Plan, make_plan
 from oscope.probe.catalogue import Catalogue
 from oscope.probe.wire import Sample
 from oscope.report.view import live
-from oscope.runner.events import ProcessBegan, SamplesTaken
+from oscope.runner.events import ProcessBegan
 from oscope.runner.execution import execute
 from oscope.runner.progress import Progress, Silence
-from oscope.runner.recorder import Recorder
 from oscope.storage import schema
 from oscope.storage.reader import _fill
 from oscope.storage.store import Store
+from run_writer import RunWriter
 from waiting import unmount
 
 ENVIRONMENT = {"boot_id": "b", "machine": "m", "clock": {"kind": "tsc"}}
@@ -38,8 +38,8 @@ def plan(catalogue: Catalogue) -> Plan:
     return make_plan([make_experiment({"size": (1, 2)})], catalogue, seed=1)
 
 
-def begin(store: Store, plan: Plan) -> Recorder:
-    recorder = Recorder(store, store.create_run(plan), plan)
+def begin(store: Store, plan: Plan) -> RunWriter:
+    recorder = RunWriter(store, plan)
     recorder.add_event("environment", ENVIRONMENT)
     recorder.append(ProcessBegan(ENVIRONMENT))
     return recorder
@@ -76,7 +76,7 @@ def test_a_run_whose_id_is_taken_draws_another(
 
 def test_samples_come_back_exactly(store: Store, plan: Plan) -> None:
     recorder = begin(store, plan)
-    recorder.append(SamplesTaken(recorder.points["fake.experiment"][1], 0, samples(3, 0.1)))
+    recorder.add_samples(recorder.points["fake.experiment"][1], 0, samples(3, 0.1))
     empty, point = store.results(recorder.run_id).experiments[0].points
     assert len(empty) == 0
     assert dict(point.factors) == {"size": 2}
@@ -90,10 +90,10 @@ def test_samples_come_back_exactly(store: Store, plan: Plan) -> None:
 def test_a_stored_sample_is_never_overwritten(store: Store, plan: Plan) -> None:
     recorder = begin(store, plan)
     point = recorder.points["fake.experiment"][0]
-    recorder.append(SamplesTaken(point, 0, samples(2)))
+    recorder.add_samples(point, 0, samples(2))
     point.taken.clear()
     with pytest.raises(StoreError, match="another oscope"):
-        recorder.append(SamplesTaken(point, 0, samples(2, value=1.0)))
+        recorder.add_samples(point, 0, samples(2, value=1.0))
     assert store.results("last").experiments[0].points[0].metrics["time_ns"][0] == 98.125
 
 
@@ -101,7 +101,7 @@ def test_many_samples_come_back_as_columns(store: Store, plan: Plan) -> None:
     recorder = begin(store, plan)
     point = recorder.points["fake.experiment"][0]
     for block in range(3):
-        recorder.append(SamplesTaken(point, block, samples(25_000)))
+        recorder.add_samples(point, block, samples(25_000))
     loaded = store.results("last").experiments[0].points[0]
     assert len(loaded) == 75_000
     assert (np.diff(loaded.block) >= 0).all()
@@ -225,7 +225,7 @@ def test_a_locked_store(store_path: Path, plan: Plan) -> None:
 
 def test_readers_do_not_wait_for_the_writer(store: Store, store_path: Path, plan: Plan) -> None:
     recorder = begin(store, plan)
-    recorder.append(SamplesTaken(recorder.points["fake.experiment"][0], 0, samples(2)))
+    recorder.add_samples(recorder.points["fake.experiment"][0], 0, samples(2))
     with Store.open(store_path, lock_limit_s=0.1) as reader:
         assert reader.runs()[0].samples == 2
 
@@ -280,7 +280,7 @@ def test_a_full_disk_keeps_what_was_committed(small_disk: Path, plan: Plan, tmp_
         point = recorder.points["fake.experiment"][0]
         with pytest.raises(StoreError) as error:  # noqa: PT012
             for _ in range(1000):
-                recorder.append(SamplesTaken(point, 0, samples(100)))
+                recorder.add_samples(point, 0, samples(100))
                 committed += 100
         check_one_line(error, "full disk", "free some space")
     assert committed > 0
@@ -312,7 +312,7 @@ def test_a_read_only_store(small_disk: Path, plan: Plan) -> None:
 def test_a_store_on_a_read_only_disk_can_be_read(small_disk: Path, plan: Plan) -> None:
     with Store.open(small_disk / "oscope.db") as store:
         recorder = begin(store, plan)
-        recorder.append(SamplesTaken(recorder.points["fake.experiment"][0], 0, samples(2)))
+        recorder.add_samples(recorder.points["fake.experiment"][0], 0, samples(2))
     subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True, timeout=10)
     with Store.open(small_disk / "oscope.db") as store:
         assert store.runs()[0].samples == 2

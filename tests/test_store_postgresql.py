@@ -18,12 +18,12 @@ from oscope.model.errors import StoreError
 from oscope.planning.plan import Plan, make_plan
 from oscope.probe.catalogue import Catalogue
 from oscope.probe.wire import Sample
-from oscope.runner.events import ProcessBegan, SamplesTaken
-from oscope.runner.recorder import Recorder
+from oscope.runner.events import ProcessBegan
 from oscope.storage import schema
 from oscope.storage.frames import to_frame
 from oscope.storage.store import Store
 from postgresql_server import PostgreSQL
+from run_writer import RunWriter
 from waiting import wait_until_gone
 
 ENVIRONMENT = {"boot_id": "b", "machine": "m", "clock": {"kind": "tsc"}}
@@ -35,8 +35,8 @@ def plan(catalogue: Catalogue) -> Plan:
     return make_plan([make_experiment({"size": (1, 2)}, reps=400)], catalogue, seed=1)
 
 
-def begin(store: Store, plan: Plan) -> Recorder:
-    recorder = Recorder(store, store.create_run(plan), plan)
+def begin(store: Store, plan: Plan) -> RunWriter:
+    recorder = RunWriter(store, plan)
     recorder.add_event("environment", ENVIRONMENT)
     recorder.append(ProcessBegan(ENVIRONMENT))
     return recorder
@@ -81,7 +81,7 @@ def test_both_databases_give_the_same_samples_back(postgresql: str, store_path: 
     for place in (postgresql, str(store_path)):
         with Store.open(place) as store:
             recorder = begin(store, plan)
-            recorder.append(SamplesTaken(recorder.points["fake.experiment"][0], 0, hostile_samples(250)))
+            recorder.add_samples(recorder.points["fake.experiment"][0], 0, hostile_samples(250))
             frames.append(to_frame(store.results(recorder.run_id)).drop(columns="run"))
     assert len(frames[0]) == 250
     assert frames[0].equals(frames[1])
@@ -92,7 +92,7 @@ def test_a_sample_is_never_stored_twice_nor_half_of_a_batch(postgresql: str, pla
     with Store.open(postgresql) as store:
         recorder = begin(store, plan)
         point = recorder.points["fake.experiment"][0]
-        rows = point.rows(hostile_samples(3), {"block": 0, "process": 1, "boot": 0})
+        rows = recorder.rows(point, 0, hostile_samples(3))
         store.add(recorder.run_id, rows[:2])
         with pytest.raises(StoreError, match="has this sample already"):
             store.add(recorder.run_id, [rows[2], rows[1]])
@@ -113,7 +113,7 @@ def test_writers_at_the_same_time_lose_nothing(postgresql: str, plan: Plan) -> N
                 written[number] = recorder.run_id
                 for block in range(2):
                     for point in recorder.points["fake.experiment"]:
-                        recorder.append(SamplesTaken(point, block, hostile_samples(50 + number)))
+                        recorder.add_samples(point, block, hostile_samples(50 + number))
         except BaseException as error:  # noqa: BLE001
             errors.append(error)
 
@@ -137,7 +137,7 @@ def test_writers_at_the_same_time_lose_nothing(postgresql: str, plan: Plan) -> N
 def test_an_older_layout_is_read_as_it_is_and_migrated_by_a_writer(postgresql: str, plan: Plan) -> None:
     with Store.open(postgresql) as store:
         recorder = begin(store, plan)
-        recorder.append(SamplesTaken(recorder.points["fake.experiment"][0], 0, hostile_samples(5)))
+        recorder.add_samples(recorder.points["fake.experiment"][0], 0, hostile_samples(5))
     assert KEY not in foreign_keys(postgresql)
     # As the first layout was.
     execute(
@@ -169,7 +169,7 @@ def test_a_server_that_ends_is_one_line_and_the_store_works_once_it_is_back(
     with Store.open(postgresql) as store:
         recorder = begin(store, plan)
         point = recorder.points["fake.experiment"][0]
-        rows = point.rows(hostile_samples(3), {"block": 0, "process": 1, "boot": 0})
+        rows = recorder.rows(point, 0, hostile_samples(3))
         store.add(recorder.run_id, rows[:1])
         postgresql_server.stop()
         try:
@@ -190,7 +190,7 @@ def test_a_summary_reads_its_own_points_alone(postgresql: str, plan: Plan) -> No
         for block in range(2):
             for recorder in recorders:
                 for point in recorder.points["fake.experiment"]:
-                    recorder.append(SamplesTaken(point, block, hostile_samples(100)))
+                    recorder.add_samples(point, block, hostile_samples(100))
         key = recorders[7].points["fake.experiment"][1].id
         with store.reading() as connection:
             connection.execute(sa.text("SET LOCAL enable_seqscan = on"))

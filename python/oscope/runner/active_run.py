@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TypeVar
 
 from oscope.runner.events import Happened, RunEvent, SamplesTaken, TurnBegan, note
@@ -11,6 +11,7 @@ from oscope.runner.point_runner import PointRunner
 from oscope.runner.point_state import PointState
 from oscope.runner.progress import Listener, Progress
 from oscope.runner.recorder import Recorder
+from oscope.runner.run_state import RunState
 
 _Value = TypeVar("_Value")
 
@@ -20,10 +21,9 @@ class ActiveRun:
     """One side: who measures it, where it is stored, and who follows it."""
 
     runner: PointRunner
+    state: RunState
     recorder: Recorder
     listener: Listener
-    failures: list[str] = field(default_factory=list)
-    """What went wrong, a line each."""
 
     def append(self, event: RunEvent) -> None:
         """Store an event, and report it to the listener."""
@@ -32,8 +32,6 @@ class ActiveRun:
             case TurnBegan() | SamplesTaken():
                 self._tell_progress(event.point, event.block)
             case Happened(shown=str(text)):
-                if event.failure:
-                    self.failures.append(text)
                 about_point = event.kind == "note" and event.point is not None and not event.failure
                 hear = (
                     getattr(self.listener, "remark", self.listener.note)
@@ -45,10 +43,12 @@ class ActiveRun:
     def store(self, events: Iterable[RunEvent]) -> None:
         """Store each event before the next is asked for."""
         for event in events:
+            self.state.apply(event)
             self.append(event)
 
     def carry_out(self, events: Generator[RunEvent, None, _Value]) -> _Value:
         """Store each event before the next is asked for, and return what comes of them."""
+        events = self.state.advance(events)
         while True:
             try:
                 event = next(events)
@@ -59,18 +59,18 @@ class ActiveRun:
 
     def note(self, text: str) -> None:
         """Store a note on the run, and show it."""
-        self.append(note(text))
+        self.store([note(text)])
 
     def _tell_progress(self, point: PointState, block: int) -> None:
         experiment = point.experiment
         self.listener.progress(
             Progress(
-                finished=self.recorder.finished,
-                total=self.recorder.total,
+                finished=self.state.finished,
+                total=self.state.total,
                 experiment=experiment.name,
                 point=point.factors,
                 block=block,
                 blocks=experiment.blocks,
-                again=self.recorder.again,
+                again=self.state.again,
             )
         )

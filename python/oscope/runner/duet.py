@@ -137,7 +137,7 @@ class Duet:
             side.runner.cpu = cpu
         for turn in one.turns:
             points = [
-                side.runner.points[experiment.name][turn.point]
+                side.state.points[experiment.name][turn.point]
                 for side, experiment in zip(sides, experiments, strict=True)
             ]
             self._take_turn(sides, points, one.block, half)
@@ -224,7 +224,7 @@ def _take_over(side: ActiveRun, point: PointState, other: PointState) -> None:
     """Run the loop as often as the other side does, and leave out a point that it had to."""
     side.store(keep_iterations(point, other.iterations))
     if other.skipped and not point.skipped:
-        side.append(losses.skip(point, "the other side of the duet could not be measured", None))
+        side.store([losses.skip(point, "the other side of the duet could not be measured", None)])
 
 
 def _end_half(side: ActiveRun) -> None:

@@ -1,7 +1,7 @@
-"""What happens in a run, as the runner yields it: each is stored before the next is asked for.
+"""What happens in a run, as the runner yields it.
 
-A point's state changes only by what is stored (`Recorder.append`), so that a run which is resumed stands
-where it stood.
+The state of a run (`oscope.runner.run_state`) has advanced by an event before the event is yielded. So events
+are complete: who stores or shows them asks nothing of the runner, and changes nothing in it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from oscope.planning.plan import PlannedExperiment
 from oscope.probe.wire import Sample
 from oscope.runner.point_state import PointState
 
@@ -25,25 +24,27 @@ class TurnBegan:
 
 @dataclass(frozen=True)
 class SamplesTaken:
-    """Samples of a point that came together."""
+    """Samples of a point that came together (see `RunState.samples_taken`)."""
 
     point: PointState
     block: int
     samples: Sequence[Sample]
+    first_rep: int
+    """Number of the first one in its block."""
+    process: int
+    """Number of the probe process that took them, unique within the run."""
+    boot: int
+    """Number of the boot of the machine, 0 for the first one seen in the run."""
+    columns: Sequence[str]
+    """Names of the values in a sample's row: the metrics, then the covariates."""
+    new_columns: Sequence[str] = ()
+    """The last of them, which no earlier sample of the point had, such as a counter."""
 
 
 @dataclass(frozen=True)
 class ProcessBegan:
     """A fresh probe process is there, which the next samples are from."""
 
-    environment: Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class GuestBooted:
-    """A guest was booted for an experiment."""
-
-    experiment: PlannedExperiment
     environment: Mapping[str, Any]
 
 
@@ -60,7 +61,7 @@ class Happened:
     """Whether the run ends with exit status 1 for it."""
 
 
-RunEvent = TurnBegan | SamplesTaken | ProcessBegan | GuestBooted | Happened
+RunEvent = TurnBegan | SamplesTaken | ProcessBegan | Happened
 
 
 def note(text: str, point: PointState | None = None, *, failure: bool = False) -> Happened:

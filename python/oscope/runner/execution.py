@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from oscope.model.errors import OscopeError, ProbeError, StoreError, UsageError
 from oscope.model.experiment import Inspection
@@ -18,9 +18,7 @@ from oscope.model.units import format_duration, format_share
 from oscope.planning.plan import Plan, PlannedExperiment
 from oscope.planning.precision import IN_A_ROW, Look, look, reached
 from oscope.planning.schedule import WHOLE, Share, passes
-from oscope.probe import catalogue
 from oscope.probe.locate import find_probe
-from oscope.probe.own_program import with_programs
 from oscope.runner import provenance
 from oscope.runner.active_run import ActiveRun
 from oscope.runner.events import Happened, ProcessBegan, RunEvent, note
@@ -31,7 +29,9 @@ from oscope.runner.pauses import Pauses
 from oscope.runner.point_runner import PointRunner
 from oscope.runner.point_state import PointState
 from oscope.runner.progress import Listener, Silence
-from oscope.runner.recorder import Recorder, check_resumable
+from oscope.runner.recorder import Recorder
+from oscope.runner.resume import resume as take_up
+from oscope.runner.run_state import RunState
 from oscope.runner.tuning import tuned
 from oscope.storage import exclusive
 from oscope.storage.store import Happening, Store
@@ -99,9 +99,13 @@ def execute(
                 for line in machine.restored if machine else ():
                     run.note(f"on the host: {line}")
                 with recording_failure(run), disturbing.of(run):
+
+                    def results(name: str) -> ExperimentResults:
+                        return store.results(run.recorder.run_id, experiment=name).experiments[0]
+
                     end = None if plan.budget_s is None else time.monotonic() + plan.budget_s
                     inspect_all(plan, run, end, find_inspection or _no_inspection)
-                    for event in measure(plan, runner, end, run.recorder.results, share):
+                    for event in run.state.advance(measure(plan, runner, end, results, share)):
                         run.append(event)
                 outcome = finish(run, share)
         finally:
@@ -171,49 +175,37 @@ def begin(
     ]
     run_id = resume or store.create_run(plan, surroundings)
     with exclusive.hold(store, run_id):
-        recorder = Recorder(store, run_id, plan)
-        if resume is not None:
-            notes = _take_up(plan, recorder, environment, made_of)
+        if resume is None:
+            state = RunState(plan, store.point_ids(run_id))
+        else:
+            state, notes = take_up(plan, store, run_id, environment, made_of)
             store.add(run_id, (), [*surroundings, *notes, Happening("status", "unfinished")])
-        run = ActiveRun(runner, recorder, listener)
-        runner.points = recorder.points
-        run.append(ProcessBegan(runner.chain.environment))
+        runner.begin(state)
+        run = ActiveRun(runner, state, Recorder(store, run_id), listener)
+        run.store([ProcessBegan(runner.chain.environment)])
         listener.begin(run_id, plan)
         yield run
 
 
 def finish(run: ActiveRun, share: Share = WHOLE) -> Outcome:
     """Record how the run ended, or its share."""
-    recorder = run.recorder
-    failing = [point for points in recorder.points.values() for point in points if point.failed]
-    failures = [*run.failures, *map(_failed, failing)]
-    kept = recorder.finished - sum(len(point.failed) for point in failing)
+    state = run.state
+    failing = [point for points in state.points.values() for point in points if point.failed]
+    failures = [*state.failures, *map(_failed, failing)]
+    kept = state.finished - sum(len(point.failed) for point in failing)
     status: RunStatus = "done" if share.last else "unfinished"
     if run.runner.interrupted:
         status = "interrupted"
-    elif share.last and failures and not kept and not recorder.inspected:
+    elif share.last and failures and not kept and not state.inspected:
         status = "failed"
     _record_environment_after(run)
     run.append(Happened("status", status))
-    return Outcome(recorder.run_id, status, recorder.finished, tuple(failures))
+    return Outcome(run.recorder.run_id, status, state.finished, tuple(failures))
 
 
 def _failed(point: PointState) -> str:
     count = f"{len(point.failed)} of {sum(point.taken.values())} samples failed"
     return f"{point.label}: {count}, the first: {point.failed[0]}"
-
-
-def _take_up(
-    plan: Plan, recorder: Recorder, environment: Mapping[str, Any], made_of: Mapping[str, Any]
-) -> list[Happening]:
-    """Have a run go on where it ended; return notes on that. Raises UsageError where it cannot."""
-    former = recorder.restore()
-    known = with_programs(catalogue.load(find_probe()), (each.program for each in plan.experiments))
-    check_resumable(plan, known, former, environment)
-    if former["laboratory"] and former["laboratory"]["probe_sha256"] != made_of["probe_sha256"]:
-        text = "resumed with another build of the probe: its samples may differ for that alone"
-        return [Happening("note", text)]
-    return []
 
 
 def _record_environment_after(run: ActiveRun) -> None:
@@ -229,7 +221,7 @@ def measure(
     end: float | None,
     results: Callable[[str], ExperimentResults],
     share: Share = WHOLE,
-) -> Iterator[RunEvent]:
+) -> Generator[RunEvent, None, None]:
     """Measure the `share` of every experiment, each with an equal part of the time left until `end`.
 
     `results` returns what is stored of an experiment so far.
@@ -259,7 +251,7 @@ def _measure_blocks(
     deadline: float,
     spread_s: float,
     share: Share,
-) -> Iterator[RunEvent]:
+) -> Generator[RunEvent, None, None]:
     """Measure all blocks of `share`, or those begun before the budget ran out: none is left half done for it.
 
     They are spread over `spread_s` seconds, or follow each other if they take longer.
@@ -268,7 +260,7 @@ def _measure_blocks(
     begun: set[int] = set()
     late = _passed(deadline)
     pauses = Pauses(blocks, spread_s)
-    points = runner.points[experiment.name]
+    points = runner.state.points[experiment.name]
     for one in passes(plan, experiment, range(blocks)):
         if one.block not in begun and begun and late():
             continue
@@ -293,9 +285,9 @@ def _measure_to_precision(
     runner: PointRunner,
     deadline: float,
     results: Callable[[str], ExperimentResults],
-) -> Iterator[RunEvent]:
+) -> Generator[RunEvent, None, None]:
     """Measure blocks of the points that are not yet precise enough, until all are or the budget runs out."""
-    points = runner.points[experiment.name]
+    points = runner.state.points[experiment.name]
     looks: list[list[Look]] = [[] for _ in points]
     block = 0
     going_on = True

@@ -12,6 +12,7 @@ from oscope.model.experiment import Inspection
 from oscope.model.interruption import Interruption, raise_interrupt
 from oscope.planning.plan import Plan
 from oscope.runner.active_run import ActiveRun
+from oscope.runner.events import Happened
 
 
 def inspect_all(plan: Plan, run: ActiveRun, end: float | None, find: Callable[[str], Inspection]) -> None:
@@ -21,7 +22,7 @@ def inspect_all(plan: Plan, run: ActiveRun, end: float | None, find: Callable[[s
     Ctrl-C ends the one under way, which is then not stored, and interrupts the run.
     """
     for name in plan.inspections:
-        if name in run.recorder.inspected:
+        if name in run.state.inspected:
             continue
         if run.runner.interrupted:
             return
@@ -35,7 +36,7 @@ def inspect_all(plan: Plan, run: ActiveRun, end: float | None, find: Callable[[s
         except KeyboardInterrupt:
             run.runner.interrupt()
             return
-        run.recorder.add_inspection(found)
+        run.store([Happened("inspection", found)])
 
 
 def _inspect(name: str, plan: Plan, find: Callable[[str], Inspection]) -> dict[str, Any]:

@@ -177,7 +177,7 @@ def _take(one: Pass, experiment: PlannedExperiment, sides: Sequence[ActiveRun], 
     going_on = side.carry_out(side.runner.take(one, experiment, lambda: False, lambda: False))
     # Where instructions are counted no turn asks for a number of iterations: see `PointRunner`.
     for other in () if counts_instructions(experiment) else sides:
-        points = (each.runner.points[experiment.name] for each in (side, other))
+        points = (each.state.points[experiment.name] for each in (side, other))
         for mine, theirs in zip(*points, strict=True):
             other.store(keep_iterations(theirs, mine.iterations))
     return going_on and not any(each.runner.interrupted for each in sides)

@@ -31,9 +31,10 @@ def refuse(point: PointState, block: int, refusal: Refusal) -> Iterator[RunEvent
 def fail(point: PointState, block: int, why: Refusal | OscopeError) -> Iterator[RunEvent]:
     """Give up a point's turn, and the point if it fails again and again."""
     text = f"{why.message}: {why.remedy}" if why.remedy else why.message
+    failures = point.failures + 1
     yield _close_block(point, block, "failure", text)
-    if point.failures >= _MOST_FAILURES:
-        yield skip(point, f"it failed {point.failures} times, last: {why.message}", why.remedy)
+    if failures >= _MOST_FAILURES:
+        yield skip(point, f"it failed {failures} times, last: {why.message}", why.remedy)
 
 
 def lose(point: PointState, block: int, error: ProbeError) -> Iterator[RunEvent]:
@@ -46,17 +47,18 @@ def lose(point: PointState, block: int, error: ProbeError) -> Iterator[RunEvent]
         what = error.message.partition("; ")[0]
         yield replace(skip(point, error.message, error.remedy, shown=what), failure=True)
         return
+    deaths = point.deaths + 1
     yield _close_block(point, block, "death", str(error))
-    if point.deaths >= _MOST_DEATHS:
+    if deaths >= _MOST_DEATHS:
         # Of a guest, the error names the file that has all that its console said.
         alone = f"`oscope-probe run` with {point.experiment.workload.name} alone shows what it says"
         remedy = alone if point.experiment.guest is None else "see what its console said"
         if point.experiment.program is not None:
-            often = f"its program was lost over it {point.deaths} times"
+            often = f"its program was lost over it {deaths} times"
             # Whoever follows the run has just read the error.
             yield skip(point, f"{often}, last: {error.message}", error.remedy, shown=often)
             return
-        yield skip(point, f"{point.deaths} probes were lost over it, last: {error}", remedy)
+        yield skip(point, f"{deaths} probes were lost over it, last: {error}", remedy)
 
 
 def skip(point: PointState, reason: str, remedy: str | None, shown: str | None = None) -> Happened:

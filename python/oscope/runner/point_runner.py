@@ -14,10 +14,11 @@ from oscope.planning.schedule import Pass
 from oscope.probe.process import Probe, Request
 from oscope.probe.wire import Done, Event, Note, Refusal, Sample
 from oscope.runner import losses
-from oscope.runner.events import Happened, RunEvent, SamplesTaken, TurnBegan
+from oscope.runner.events import Happened, RunEvent, TurnBegan
 from oscope.runner.pass_tracing import PassTracing, note_once
 from oscope.runner.point_state import PointState
 from oscope.runner.process_chain import ProcessChain
+from oscope.runner.run_state import RunState
 from oscope.targets.affinity import Placement
 from oscope.targets.own import OwnProgram
 from oscope.targets.target import Machine, Place
@@ -58,8 +59,8 @@ class PointRunner:
         """Returns what the next request injects into its measured region."""
         self.cpu: int | None = None
         """The CPU that requests are pinned to; None: the one that the probe takes."""
-        self.points: Mapping[str, Sequence[PointState]] = {}
-        """Where the points of each experiment stand; they change as what is yielded is stored."""
+        self.state: RunState
+        """Where the run stands, which is there before anything is measured."""
 
     @property
     def interrupted(self) -> bool:
@@ -92,7 +93,7 @@ class PointRunner:
         Points are repeated after interference, after all other turns and in the same process: so the machine
         has had some time to calm down. Not if it is `late` by then.
         """
-        points = self.points[experiment.name]
+        points = self.state.points[experiment.name]
         self.move_to(self.place_of(experiment))
         for turn in one.turns:
             point = points[turn.point]
@@ -114,10 +115,14 @@ class PointRunner:
             point = points[turn.point]
             if self.interrupted or late():
                 return
-            if (order := point.order_again(one.block)) is not None:
-                yield Happened("again", order, point)
+            if (order := self.state.interference.order(point, one.block)) is not None:
+                yield order
                 if (yield from self.tracing.attach(one, point, points)):
                     yield from self._take_turn(point, one.block)
+
+    def begin(self, state: RunState) -> None:
+        """Measure for the run that stands at `state`."""
+        self.state, self.chain.announcements = state, state.announcements
 
     def move_to(self, place: Place) -> None:
         """Measure at `place` from now on."""
@@ -140,7 +145,7 @@ class PointRunner:
             yield from self.lose(point, block, error)
             self._failed_boots += 1
             if self._failed_boots >= _MOST_FAILED_BOOTS and not self.interrupted:
-                for other in self.points[experiment.name]:
+                for other in self.state.points[experiment.name]:
                     if not other.skipped:
                         why = f"{self._failed_boots} boots in a row failed, last: {error}"
                         yield losses.skip(other, why, None)
@@ -193,7 +198,7 @@ class PointRunner:
                 self.chain.place.translate(event, workload) for event in events if isinstance(event, Sample)
             ]
             if samples:
-                yield SamplesTaken(point, block, samples)
+                yield self.state.samples_taken(point, block, samples)
             for event in events:
                 if isinstance(event, Note):
                     yield from note_once(event.text, point)

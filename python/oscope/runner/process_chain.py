@@ -10,7 +10,8 @@ from pathlib import Path
 from oscope.model.errors import ProbeError
 from oscope.planning.plan import PlannedExperiment
 from oscope.probe.process import Probe
-from oscope.runner.events import GuestBooted, Happened, ProcessBegan, RunEvent, note
+from oscope.runner.announcements import Announcements
+from oscope.runner.events import ProcessBegan, RunEvent, note
 from oscope.targets.affinity import Placement
 from oscope.targets.target import Local, Machine, Place
 
@@ -49,8 +50,7 @@ class ProcessChain:
         """Whether one has, and was not yet reported."""
         self._may_renew = True
         """Whether no process has failed to put a fresh one in its place so far."""
-        self._announced: set[str] = set()
-        """Experiments whose program of the user's own was reported."""
+        self.announcements = Announcements()
         # Numbered from anywhere: another laboratory's probes pass the same marks, and a tracer knows requests
         # by their numbers.
         self.request = secrets.randbelow(_MOST_NUMBERS)
@@ -83,13 +83,7 @@ class ProcessChain:
                 # No tracer has to tell its requests from others', and a boot shall repeat the last in all.
                 self.request = 0
             environment = self.place.environment(self._probe)
-            if experiment.guest is not None:
-                yield GuestBooted(experiment, environment)
-            if experiment.program is not None and experiment.name not in self._announced:
-                self._announced.add(experiment.name)
-                own = {name: environment[name] for name in ("clock", "program")}
-                yield Happened("program", {"experiment": experiment.name, "environment": own})
-            yield ProcessBegan(environment)
+            yield from self.announcements.of_process(experiment, environment)
             if self.interrupted:
                 self._probe.terminate()
         return self._probe

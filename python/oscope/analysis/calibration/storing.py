@@ -44,7 +44,7 @@ def calibrate_and_store(
             with recording_failure(run):
                 result = calibrate(wanted, listener, keep, find=find)
             about = {"title": inspection.title, "question": inspection.question, "started": started}
-            run.recorder.add_inspection({"inspection": INSPECTION, **about, "result": result})
+            run.store([Happened("inspection", {"inspection": INSPECTION, **about, "result": result})])
             brief = in_brief(result, run.recorder.run_id)
             run.append(Happened("calibration", {"machine": runner.chain.environment["machine"], **brief}))
             return finish(run).run_id

@@ -100,7 +100,7 @@ class Disturbing:
 
 def _mark(run: ActiveRun, text: str) -> None:
     """Have every point tell it, wherever its figures are shown."""
-    for points in run.recorder.points.values():
+    for points in run.state.points.values():
         for point in points:
             if text not in point.notes:
-                run.append(Happened("note", text, point))
+                run.store([Happened("note", text, point)])
