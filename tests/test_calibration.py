@@ -25,6 +25,7 @@ from oscope.model.errors import UsageError
 from oscope.model.samples import ExperimentResults, Floats
 from oscope.runner import execution
 from oscope.runner.active_run import ActiveRun
+from oscope.runner.process_chain import ProcessChain
 from oscope.statistics.rate import Rate
 from oscope.storage import record
 from oscope.targets.affinity import Placement
@@ -280,12 +281,12 @@ def test_a_signal_after_the_last_sample_of_a_pair_ends_the_calibration(
     surveys: list[object] = []
     look = execution._record_environment_after
 
-    def interrupted_look(run: ActiveRun) -> None:
+    def interrupted_look(run: ActiveRun, chain: ProcessChain) -> None:
         surveys.append(run)
         # The run for the time of an iteration, a pair, and the first side of another.
         if len(surveys) == 4:
             os.kill(os.getpid(), signal.SIGINT)
-        look(run)
+        look(run, chain)
 
     monkeypatch.setattr(execution, "_record_environment_after", interrupted_look)
     former = signal.signal(signal.SIGINT, signal.default_int_handler)

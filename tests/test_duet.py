@@ -35,6 +35,7 @@ from oscope.runner.execution import Outcome
 from oscope.runner.injection.spec import Injection
 from oscope.runner.interleaved import execute_interleaved
 from oscope.runner.progress import Progress
+from oscope.runner.progress import Silence as Quiet
 from oscope.statistics import compare_results
 from oscope.storage import record
 from oscope.storage.store import Store
@@ -195,14 +196,11 @@ def test_processes_are_renewed_or_started_from_scratch(
         assert any("cannot renew" in note for note in side.settings["notes"]) is (renews == "die")
 
 
-class Presser:
+class Presser(Quiet):
     """Sends SIGINT some time after both sides were asked for samples: each has some then."""
 
     def __init__(self) -> None:
         self.asked = 0
-
-    def begin(self, run_id: str, plan: Plan) -> None:
-        del run_id, plan
 
     def progress(self, progress: Progress) -> None:
         del progress
@@ -210,12 +208,6 @@ class Presser:
         # The first is asked for the loop count, then both for samples.
         if self.asked == 3:
             threading.Timer(2.0, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
-
-    def inspecting(self, name: str) -> None:
-        del name
-
-    def note(self, text: str) -> None:
-        del text
 
 
 @two_cpus

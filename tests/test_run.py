@@ -18,13 +18,13 @@ from oscope.planning.plan import Amount, Plan, make_plan
 from oscope.planning.precision import MINIMUM_BLOCKS
 from oscope.planning.schedule import Pass, passes, schedule
 from oscope.probe.catalogue import Catalogue, load
-from oscope.runner import execution, point_runner
+from oscope.runner import point_runner, run
 from oscope.runner.execution import Outcome, execute
-from oscope.runner.progress import Progress
+from oscope.runner.progress import Progress, Silence
 from oscope.storage.store import Store
 
 
-class Ear:
+class Ear(Silence):
     """A listener that remembers."""
 
     def __init__(self) -> None:
@@ -97,7 +97,7 @@ def test_a_pass_with_nothing_to_measure_leaves_the_waiting_process_to_the_next(
         for one in passes(*arguments):
             yield from (one, dataclasses.replace(one, turns=()), dataclasses.replace(one, turns=()))
 
-    monkeypatch.setattr(execution, "passes", with_empty_ones)
+    monkeypatch.setattr(run, "passes", with_empty_ones)
     plan = make_plan(
         [labs.experiment("syscall.cost")],
         load(),

@@ -7,7 +7,7 @@ from typing import Any
 
 from oscope.model.errors import UsageError
 from oscope.planning.plan import PlannedExperiment
-from oscope.runner.events import Happened, ProcessBegan, RunEvent
+from oscope.runner.events import Events, Happened, ProcessBegan
 
 _ALIKE = ("kernel", "accelerator", "cpu_model", "kernel_options", "qemu")
 """Of a guest's record: what has to be the same in all boots of an experiment."""
@@ -32,7 +32,7 @@ class Announcements:
         for each in events["program"]:
             self._programs.setdefault(each["experiment"], each["environment"]["program"]["sha256"])
 
-    def of_process(self, experiment: PlannedExperiment, environment: Mapping[str, Any]) -> Iterator[RunEvent]:
+    def of_process(self, experiment: PlannedExperiment, environment: Mapping[str, Any]) -> Events:
         """Report a process that was started for `experiment`: the guest, or the program, and that it began.
 
         Raises UsageError where the guest is not like the experiment's first.

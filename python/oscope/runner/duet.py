@@ -12,7 +12,7 @@ decided is so by the main thread, after both sides have answered. So nothing is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from types import TracebackType
@@ -26,11 +26,12 @@ from oscope.planning.schedule import Pass
 from oscope.probe.process import Probe, Request
 from oscope.probe.wire import Done, Event, Note, Refusal
 from oscope.runner import losses
-from oscope.runner.active_run import ActiveRun
 from oscope.runner.duet_cpus import Cpus, why_not
-from oscope.runner.events import TurnBegan
+from oscope.runner.events import Events, RunEvent, TurnBegan
 from oscope.runner.point_runner import PointRunner, keep_iterations
 from oscope.runner.point_state import PointState
+from oscope.runner.side import Side, SideEvents, Taken, is_interrupted
+from oscope.runner.stop_request import StopRequest
 
 _Answer = TypeVar("_Answer")
 
@@ -87,9 +88,9 @@ class _Asked:
 class Duet:
     """Two sides on their CPUs; a context manager, to be left before the sides are killed."""
 
-    def __init__(self, runners: Sequence[PointRunner], cpus: Cpus) -> None:
-        """Pin the sides, which `runners` measure, to alternating `cpus`."""
-        self._runners = tuple(runners)
+    def __init__(self, stops: Sequence[StopRequest], cpus: Cpus) -> None:
+        """Pin the sides to alternating `cpus`; `stops` end what each of them does."""
+        self._stops = tuple(stops)
         self._cpus = cpus
         self._other = ThreadPoolExecutor(1, thread_name_prefix="duet")
 
@@ -105,73 +106,76 @@ class Duet:
 
     def take(
         self,
-        sides: Sequence[ActiveRun],
+        sides: Sequence[Side],
         one: Pass,
         experiments: Sequence[PlannedExperiment],
         source: Sequence[int],
-    ) -> bool:
+    ) -> Taken:
         """Take a pass on both sides, in both halves; return False where it was ended early.
 
         `source` seeds the draw of the CPUs.
         """
         first = int(np.random.default_rng(list(source)).integers(2))
         try:
-            return all(
-                self._take_half(sides, one, experiments, half, swapped=first != half) for half in (0, 1)
-            )
+            for half in (0, 1):
+                if not (yield from self._take_half(sides, one, experiments, half, swapped=first != half)):
+                    return False
+            return True
         finally:
             for side in sides:
                 side.runner.cpu = None
 
     def _take_half(
         self,
-        sides: Sequence[ActiveRun],
+        sides: Sequence[Side],
         one: Pass,
         experiments: Sequence[PlannedExperiment],
         half: int,
         *,
         swapped: bool,
-    ) -> bool:
+    ) -> Taken:
         cpus = self._cpus[::-1] if swapped else self._cpus
         for side, cpu in zip(sides, cpus, strict=True):
             side.runner.cpu = cpu
         for turn in one.turns:
             points = [
-                side.state.points[experiment.name][turn.point]
+                side.runner.state.points[experiment.name][turn.point]
                 for side, experiment in zip(sides, experiments, strict=True)
             ]
-            self._take_turn(sides, points, one.block, half)
-            if _interrupted(sides):
+            yield from self._take_turn(sides, points, one.block, half)
+            if is_interrupted(sides):
                 return False
         for side in sides:
-            _end_half(side)
+            yield from _end_half(side)
         return True
 
     def _take_turn(
-        self, sides: Sequence[ActiveRun], points: Sequence[PointState], block: int, half: int
-    ) -> None:
+        self, sides: Sequence[Side], points: Sequence[PointState], block: int, half: int
+    ) -> SideEvents:
         """Take a turn on both sides at once, or on none: a sample without its partner is useless."""
-        if points[0].iterations is None and points[0].missing(block) and not _interrupted(sides):
-            _find_iterations(sides[0], points[0], block)
+        if points[0].iterations is None and points[0].missing(block) and not is_interrupted(sides):
+            yield from _find_iterations(sides[0], points[0], block)
         for side, point, other in zip(sides, points, reversed(points), strict=True):
-            _take_over(side, point, other)
+            yield from side.numbered(_take_over(point, other))
         rest = points[0].experiment.block_reps(block) // 2
         reps = [point.missing(block) - (0 if half else rest) for point in points]
-        if _interrupted(sides) or min(reps) <= 0 or points[0].iterations is None:
+        if is_interrupted(sides) or min(reps) <= 0 or points[0].iterations is None:
             return
         chains = [side.runner.chain for side in sides]
         renewed = self._both(chains[0].finish_renewal, chains[1].finish_renewal)
         for side, error in zip(sides, renewed, strict=True):
             if not side.runner.interrupted:
-                side.store(side.runner.chain.go_on(error))
-        if _interrupted(sides):
+                yield from side.numbered(side.runner.chain.go_on(error))
+        if is_interrupted(sides):
             return
-        asked = [_ask(side, point, block, n) for side, point, n in zip(sides, points, reps, strict=True)]
+        asked = []
+        for side, point, count in zip(sides, points, reps, strict=True):
+            asked.append((yield from side.numbered(_ask(side.runner, point, block, count))))
         first, second = asked
-        if first is None or second is None or _interrupted(sides):
+        if first is None or second is None or is_interrupted(sides):
             return
         for side, point, heard in zip(sides, points, self._both(first.hear, second.hear), strict=True):
-            _keep(side, point, block, heard)
+            yield from side.numbered(_keep(side.runner, point, block, heard))
 
     def _both(self, first: Callable[[], _Answer], second: Callable[[], _Answer]) -> tuple[_Answer, _Answer]:
         """Do the second in the other thread, at the same time as the first in this one."""
@@ -180,53 +184,50 @@ class Duet:
             return first(), later.result()
         except BaseException:
             # The other thread ends once its probe does.
-            for runner in self._runners:
-                runner.interrupt()
+            for stop in self._stops:
+                stop.interrupt()
             raise
 
 
-def _interrupted(sides: Sequence[ActiveRun]) -> bool:
-    return any(side.runner.interrupted for side in sides)
-
-
-def _ask(side: ActiveRun, point: PointState, block: int, reps: int) -> _Asked | None:
+def _ask(
+    runner: PointRunner, point: PointState, block: int, reps: int
+) -> Generator[RunEvent, None, _Asked | None]:
     """Return the request for the next samples of a point; None where no process can take it."""
-    runner = side.runner
     runner.move_to(runner.chain.local)
-    probe = side.carry_out(runner.begin_process(point, block))
+    probe = yield from runner.begin_process(point, block)
     if probe is None:
         return None
     request = runner.next_request(point, reps)
-    side.append(TurnBegan(point, block))
+    yield TurnBegan(point, block)
     return _Asked(probe, request, runner.patience_s(point, request))
 
 
-def _keep(side: ActiveRun, point: PointState, block: int, heard: Heard) -> None:
-    """Store what a request gave."""
+def _keep(runner: PointRunner, point: PointState, block: int, heard: Heard) -> Events:
+    """Yield what a request gave."""
     answers, error = heard
-    side.store(side.runner.keep(point, block, answers))
+    yield from runner.keep(point, block, answers)
     if error is not None:
-        side.store(side.runner.lose(point, block, error))
+        yield from runner.lose(point, block, error)
 
 
-def _find_iterations(side: ActiveRun, point: PointState, block: int) -> None:
+def _find_iterations(side: Side, point: PointState, block: int) -> SideEvents:
     """Have the probe decide on the loop count of a point, by a sample that is not kept."""
-    asked = _ask(side, point, block, 1)
+    asked = yield from side.numbered(_ask(side.runner, point, block, 1))
     if asked is None:
         return
     answers, error = asked.hear()
     kept = [event for events in answers for event in events if isinstance(event, Note | Refusal | Done)]
-    _keep(side, point, block, ([tuple(kept)], error))
-    _end_half(side)
+    yield from side.numbered(_keep(side.runner, point, block, ([tuple(kept)], error)))
+    yield from _end_half(side)
 
 
-def _take_over(side: ActiveRun, point: PointState, other: PointState) -> None:
+def _take_over(point: PointState, other: PointState) -> Events:
     """Run the loop as often as the other side does, and leave out a point that it had to."""
-    side.store(keep_iterations(point, other.iterations))
+    yield from keep_iterations(point, other.iterations)
     if other.skipped and not point.skipped:
-        side.store([losses.skip(point, "the other side of the duet could not be measured", None)])
+        yield losses.skip(point, "the other side of the duet could not be measured", None)
 
 
-def _end_half(side: ActiveRun) -> None:
+def _end_half(side: Side) -> SideEvents:
     """Have a fresh process take what comes next."""
-    side.store(side.runner.chain.retire(traced=False))
+    yield from side.numbered(side.runner.chain.retire(traced=False))

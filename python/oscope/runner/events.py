@@ -6,12 +6,14 @@ are complete: who stores or shows them asks nothing of the runner, and changes n
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from oscope.probe.wire import Sample
 from oscope.runner.point_state import PointState
+
+_Value = TypeVar("_Value")
 
 
 @dataclass(frozen=True)
@@ -61,9 +63,37 @@ class Happened:
     """Whether the run ends with exit status 1 for it."""
 
 
-RunEvent = TurnBegan | SamplesTaken | ProcessBegan | Happened
+@dataclass(frozen=True)
+class InspectionBegan:
+    """An inspection began."""
+
+    name: str
+
+
+RunEvent = TurnBegan | SamplesTaken | ProcessBegan | InspectionBegan | Happened
+Events = Generator[RunEvent, None, None]
 
 
 def note(text: str, point: PointState | None = None, *, failure: bool = False) -> Happened:
     """Return a note on the run, or on a point, which a person reads as well."""
     return Happened("note", text, point, text if point is None else f"{point.label}: {text}", failure)
+
+
+def note_once(text: str, point: PointState) -> Events:
+    """Yield a note on a point that does not have it yet."""
+    if text not in point.notes:
+        yield note(text, point)
+
+
+def seen(
+    events: Generator[RunEvent, None, _Value], see: Callable[[RunEvent], None]
+) -> Generator[RunEvent, None, _Value]:
+    """Yield each event once it was seen; return what comes of them."""
+    while True:
+        try:
+            event = next(events)
+        except StopIteration as end:
+            value: _Value = end.value
+            return value
+        see(event)
+        yield event

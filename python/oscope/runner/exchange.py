@@ -28,7 +28,7 @@ class Exchange:
 
         A process executes what measures next as soon as it has measured.
         """
-        programs = [side.path for side in self._sides]
+        programs = [side.chain.path for side in self._sides]
         self._targets = None
         if all(not side.tracing.active and side.chain.can_hand_over(programs) for side in self._sides):
             # The order of the sides in a block has the same source, and is another draw.
@@ -43,7 +43,7 @@ class Exchange:
             return
         held = [side.chain.hand_over() for side in self._sides]
         fits = all(
-            each.probe is None or each.program == self._sides[target].path
+            each.probe is None or each.program == self._sides[target].chain.path
             for each, target in zip(held, self._targets, strict=True)
         )
         for number, each in enumerate(held):

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 from oscope.model.errors import OscopeError, ProbeError, SilentProgramError, UsageError
 from oscope.probe.wire import Refusal
-from oscope.runner.events import Happened, RunEvent
+from oscope.runner.events import Events, Happened, RunEvent
 from oscope.runner.point_state import PointState
 
 _MOST_DEATHS = 2
 _MOST_FAILURES = 2
 
 
-def refuse(point: PointState, block: int, refusal: Refusal) -> Iterator[RunEvent]:
+def refuse(point: PointState, block: int, refusal: Refusal) -> Events:
     """Skip or fail a point of which the probe refused a request; UsageError where the request is at fault."""
     if refusal.kind == "request":
         blamed = point.experiment.workload.parameter(refusal.field or "")
@@ -28,7 +27,7 @@ def refuse(point: PointState, block: int, refusal: Refusal) -> Iterator[RunEvent
     yield from fail(point, block, refusal)
 
 
-def fail(point: PointState, block: int, why: Refusal | OscopeError) -> Iterator[RunEvent]:
+def fail(point: PointState, block: int, why: Refusal | OscopeError) -> Events:
     """Give up a point's turn, and the point if it fails again and again."""
     text = f"{why.message}: {why.remedy}" if why.remedy else why.message
     failures = point.failures + 1
@@ -37,7 +36,7 @@ def fail(point: PointState, block: int, why: Refusal | OscopeError) -> Iterator[
         yield skip(point, f"it failed {failures} times, last: {why.message}", why.remedy)
 
 
-def lose(point: PointState, block: int, error: ProbeError) -> Iterator[RunEvent]:
+def lose(point: PointState, block: int, error: ProbeError) -> Events:
     """Close the block of a point over which the probe died; another process measures the other points.
 
     A program of the user's own that hangs is not tried again: that would take its patience once more.

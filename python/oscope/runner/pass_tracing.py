@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Sequence
 from pathlib import Path
 
 from oscope.model.errors import OscopeError, ProbeError
@@ -11,19 +11,17 @@ from oscope.planning.schedule import Pass
 from oscope.probe.wire import Done, Event, Sample
 from oscope.runner import losses
 from oscope.runner.attachment import Attachment
-from oscope.runner.events import Happened, RunEvent, note
+from oscope.runner.events import Events, Happened, RunEvent, note, note_once
 from oscope.runner.point_state import PointState
-from oscope.runner.process_chain import ProcessChain
-from oscope.trace.factor import UNTRACED, tracer_of
+from oscope.trace.factor import tracer_of
 from oscope.trace.tracer import TraceUnavailable
 
 
 class PassTracing:
     """The tracer of the pass under way, if it has one."""
 
-    def __init__(self, path: Path, chain: ProcessChain) -> None:
-        """`path` is the probe, whose marks are followed; `chain` has the processes."""
-        self._chain = chain
+    def __init__(self, path: Path) -> None:
+        """`path` is the probe, whose marks are followed."""
         self._attachment = Attachment(path)
 
     @property
@@ -31,41 +29,36 @@ class PassTracing:
         """Whether a tracer is attached."""
         return self._attachment.tracing
 
-    def attach(
-        self, one: Pass, point: PointState, others: Sequence[PointState]
-    ) -> Generator[RunEvent, None, bool]:
-        """Have the tracer of the pass watch the process that takes it; False where it cannot.
-
-        `others` are all points of the experiment, which are skipped where there is no such tracer.
-        """
+    def begin_pass(self, one: Pass) -> Events:
+        """Detach a tracer that is not the one of the pass."""
         if self._attachment.level != one.tracer:
             yield from self.detach()
-        if self.active or one.tracer == UNTRACED:
-            return not self._chain.interrupted
+
+    def attach(
+        self, one: Pass, point: PointState, others: Sequence[PointState], pid: int
+    ) -> Generator[RunEvent, None, bool]:
+        """Have the tracer of the pass watch the process `pid`, which takes it; False where it cannot.
+
+        `others` are all points of the experiment, which are skipped where there is no such tracer. Raises
+        KeyboardInterrupt after a signal, ProbeError where the process has died.
+        """
         room = len(others) * (point.experiment.blocks or 1)
+        program = point.experiment.program
+        marked = None if program is None else Path(program.command[0])
         try:
-            probe = yield from self._chain.process(point.experiment)
-            if self._chain.interrupted:
-                return False
             # Attaching takes seconds, and nothing is traced yet that would be lost.
             with Interruption(raise_interrupt):
-                program = point.experiment.program
-                marked = None if program is None else Path(program.command[0])
-                self._attachment.attach(one.tracer, probe.pid, room, marked)
-        except KeyboardInterrupt:
-            self._chain.interrupt()
+                self._attachment.attach(one.tracer, pid, room, marked)
         except TraceUnavailable as error:
             for other in others:
                 if tracer_of(other.factors) == one.tracer and not other.skipped:
                     yield losses.skip(other, error.message, error.remedy)
         except ProbeError:
-            if not self._chain.interrupted:
-                raise
+            raise
         except OscopeError as error:
             yield from losses.fail(point, one.block, error)
         else:
-            # A signal may have come meanwhile.
-            return not self._chain.interrupted
+            return True
         return False
 
     def watch(
@@ -93,13 +86,13 @@ class PassTracing:
             yield from note_once("what was traced in a turn that was not finished is left out", point)
         return True
 
-    def end_pass(self, experiment_blocks: int | None) -> Iterator[RunEvent]:
+    def end_pass(self, experiment_blocks: int | None) -> Events:
         """Detach a tracer that watches one process only."""
         # Without a number of blocks, none knows how much room a tracer needs.
         if not self._attachment.lasts or experiment_blocks is None:
             yield from self.detach()
 
-    def detach(self) -> Iterator[RunEvent]:
+    def detach(self) -> Events:
         """Detach the tracer, if there is one, and keep what it found."""
         try:
             found = self._attachment.detach()
@@ -120,9 +113,3 @@ class PassTracing:
     def kill(self) -> None:
         """Detach at once."""
         self._attachment.kill()
-
-
-def note_once(text: str, point: PointState) -> Iterator[RunEvent]:
-    """Yield a note on a point that does not have it yet."""
-    if text not in point.notes:
-        yield note(text, point)

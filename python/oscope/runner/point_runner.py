@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Generator, Sequence
 
 from oscope.model.errors import BrokenProtocolError, ProbeError
-from oscope.model.guest import Guest
-from oscope.model.program import Program
 from oscope.planning.plan import PlannedExperiment, counts_instructions
 from oscope.planning.schedule import Pass
 from oscope.probe.process import Probe, Request
 from oscope.probe.wire import Done, Event, Note, Refusal, Sample
 from oscope.runner import losses
-from oscope.runner.events import Happened, RunEvent, TurnBegan
-from oscope.runner.pass_tracing import PassTracing, note_once
+from oscope.runner.events import Events, Happened, RunEvent, TurnBegan, note_once
+from oscope.runner.injection.during import RequestInjection
+from oscope.runner.pass_tracing import PassTracing
+from oscope.runner.places import Places
 from oscope.runner.point_state import PointState
 from oscope.runner.process_chain import ProcessChain
 from oscope.runner.run_state import RunState
-from oscope.targets.affinity import Placement
-from oscope.targets.own import OwnProgram
-from oscope.targets.target import Machine, Place
+from oscope.runner.stopping import NEVER, Deadline
+from oscope.targets.target import Place
+from oscope.trace.factor import UNTRACED
 
 PATIENCE_S = 60.0
 """How long a probe may prepare a point without a word, beyond the time that the point itself asks for."""
@@ -36,98 +34,63 @@ class PointRunner:
     """One side of a run: its processes, its tracer, and where its points stand."""
 
     def __init__(
-        self,
-        path: Path,
-        placement: Placement,
-        make_place: Callable[[Guest, Collection[str]], Place],
-        machine: Machine | None = None,
+        self, chain: ProcessChain, places: Places, state: RunState, requests: RequestInjection | None = None
     ) -> None:
-        """Start the first process, whose greeting shows where the run takes place. Raises ProbeError.
-
-        `make_place` makes the place of the guests that have the programs of those names. `machine` is where
-        else is measured; None: here.
-        """
-        self.path = path
-        self.chain = ProcessChain(path, placement, machine)
-        self.tracing = PassTracing(path, self.chain)
-        self._placement = placement
-        self._make_place = make_place
-        self._guests: dict[tuple[Guest, tuple[str, ...]], Place] = {}
-        self._own: dict[Program, Place] = {}
+        """Measure for the run that stands at `state`; `requests` is injected into the measured regions."""
+        self.chain = chain
+        self.state = state
+        self.tracing = PassTracing(chain.path)
+        self._places = places
+        self._requests = requests
         self._failed_boots = 0
-        self.make_inject: Callable[[], Mapping[str, object] | None] = lambda: None
-        """Returns what the next request injects into its measured region."""
         self.cpu: int | None = None
         """The CPU that requests are pinned to; None: the one that the probe takes."""
-        self.state: RunState
-        """Where the run stands, which is there before anything is measured."""
 
     @property
     def interrupted(self) -> bool:
-        """Whether a signal asked to end."""
-        return self.chain.interrupted
-
-    def place_of(self, experiment: PlannedExperiment) -> Place:
-        """Return where `experiment` is measured. Raises OscopeError where it cannot be measured there."""
-        guest, program = experiment.guest, experiment.program
-        if program is not None:
-            if program not in self._own:
-                self._own[program] = OwnProgram(program, self._placement, self.chain.environment)
-            return self._own[program]
-        if guest is None:
-            return self.chain.local
-        key = (guest, experiment.workload.programs)
-        if key not in self._guests:
-            self._guests[key] = self._make_place(*key)
-        return self._guests[key]
+        """Whether the run is to end."""
+        return self.chain.stop.asked
 
     def take(
         self,
         one: Pass,
         experiment: PlannedExperiment,
-        stop: Callable[[], bool],
-        late: Callable[[], bool],
+        *,
+        repeat_until: Deadline = NEVER,
+        begin_until: Deadline = NEVER,
     ) -> Taken:
-        """Take the turns of a pass that miss samples.
+        """Take the turns of a pass that miss samples, those that begin before `begin_until`.
 
         Points are repeated after interference, after all other turns and in the same process: so the machine
-        has had some time to calm down. Not if it is `late` by then.
+        has had some time to calm down. None is from `repeat_until` on.
         """
         points = self.state.points[experiment.name]
-        self.move_to(self.place_of(experiment))
+        self.move_to(self._places.of(experiment))
         for turn in one.turns:
             point = points[turn.point]
             if not point.missing(one.block):
                 continue
-            if self.interrupted or stop():
+            if self.interrupted or begin_until.passed:
                 return False
-            if (yield from self.tracing.attach(one, point, points)):
-                yield from self._take_turn(point, one.block)
-        yield from self._take_again(one, points, late)
+            yield from self._take_turn(one, point, points)
+        for turn in one.turns:
+            if self.interrupted or repeat_until.passed:
+                break
+            point = points[turn.point]
+            if (order := self.state.interference.order(point, one.block)) is not None:
+                yield order
+                yield from self._take_turn(one, point, points)
         yield from self.tracing.end_pass(experiment.blocks)
         yield from self.chain.retire(traced=self.tracing.active)
         return not self.interrupted
-
-    def _take_again(
-        self, one: Pass, points: Sequence[PointState], late: Callable[[], bool]
-    ) -> Iterator[RunEvent]:
-        for turn in one.turns:
-            point = points[turn.point]
-            if self.interrupted or late():
-                return
-            if (order := self.state.interference.order(point, one.block)) is not None:
-                yield order
-                if (yield from self.tracing.attach(one, point, points)):
-                    yield from self._take_turn(point, one.block)
-
-    def begin(self, state: RunState) -> None:
-        """Measure for the run that stands at `state`."""
-        self.state, self.chain.announcements = state, state.announcements
 
     def move_to(self, place: Place) -> None:
         """Measure at `place` from now on."""
         if self.chain.move_to(place):
             self._failed_boots = 0
+
+    def _process(self, experiment: PlannedExperiment) -> Generator[RunEvent, None, Probe]:
+        return self.chain.process(experiment, self.state.announcements)
 
     def begin_process(self, point: PointState, block: int) -> Generator[RunEvent, None, Probe | None]:
         """Return the process that takes a turn; None where a guest does not boot, which another may.
@@ -136,7 +99,7 @@ class PointRunner:
         """
         experiment = point.experiment
         try:
-            probe = yield from self.chain.process(experiment)
+            probe = yield from self._process(experiment)
         except ProbeError as error:
             if self.interrupted:
                 return None
@@ -153,7 +116,15 @@ class PointRunner:
         self._failed_boots = 0
         return probe
 
-    def _take_turn(self, point: PointState, block: int) -> Iterator[RunEvent]:
+    def _take_turn(self, one: Pass, point: PointState, points: Sequence[PointState]) -> Events:
+        """Take a point's turn, under the tracer of the pass."""
+        yield from self.tracing.begin_pass(one)
+        if one.tracer != UNTRACED and not (yield from self._attach(one, point, points)):
+            return
+        # A signal may have come meanwhile.
+        if self.interrupted:
+            return
+        block = one.block
         probe = yield from self.begin_process(point, block)
         if probe is None:
             return
@@ -171,6 +142,24 @@ class PointRunner:
         except ProbeError as error:
             yield from self.lose(point, block, error)
 
+    def _attach(
+        self, one: Pass, point: PointState, points: Sequence[PointState]
+    ) -> Generator[RunEvent, None, bool]:
+        """Have the tracer of the pass watch the process that takes it; False where it does not."""
+        if self.tracing.active:
+            return True
+        try:
+            probe = yield from self._process(point.experiment)
+            if self.interrupted:
+                return False
+            return (yield from self.tracing.attach(one, point, points, probe.pid))
+        except KeyboardInterrupt:
+            self.chain.stop.interrupt()
+        except ProbeError:
+            if not self.interrupted:
+                raise
+        return False
+
     def next_request(self, point: PointState, reps: int) -> Request:
         """Return the request for so many samples more of a point."""
         self.chain.request += 1
@@ -183,14 +172,14 @@ class PointRunner:
             iterations=None if counts_instructions(point.experiment) else point.iterations,
             min_time_ns=point.experiment.min_time_ns,
             cpu=self.cpu,
-            inject=self.make_inject(),
+            inject=None if self._requests is None else self._requests.next(),
         )
 
     def patience_s(self, point: PointState, request: Request) -> float:
         """Return how long the probe may be silent over a request where it runs."""
         return self.chain.place.slowness * _silence_limit_s(point, request)
 
-    def keep(self, point: PointState, block: int, answers: Sequence[tuple[Event, ...]]) -> Iterator[RunEvent]:
+    def keep(self, point: PointState, block: int, answers: Sequence[tuple[Event, ...]]) -> Events:
         """Yield what the probe's answers come to."""
         workload = point.experiment.workload.name
         for events in answers:
@@ -208,7 +197,7 @@ class PointRunner:
                 elif isinstance(event, Done) and not event.interrupted:
                     yield from keep_iterations(point, event.iterations)
 
-    def lose(self, point: PointState, block: int, error: ProbeError) -> Iterator[RunEvent]:
+    def lose(self, point: PointState, block: int, error: ProbeError) -> Events:
         """Give up the process that was lost over a point; BrokenProtocolError is raised again.
 
         So is what was lost with a host: the point is not to blame, and a resumed run completes its block.
@@ -223,20 +212,10 @@ class PointRunner:
         if not self.interrupted:
             yield from losses.lose(point, block, error)
 
-    def end(self) -> Iterator[RunEvent]:
+    def end(self) -> Events:
         """End the process and the tracer under way, and keep what the tracer found."""
         yield from self.tracing.detach()
         self.chain.end()
-
-    def survey(self) -> Mapping[str, Any]:
-        """Return all the probe can tell of the machine now, clock offsets included. Raises ProbeError."""
-        found = self.chain.local.survey()
-        # The clock that the samples are read with is that of the process which takes them.
-        return {**found, "clock": self.chain.environment["clock"]}
-
-    def interrupt(self) -> None:
-        """Begin no further turn, and have the probe give up what it does; safe in a signal handler."""
-        self.chain.interrupt()
 
     def kill(self) -> None:
         """End the process and the tracer under way at once."""
@@ -244,7 +223,7 @@ class PointRunner:
         self.chain.kill()
 
 
-def keep_iterations(point: PointState, iterations: int | None) -> Iterator[RunEvent]:
+def keep_iterations(point: PointState, iterations: int | None) -> Events:
     """Have every block run the same loop, so that its overhead is the same in each."""
     if point.iterations is None and iterations is not None:
         yield Happened("iterations", iterations, point)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Collection, Generator, Iterator
+from collections.abc import Collection, Generator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from oscope.model.errors import ProbeError
 from oscope.planning.plan import PlannedExperiment
 from oscope.probe.process import Probe
 from oscope.runner.announcements import Announcements
-from oscope.runner.events import ProcessBegan, RunEvent, note
+from oscope.runner.events import Events, ProcessBegan, RunEvent, note
+from oscope.runner.stop_request import StopRequest
 from oscope.targets.affinity import Placement
 from oscope.targets.target import Local, Machine, Place
 
@@ -32,15 +34,21 @@ class Held:
 class ProcessChain:
     """A chain of probe processes, on one machine or in guests."""
 
-    def __init__(self, path: Path, placement: Placement, machine: Machine | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        placement: Placement,
+        machine: Machine | None = None,
+        stop: StopRequest | None = None,
+    ) -> None:
         """Start the first process, whose greeting shows where the run takes place. Raises ProbeError.
 
-        `machine` is what is not measured in guests; None: this one.
+        `machine` is what is not measured in guests; None: this one. `stop` ends what measures.
         """
         self.path = path
+        self.stop = stop or StopRequest()
         self.local: Machine = machine or Local(path, placement)
         self.place: Place = self.local
-        self.interrupted = False
         self.successor = path
         """The program of the process that takes the next fresh one's place (see `hand_over`)."""
         self._program = path
@@ -50,13 +58,14 @@ class ProcessChain:
         """Whether one has, and was not yet reported."""
         self._may_renew = True
         """Whether no process has failed to put a fresh one in its place so far."""
-        self.announcements = Announcements()
         # Numbered from anywhere: another laboratory's probes pass the same marks, and a tracer knows requests
         # by their numbers.
         self.request = secrets.randbelow(_MOST_NUMBERS)
         """Number of the last request."""
-        self._probe: Probe | None = self.local.start()
-        self.environment = self.local.environment(self._probe)
+        probe = self.local.start()
+        self._probe: Probe | None = None
+        self._measure_with(probe)
+        self.environment = self.local.environment(probe)
 
     def move_to(self, place: Place) -> bool:
         """Start the next processes at `place`; say whether the last ones were elsewhere."""
@@ -66,7 +75,14 @@ class ProcessChain:
         self.place = place
         return True
 
-    def process(self, experiment: PlannedExperiment) -> Generator[RunEvent, None, Probe]:
+    def survey(self) -> Mapping[str, Any]:
+        """Return all the probe can tell of the machine now, clock offsets included. Raises ProbeError."""
+        # The clock that the samples are read with is that of the process which takes them.
+        return {**self.local.survey(), "clock": self.environment["clock"]}
+
+    def process(
+        self, experiment: PlannedExperiment, announcements: Announcements
+    ) -> Generator[RunEvent, None, Probe]:
         """Return the process that measures next, which is started where there is none. Raises ProbeError."""
         yield from self.go_on(self.finish_renewal())
         if self._probe is not None and self._renewed:
@@ -75,17 +91,17 @@ class ProcessChain:
         if self._probe is None:
             self._program = self.path
             try:
-                self._probe = self.place.start(self._hold)
+                # A request to end reaches a probe that has not greeted yet, such as a guest that boots.
+                probe = self.place.start(self._measure_with)
             except BaseException:
-                self._probe = None
+                self._measure_with(None)
                 raise
+            self._measure_with(probe)
             if not self.place.traceable:
                 # No tracer has to tell its requests from others', and a boot shall repeat the last in all.
                 self.request = 0
-            environment = self.place.environment(self._probe)
-            yield from self.announcements.of_process(experiment, environment)
-            if self.interrupted:
-                self._probe.terminate()
+            yield from announcements.of_process(experiment, self.place.environment(probe))
+            return probe
         return self._probe
 
     def finish_renewal(self) -> ProbeError | None:
@@ -101,17 +117,17 @@ class ProcessChain:
         self._renewed = True
         return None
 
-    def go_on(self, error: ProbeError | None) -> Iterator[RunEvent]:
+    def go_on(self, error: ProbeError | None) -> Events:
         """Where a process could not be renewed, start each block's from scratch from now on."""
         if error is None:
             return
-        if self.interrupted:
+        if self.stop.asked:
             raise error
         self.kill()
         self._may_renew = False
         yield note(f"the probe cannot renew its process, so each block starts one from scratch: {error}")
 
-    def retire(self, *, traced: bool) -> Iterator[RunEvent]:
+    def retire(self, *, traced: bool) -> Events:
         """Have what measured a pass give back all it has, so that the next one gets a fresh process.
 
         Memory layout and the like differ from process to process, and shall vary within a run. Physical pages
@@ -131,7 +147,7 @@ class ProcessChain:
         try:
             self.local.begin_renewal(probe, other)
         except ProbeError as error:
-            if self.interrupted:
+            if self.stop.asked:
                 self.kill()
             else:
                 yield from self.go_on(error)
@@ -151,30 +167,24 @@ class ProcessChain:
     def hand_over(self) -> Held:
         """Let go of the process, for another chain to resume."""
         held = Held(self._probe, self._renewing, self._program)
-        self._probe, self._renewing = None, False
+        self._renewing = False
+        self._measure_with(None)
         return held
 
     def go_on_with(self, held: Held) -> None:
         """Measure with the process that another chain has let go of."""
-        self._probe, self._renewing, self._program = held.probe, held.renewing, held.program
+        self._renewing, self._program = held.renewing, held.program
+        self._measure_with(held.probe)
 
-    def _hold(self, probe: Probe) -> None:
-        """Have a signal end a probe that has not greeted yet, such as a guest that boots."""
+    def _measure_with(self, probe: Probe | None) -> None:
         self._probe = probe
-        if self.interrupted:
-            probe.terminate()
-
-    def interrupt(self) -> None:
-        """Have the probe give up what it does; safe in a signal handler."""
-        self.interrupted = True
-        if self._probe is not None:
-            self._probe.terminate()
+        self.stop.watch(probe)
 
     def end(self) -> None:
         """Let the process under way end, if there is one."""
         if self._probe is not None:
             self._probe.close()
-            self._probe = None
+            self._measure_with(None)
         self._renewing = False
 
     def is_out_of_reach(self) -> bool:
@@ -185,4 +195,4 @@ class ProcessChain:
         """End the process under way at once."""
         if self._probe is not None:
             self._probe.kill()
-            self._probe = None
+            self._measure_with(None)

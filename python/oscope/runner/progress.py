@@ -29,10 +29,7 @@ class Progress:
 
 
 class Listener(Protocol):
-    """Receives what a run does, on the thread that runs it; it must return at once.
-
-    A listener may have a method `remark(text)` as well, which then hears the notes on points.
-    """
+    """Receives what a run does, on the thread that runs it; it must return at once."""
 
     def begin(self, run_id: str, plan: Plan) -> None:
         """Hear that the run is in the store under `run_id`, and that measuring begins."""
@@ -45,6 +42,9 @@ class Listener(Protocol):
 
     def note(self, text: str) -> None:
         """Hear something that a person should know, in one line."""
+
+    def remark(self, text: str) -> None:
+        """Hear a note on a point, in one line."""
 
 
 class Silence:
@@ -61,3 +61,7 @@ class Silence:
 
     def note(self, text: str) -> None:
         """Ignore it."""
+
+    def remark(self, text: str) -> None:
+        """Hear it as any other note."""
+        self.note(text)

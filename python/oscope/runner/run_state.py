@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from oscope.planning.plan import Plan
 from oscope.probe.wire import Sample
 from oscope.runner.announcements import Announcements
-from oscope.runner.events import Happened, ProcessBegan, RunEvent, SamplesTaken
+from oscope.runner.events import Happened, ProcessBegan, RunEvent, SamplesTaken, seen
 from oscope.runner.interference import Interference
 from oscope.runner.point_state import PointState
 
@@ -58,14 +58,7 @@ class RunState:
 
     def advance(self, events: Generator[RunEvent, None, _Value], /) -> Generator[RunEvent, None, _Value]:
         """Yield the events, each once the state has advanced by it; return what comes of them."""
-        while True:
-            try:
-                event = next(events)
-            except StopIteration as end:
-                value: _Value = end.value
-                return value
-            self.apply(event)
-            yield event
+        return (yield from seen(events, self.apply))
 
     def apply(self, event: RunEvent) -> None:
         """Advance by what happened."""

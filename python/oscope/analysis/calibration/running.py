@@ -110,8 +110,7 @@ def _loaded(wanted: CalibrationSpec) -> Iterator[None]:
     load = Injection(causes=(wanted.load,), seed=wanted.seed)
     with Disturbing(load.to_object(), Placement()) as disturbing:
         yield
-        if disturbing.failure is not None:
-            raise disturbing.failure
+        disturbing.check()
 
 
 @contextlib.contextmanager

@@ -13,7 +13,8 @@ from oscope.model.experiment import Experiment, Inspection
 from oscope.planning.plan import Plan
 from oscope.probe.locate import find_probe
 from oscope.runner.events import Happened
-from oscope.runner.execution import begin, finish, make_runner, recording_failure
+from oscope.runner.execution import begin, finish, recording_end
+from oscope.runner.process_chain import ProcessChain
 from oscope.runner.progress import Silence
 from oscope.storage.store import Store
 from oscope.targets.affinity import Placement
@@ -36,17 +37,17 @@ def calibrate_and_store(
     """
     plan = Plan(wanted.seed, "full", "local", None, None, (), inspections=(INSPECTION,))
     started = datetime.now(UTC).isoformat(timespec="seconds")
-    runner = make_runner(Placement(), find_probe())
+    chain = ProcessChain(find_probe(), Placement())
     try:
-        with begin(plan, store, runner, Silence()) as run:
+        with begin(plan, store, chain, Silence()) as active:
             # The pairs have probes of their own.
-            runner.chain.end()
-            with recording_failure(run):
+            chain.end()
+            with recording_end(active):
                 result = calibrate(wanted, listener, keep, find=find)
             about = {"title": inspection.title, "question": inspection.question, "started": started}
-            run.store([Happened("inspection", {"inspection": INSPECTION, **about, "result": result})])
-            brief = in_brief(result, run.recorder.run_id)
-            run.append(Happened("calibration", {"machine": runner.chain.environment["machine"], **brief}))
-            return finish(run).run_id
+            active.append(Happened("inspection", {"inspection": INSPECTION, **about, "result": result}))
+            brief = in_brief(result, active.recorder.run_id)
+            active.append(Happened("calibration", {"machine": chain.environment["machine"], **brief}))
+            return finish(active, chain).run_id
     finally:
-        runner.kill()
+        chain.kill()

@@ -12,7 +12,7 @@ from oscope.model.errors import OscopeError, StoreAwayError, StoreError, UsageEr
 from oscope.planning.schedule import Share
 from oscope.runner.execution import execute
 from oscope.runner.fleet.turn_store import turn_store
-from oscope.runner.point_runner import PointRunner
+from oscope.runner.stop_request import StopRequest
 from oscope.storage.fleets import FLEET_ROUND
 from oscope.storage.store import Happening
 
@@ -78,7 +78,7 @@ def _take(turn: Turn, tell: Callable[[str], None]) -> TurnOutcome:
                 store,
                 resume=turn.run_id,
                 share=Share(turn.number, turn.rounds),
-                started=stopping.hold,
+                stop=stopping.request,
             )
             if outcome.status == "interrupted":
                 return TurnOutcome(turn, outcome.samples, outcome.failures, interrupted=True)
@@ -94,25 +94,15 @@ class _Stopping:
     """Interrupts who measures once all turns are to end."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._runner: PointRunner | None = None
+        self.request = StopRequest()
         self.asked = threading.Event()
         """Set once all turns are to end."""
         self.over = threading.Event()
 
-    def hold(self, runner: PointRunner) -> None:
-        """Interrupt this one."""
-        with self._lock:
-            self._runner = runner
-            if self.asked.is_set():
-                runner.interrupt()
-
     def ask(self) -> None:
         """Interrupt who measures, now or when it begins."""
-        with self._lock:
-            self.asked.set()
-            if self._runner is not None:
-                self._runner.interrupt()
+        self.asked.set()
+        self.request.interrupt()
 
 
 def load_engine() -> Any:

@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import os
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from types import TracebackType
 from typing import Any
 
 from oscope.model.errors import OscopeError
-from oscope.runner.active_run import ActiveRun
-from oscope.runner.events import Happened
+from oscope.runner.events import Happened, note
 from oscope.runner.injection.injector import Injector, Phase
 from oscope.runner.injection.spec import Injection
+from oscope.runner.point_state import PointState
 from oscope.targets.affinity import Placement
+
+
+class RequestInjection:
+    """What is injected into the measured regions of a run, a request at a time."""
+
+    def __init__(self, wanted: Injection, since_ns: int) -> None:
+        """`since_ns` is when a drift began, by CLOCK_REALTIME."""
+        self._wanted = wanted
+        self._since_ns = since_ns
+        self._numbers = itertools.count()
+
+    def next(self) -> Mapping[str, object] | None:
+        """Return what the next request injects; None: nothing."""
+        return self._wanted.request(next(self._numbers), self._since_ns)
 
 
 class Disturbing:
@@ -28,6 +41,7 @@ class Disturbing:
         self._wanted = None if wanted is None else Injection.from_object(wanted)
         self._placement = placement
         self._since_ns = time.time_ns()
+        self.requests = None if self._wanted is None else RequestInjection(self._wanted, self._since_ns)
         self._injector: Injector | None = None
         self._listener: threading.Thread | None = None
         self._phases: list[Phase] = []
@@ -51,29 +65,24 @@ class Disturbing:
         """Stop disturbing."""
         self._stop()
 
-    @contextlib.contextmanager
-    def of(self, run: ActiveRun) -> Iterator[None]:
-        """Mark the run, have its requests inject what is theirs, and store the truth at its end.
+    def opening(self, points: Mapping[str, Sequence[PointState]]) -> Iterator[Happened]:
+        """Mark the run, and every one of its points, wherever their figures are shown."""
+        if self._wanted is not None:
+            yield note(self._wanted.warning)
+            for point in itertools.chain.from_iterable(points.values()):
+                if self._wanted.warning not in point.notes:
+                    yield Happened("note", self._wanted.warning, point)
 
-        The truth is the event `injected`: where each cause acted, and its phases. OscopeError where a cause
-        ended before the run did.
-        """
-        wanted = self._wanted
-        if wanted is None:
-            yield
-            return
-        run.note(wanted.warning)
-        _mark(run, wanted.warning)
-        since_ns = self._since_ns
-        numbers = itertools.count()
-        run.runner.make_inject = lambda: wanted.request(next(numbers), since_ns)
-        try:
-            yield
-        finally:
+    def closing(self) -> Iterator[Happened]:
+        """Stop disturbing, and yield the truth: where each cause acted, and its phases."""
+        if self._wanted is not None:
             begun = None if self._injector is None else asdict(self._injector.begun)
             self._stop()
             phases = [asdict(phase) for phase in self._phases]
-            run.append(Happened("injected", {"since_ns": since_ns, "injector": begun, "phases": phases}))
+            yield Happened("injected", {"since_ns": self._since_ns, "injector": begun, "phases": phases})
+
+    def check(self) -> None:
+        """Raise OscopeError where a cause ended before it was stopped."""
         if self.failure is not None:
             raise self.failure
 
@@ -96,11 +105,3 @@ class Disturbing:
         self._listener.join()
         self._injector.kill()
         self._listener = None
-
-
-def _mark(run: ActiveRun, text: str) -> None:
-    """Have every point tell it, wherever its figures are shown."""
-    for points in run.state.points.values():
-        for point in points:
-            if text not in point.notes:
-                run.store([Happened("note", text, point)])

@@ -19,7 +19,7 @@ from oscope.storage.reader import join_environment, load_events
 from oscope.storage.store import Happening, Store
 
 
-def resume(
+def restore(
     plan: Plan, store: Store, run_id: str, environment: Mapping[str, Any], made_of: Mapping[str, Any]
 ) -> tuple[RunState, list[Happening]]:
     """Return where the run stands, and what to note on that it goes on.
@@ -28,7 +28,7 @@ def resume(
     where the run cannot go on here.
     """
     state = RunState(plan, store.point_ids(run_id))
-    former = _restore(plan, store, run_id, state)
+    former = _read_state(plan, store, run_id, state)
     known = with_programs(catalogue.load(find_probe()), (each.program for each in plan.experiments))
     _check_machine(former, environment)
     _check_workloads(plan, known)
@@ -38,7 +38,7 @@ def resume(
     return state, []
 
 
-def _restore(plan: Plan, store: Store, run_id: str, state: RunState) -> dict[str, Any]:
+def _read_state(plan: Plan, store: Store, run_id: str, state: RunState) -> dict[str, Any]:
     """Have `state` stand where the run stands; return the run's environment, as a record has it.
 
     Raises UsageError where no command can measure the rest.

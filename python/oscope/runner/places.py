@@ -1,0 +1,58 @@
+"""Where the experiments of a run are measured: on its machine, in guests, by the user's own programs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from oscope.model.guest import Guest
+from oscope.model.program import Program
+from oscope.planning.plan import Plan, PlannedExperiment
+from oscope.targets.affinity import Placement
+from oscope.targets.guest.place import GuestPlace
+from oscope.targets.own import OwnProgram
+from oscope.targets.target import Machine, Place
+
+
+class Places:
+    """The places of a run, each made once."""
+
+    def __init__(
+        self, path: Path, placement: Placement, machine: Machine, environment: Mapping[str, Any]
+    ) -> None:
+        """`path` is the probe; `environment` is what it reports of the `machine`, which is not a guest."""
+        self._path = path
+        self._placement = placement
+        self._machine = machine
+        self._environment = environment
+        self._guests: dict[tuple[Guest, tuple[str, ...]], Place] = {}
+        self._own: dict[Program, Place] = {}
+
+    def of(self, experiment: PlannedExperiment) -> Place:
+        """Return where `experiment` is measured. Raises OscopeError where it cannot be measured there."""
+        guest, program = experiment.guest, experiment.program
+        if program is not None:
+            if program not in self._own:
+                self._own[program] = OwnProgram(program, self._placement, self._environment)
+            return self._own[program]
+        if guest is None:
+            return self._machine
+        key = (guest, experiment.workload.programs)
+        if key not in self._guests:
+            self._guests[key] = guest_place(
+                *key, self._path, self._placement, self._environment.get("machine")
+            )
+        return self._guests[key]
+
+    def check(self, plan: Plan) -> None:
+        """Raise OscopeError where a place of the plan cannot be made, before anything is measured."""
+        for experiment in plan.experiments:
+            self.of(experiment)
+
+
+def guest_place(
+    guest: Guest, programs: Collection[str], probe: Path, placement: Placement, machine: object
+) -> Place:
+    """Return where `guest` with `programs` is booted on this `machine`; OscopeError where it cannot be."""
+    return GuestPlace(guest, programs, probe, placement, machine)
