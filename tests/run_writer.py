@@ -7,7 +7,7 @@ from typing import Any
 
 from oscope.planning.plan import Plan
 from oscope.probe.wire import Sample
-from oscope.runner.events import Happened, RunEvent
+from oscope.runner.events import Happened, RunEvent, SamplesTaken
 from oscope.runner.point_state import PointState
 from oscope.runner.recorder import Recorder, rows
 from oscope.runner.run_state import RunState
@@ -28,9 +28,11 @@ class RunWriter:
         self._state.apply(event)
         self._recorder.append(event)
 
-    def add_samples(self, point: PointState, block: int, samples: Sequence[Sample]) -> None:
-        """Store samples that came together."""
-        self.append(self._state.samples_taken(point, block, samples))
+    def add_samples(self, point: PointState, block: int, samples: Sequence[Sample]) -> SamplesTaken:
+        """Store samples that came together; return the event."""
+        event = self._state.samples_taken(point, block, samples)
+        self.append(event)
+        return event
 
     def add_event(self, kind: str, data: object) -> None:
         """Store something that happened to the run."""

@@ -20,7 +20,7 @@ from oscope.planning.plan import Plan, make_plan
 from oscope.probe.catalogue import Catalogue
 from oscope.probe.process import Probe, Request
 from oscope.probe.wire import Sample
-from oscope.runner import execution, places, point_runner
+from oscope.runner import execution, places, point_request
 from oscope.runner.point_state import PointState
 from oscope.storage.store import Store
 from oscope.targets.guest.console import Console
@@ -181,7 +181,7 @@ def test_the_probe_may_be_silent_for_all_repetitions_where_writing_would_be_coun
         plan = make_plan([make_experiment({})], catalogue, guests={"fake.experiment": guest})
         point = PointState("a", plan.experiments[0], 0, [])
         request = Request(1, "fake.work", reps=100, min_time_ns=10**9)
-        limits.append(point_runner._silence_limit_s(point, request) - point_runner.PATIENCE_S)
+        limits.append(point_request.silence_limit_s(point, request) - point_request.PATIENCE_S)
     wall, instructions = limits
     assert instructions == pytest.approx(100 * wall)
 

@@ -18,7 +18,7 @@ from oscope.planning.plan import Amount, Plan, make_plan
 from oscope.planning.precision import MINIMUM_BLOCKS
 from oscope.planning.schedule import Pass, passes, schedule
 from oscope.probe.catalogue import Catalogue, load
-from oscope.runner import point_runner, run
+from oscope.runner import point_request, run
 from oscope.runner.execution import Outcome, execute
 from oscope.runner.progress import Progress, Silence
 from oscope.storage.store import Store
@@ -217,7 +217,7 @@ def test_a_broken_protocol_is_a_lost_probe(catalogue: Catalogue, store: Store, e
 def test_a_hanging_probe_is_killed(
     catalogue: Catalogue, store: Store, ear: Ear, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(point_runner, "PATIENCE_S", 2.0)
+    monkeypatch.setattr(point_request, "PATIENCE_S", 2.0)
     _, results = measure(catalogue, store, ear, ("ok", "hang"))
     assert len(results.points[0]) == 4
     assert "silent" in (results.points[1].skipped or "")

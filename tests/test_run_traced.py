@@ -251,7 +251,7 @@ def test_samples_of_a_tracer_that_died_are_not_believed(
 def test_no_tracer_is_left_when_the_probe_fails(
     misdeed: str, catalogue: Catalogue, store: Store, made: list[FakeTracer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("oscope.runner.point_runner.PATIENCE_S", 0.3)
+    monkeypatch.setattr("oscope.runner.point_request.PATIENCE_S", 0.3)
     run(catalogue, store, {"do": ("ok", misdeed), "tracer": ("none", "strace", "bpf-count")})
     assert made
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from oscope.model.errors import OscopeError, ProbeError, SilentProgramError, UsageError
@@ -64,6 +65,13 @@ def skip(point: PointState, reason: str, remedy: str | None, shown: str | None =
     """Measure nothing more of a point; `shown` is the reason for whoever follows the run."""
     text = f"{point.label} is skipped: {shown or reason}"
     return Happened("skipped", {"reason": reason, "remedy": remedy}, point, text)
+
+
+def skip_all(points: Sequence[PointState], reason: str, remedy: str | None) -> Events:
+    """Measure nothing more of these points."""
+    for point in points:
+        if not point.skipped:
+            yield skip(point, reason, remedy)
 
 
 def _close_block(point: PointState, block: int, kind: str, text: str) -> RunEvent:

@@ -50,9 +50,8 @@ class PassTracing:
             with Interruption(raise_interrupt):
                 self._attachment.attach(one.tracer, pid, room, marked)
         except TraceUnavailable as error:
-            for other in others:
-                if tracer_of(other.factors) == one.tracer and not other.skipped:
-                    yield losses.skip(other, error.message, error.remedy)
+            traced = [other for other in others if tracer_of(other.factors) == one.tracer]
+            yield from losses.skip_all(traced, error.message, error.remedy)
         except ProbeError:
             raise
         except OscopeError as error:

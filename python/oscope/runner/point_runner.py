@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 
 from oscope.model.errors import BrokenProtocolError, ProbeError
-from oscope.planning.plan import PlannedExperiment, counts_instructions
+from oscope.planning.plan import PlannedExperiment
 from oscope.planning.schedule import Pass
 from oscope.probe.process import Probe, Request
-from oscope.probe.wire import Done, Event, Note, Refusal, Sample
+from oscope.probe.wire import Event
 from oscope.runner import losses
-from oscope.runner.events import Events, Happened, RunEvent, TurnBegan, note_once
+from oscope.runner.answers import events_of
+from oscope.runner.events import Events, RunEvent, TurnBegan
 from oscope.runner.injection.during import RequestInjection
 from oscope.runner.pass_tracing import PassTracing
 from oscope.runner.places import Places
+from oscope.runner.point_request import make_request, silence_limit_s
 from oscope.runner.point_state import PointState
 from oscope.runner.process_chain import ProcessChain
 from oscope.runner.run_state import RunState
@@ -21,8 +23,6 @@ from oscope.runner.stopping import NEVER, Deadline
 from oscope.targets.target import Place
 from oscope.trace.factor import UNTRACED
 
-PATIENCE_S = 60.0
-"""How long a probe may prepare a point without a word, beyond the time that the point itself asks for."""
 _MOST_FAILED_BOOTS = 3
 """In a row: the guest is taken for one that does not boot, and each try may take a minute."""
 
@@ -108,10 +108,8 @@ class PointRunner:
             yield from self.lose(point, block, error)
             self._failed_boots += 1
             if self._failed_boots >= _MOST_FAILED_BOOTS and not self.interrupted:
-                for other in self.state.points[experiment.name]:
-                    if not other.skipped:
-                        why = f"{self._failed_boots} boots in a row failed, last: {error}"
-                        yield losses.skip(other, why, None)
+                why = f"{self._failed_boots} boots in a row failed, last: {error}"
+                yield from losses.skip_all(self.state.points[experiment.name], why, None)
             return None
         self._failed_boots = 0
         return probe
@@ -163,39 +161,16 @@ class PointRunner:
     def next_request(self, point: PointState, reps: int) -> Request:
         """Return the request for so many samples more of a point."""
         self.chain.request += 1
-        return Request(
-            id=self.chain.request,
-            workload=point.experiment.workload.name,
-            params=point.params,
-            reps=reps,
-            # Where instructions are counted the probe decides alike each time, and boots do the same.
-            iterations=None if counts_instructions(point.experiment) else point.iterations,
-            min_time_ns=point.experiment.min_time_ns,
-            cpu=self.cpu,
-            inject=None if self._requests is None else self._requests.next(),
-        )
+        inject = None if self._requests is None else self._requests.next()
+        return make_request(self.chain.request, point, reps, self.cpu, inject)
 
     def patience_s(self, point: PointState, request: Request) -> float:
         """Return how long the probe may be silent over a request where it runs."""
-        return self.chain.place.slowness * _silence_limit_s(point, request)
+        return self.chain.place.slowness * silence_limit_s(point, request)
 
     def keep(self, point: PointState, block: int, answers: Sequence[tuple[Event, ...]]) -> Events:
         """Yield what the probe's answers come to."""
-        workload = point.experiment.workload.name
-        for events in answers:
-            samples = [
-                self.chain.place.translate(event, workload) for event in events if isinstance(event, Sample)
-            ]
-            if samples:
-                yield self.state.samples_taken(point, block, samples)
-            for event in events:
-                if isinstance(event, Note):
-                    yield from note_once(event.text, point)
-                # A program that was ended over the signal fails; the resumed run asks again.
-                elif isinstance(event, Refusal) and not self.interrupted:
-                    yield from losses.refuse(point, block, event)
-                elif isinstance(event, Done) and not event.interrupted:
-                    yield from keep_iterations(point, event.iterations)
+        return events_of(answers, point, block, self.state, self.chain.place, self.chain.stop)
 
     def lose(self, point: PointState, block: int, error: ProbeError) -> Events:
         """Give up the process that was lost over a point; BrokenProtocolError is raised again.
@@ -221,24 +196,3 @@ class PointRunner:
         """End the process and the tracer under way at once."""
         self.tracing.kill()
         self.chain.kill()
-
-
-def keep_iterations(point: PointState, iterations: int | None) -> Events:
-    """Have every block run the same loop, so that its overhead is the same in each."""
-    if point.iterations is None and iterations is not None:
-        yield Happened("iterations", iterations, point)
-
-
-def _silence_limit_s(point: PointState, request: Request) -> float:
-    """Return how long the probe may be silent: time to calibrate, warm up and repeat, and more."""
-    durations = sum(
-        float(point.factors.get(parameter.name, parameter.default))
-        for parameter in point.experiment.workload.parameters
-        if parameter.type == "duration"
-    )
-    if point.experiment.params:
-        # The factors are no parameters of the workload: the limit of a repetition is among what it is asked.
-        durations += float(point.params.get("timeout", 0.0))
-    # There the probe keeps what it has to say to the end of the request: writing it would be counted.
-    together = request.reps if counts_instructions(point.experiment) else 1
-    return PATIENCE_S + 8 * together * (durations + request.min_time_ns / 1e9)

@@ -83,13 +83,15 @@ class PrecisionRule:
             if not point.skipped and not reached(found, self._wanted)
         }
 
-    def look(self, numbers: set[int], block: int) -> None:
-        """Look at these points after `block`."""
+    def look(self, numbers: set[int], block: int) -> dict[int, Look]:
+        """Look at these points after `block`; return what each look says."""
         points = map(_with_samples, self._results.points, self._taken)
         self._results = replace(self._results, points=tuple(points))
         self._taken = [[] for _ in self._points]
-        for number in numbers:
-            self._looks[number].append(look(self._results, number, block))
+        found = {number: look(self._results, number, block) for number in numbers}
+        for number, each in found.items():
+            self._looks[number].append(each)
+        return found
 
     def notes(self, budget: Budget) -> Iterator[RunEvent]:
         """Note of each measured point what precision it has."""
