@@ -63,7 +63,6 @@ def execute_interleaved(
             places[-1].check(plan)
             chains.append(chain)
         stops = [chain.stop for chain in chains]
-        both = None if seats is None else stack.enter_context(Duet(stops, seats.cpus))
         stack.enter_context(Interruption(lambda: _interrupt(stops)))
         joint = JointListener(listener or Silence(), plans)
         sides: list[ActiveRun] = []
@@ -79,6 +78,8 @@ def execute_interleaved(
                 stack.callback(runners[-1].kill)
                 sides.append(side)
                 injected.append(disturbing)
+            # Its second thread ends before what the sides measure with is killed.
+            both = None if seats is None else begun.enter_context(Duet(stops, seats.cpus))
             names = [side.recorder.run_id for side in sides]
             openings = [
                 _opening(side, disturbing, names, seats, duet)
