@@ -42,6 +42,7 @@ from fleet_fault_kinds import PARALLEL, ROUNDS, Scene
 from oscope.model.errors import OscopeError
 from oscope.storage.store import Store
 from postgresql_server import PostgreSQL
+from waiting import wait_until
 
 HOSTS = ["n1", "n2", "n3"]
 REPS = 360
@@ -89,12 +90,15 @@ class Trial:
             begun = self.scene.oscope.start(*words, stderr=stream, stdout=other)
         self.scene.command = begun
         try:
-            while not errors.read_text().startswith("oscope: fleet-") and begun.poll() is None:
-                time.sleep(0.02)
+            wait_until(
+                lambda: errors.read_text().startswith("oscope: fleet-") or begun.poll() is not None,
+                "the fleet's run",
+                limit_s=COMMAND_LIMIT_S,
+            )
             start = time.monotonic()
             for fault, moment in zip(faults, moments, strict=True):
-                while time.monotonic() < start + moment and begun.poll() is None:
-                    time.sleep(0.02)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    begun.wait(max(0.0, start + moment - time.monotonic()))
                 self._acknowledge()
                 fault.act(self.scene, self.random)
                 self._acknowledge()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,11 +11,8 @@ from pathlib import Path
 import numpy as np
 
 from bars import Bar, Bench, Figure, Part, ratio
-from measuring import PROBE, ROOT
-
-sys.path.insert(0, str(ROOT / "tests"))
-
 from fleet_hosts import Fleet, FleetHost, fleet
+from measuring import PROBE
 
 COST = ("run", "syscall.cost", "--set", "call=getppid", "--set", "style=loop", "--reps", "200", "--json", "-")
 SAME = Bar("getppid, a host over ssh / the same locally", least=0.99, most=1.01, needs=("ssh",))

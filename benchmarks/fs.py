@@ -22,17 +22,14 @@ from pathlib import Path
 
 import numpy as np
 
-from bars import Bar, Bench, Figure, NotMeasured, Part, faster, ratio
-from measuring import ROOT, compile_c, interleaved
-from ssh_server import ALIAS, SshServer, running
-
-sys.path.insert(0, str(ROOT / "tests"))
-
 import fs_kills
 import fs_small
+from bars import Bar, Bench, Figure, NotMeasured, Part, faster, ratio
 from fs_course import run
 from fs_mount import LIMIT_S, Mount, missing, mounted, oscope_fs, sshfs
 from fs_places import AT_ONCE, by_oscope_fs
+from measuring import compile_c, interleaved
+from ssh_server import ALIAS, SshServer, running
 
 SIZE = 512 << 20
 READS = 20_000

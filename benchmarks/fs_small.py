@@ -28,11 +28,11 @@ from functools import partial
 from pathlib import Path
 
 from measuring import ROOT, interleaved
-from ssh_server import SshServer, running
 
 sys.path.insert(0, str(ROOT / "tests"))
 
 from fs_mount import mounted, oscope_fs, sshfs
+from ssh_server import SshServer, running
 
 FILES = 200
 SIZE = 4 << 10

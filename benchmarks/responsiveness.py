@@ -18,6 +18,7 @@ import numpy as np
 
 from bars import Bar, Bench, Figure, Part, median
 from measuring import BIN, children_of
+from waiting import wait_until
 
 START = {words: Bar(f"oscope {' '.join(words)}", "s", most=0.3) for words in (("--help",), ("list",))}
 HALF_WIDTH = Bar("2 % interval on getppid: half-width", "%", most=2)
@@ -141,11 +142,7 @@ def stop_s(store: Path, delay_s: float) -> float:
 
 def wait_for_probe(run: subprocess.Popen[Any]) -> None:
     """Wait until a run has started its probe."""
-    deadline = time.monotonic() + LIMIT_S
-    while not any(is_probe(child) for child in children_of(run.pid)):
-        if run.poll() is not None or time.monotonic() > deadline:
-            raise RuntimeError(f"the run ended with {run.returncode} before it had a probe")
-        time.sleep(0.01)
+    wait_until(lambda: any(map(is_probe, children_of(run.pid))), "its probe", run, limit_s=LIMIT_S)
 
 
 def is_probe(pid: int) -> bool:

@@ -337,6 +337,7 @@ def _adopt_orphans() -> None:
 
 def _end_orphans() -> None:
     """Kill the children of this process that are left, and theirs, until there are none."""
+    # No wait for a condition: each round kills, and waits for what it has killed.
     deadline = time.monotonic() + GOODBYE_S
     while (left := list(_children())) and time.monotonic() < deadline:
         for pid in left:

@@ -9,9 +9,10 @@ import pwd
 import signal
 import socket
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
+
+from waiting import wait_until
 
 HOST = "127.0.0.1"
 ALIAS = "oscope-server"
@@ -20,6 +21,12 @@ SSHD = "/usr/sbin/sshd"
 LIMIT_S = 30.0
 _PRIVILEGE_SEPARATION = Path("/run/sshd")
 """Without this folder, sshd does not start as root."""
+
+
+def listens(port: int) -> bool:
+    """Say whether a program listens at this TCP port: to connect would be a connection that it serves."""
+    lines = Path("/proc/net/tcp").read_text().splitlines()[1:]
+    return any(fields[1].endswith(f":{port:04X}") and fields[3] == "0A" for fields in map(str.split, lines))
 
 
 def free_port() -> int:
@@ -87,18 +94,12 @@ class SshServer:
             self._program = subprocess.Popen(
                 [SSHD, "-D", "-e", "-f", self._settings], stdout=log, stderr=log, start_new_session=True
             )
-        deadline = time.monotonic() + LIMIT_S
-        while not self._listens():
-            if self._program.poll() is not None or time.monotonic() > deadline:
-                words = (self.folder / "sshd.log").read_text(errors="replace").splitlines()[-1:]
-                self.stop()
-                raise RuntimeError(f"sshd does not listen on port {self.port}: {' '.join(words)}")
-            time.sleep(0.002)
-
-    def _listens(self) -> bool:
-        wanted = f":{self.port:04X}"
-        lines = Path("/proc/net/tcp").read_text().splitlines()[1:]
-        return any(fields[1].endswith(wanted) and fields[3] == "0A" for fields in map(str.split, lines))
+        try:
+            wait_until(lambda: listens(self.port), "sshd", self._program, limit_s=LIMIT_S, interval_s=0.002)
+        except (TimeoutError, AssertionError) as error:
+            words = (self.folder / "sshd.log").read_text(errors="replace").splitlines()[-1:]
+            self.stop()
+            raise RuntimeError(f"sshd does not listen on port {self.port}: {' '.join(words)}") from error
 
     def stop(self) -> None:
         """End it and every connection; stopped already is well."""

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from oscope.trace import launch
 from oscope.trace.bpf import BpfTracer, Room
 from oscope.trace.tracer import Losses, Tracer, Tracing
 from oscope.trace.tracers import make
+from waiting import wait_until
 
 CALLS = 100_000
 ONE_LINER = Bar("null call: slow-down by --trace counts / by the bpftrace one-liner", most=1.1)
@@ -91,20 +92,13 @@ def one_liner() -> float:
         command = launch.command("bpftrace", "-f", "json", "-o", out.name, "-e", program)
         tracer = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
-            wait_for(lambda: b"attached_probes" in Path(out.name).read_bytes())
+            wait_until(
+                lambda: b"attached_probes" in Path(out.name).read_bytes(), "bpftrace", tracer, limit_s=30
+            )
             return null_call_ns(probe, CALLS)
         finally:
             tracer.send_signal(signal.SIGINT)
             tracer.wait(30)
-
-
-def wait_for(happened: Callable[[], bool]) -> None:
-    """Wait up to 30 s."""
-    end = time.monotonic() + 30
-    while not happened():
-        if time.monotonic() > end:
-            raise RuntimeError("bpftrace did not attach")
-        time.sleep(0.01)
 
 
 def slow_down(bench: Bench) -> Iterator[Figure]:

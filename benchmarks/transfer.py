@@ -31,15 +31,12 @@ from typing import Literal
 import numpy as np
 
 from bars import Bar, Bench, Figure, Part, faster, lacking, median, ratio
-from measuring import BIN, ROOT, interleaved
+from measuring import BIN, interleaved
 from module_run import cpu_seconds
 from oscope.probe.locate import find_probe
+from transfer_course import Course
 from transfer_ours import Ours
 from transfer_peers import iperf3, netcat, socat, ssh_server, tar_and_netcat, write
-
-sys.path.insert(0, str(ROOT / "tests"))
-
-from transfer_course import Course
 from wire_faults import KINDS, plan
 
 SIZE = 1 << 30

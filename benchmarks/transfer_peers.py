@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from ssh_server import ALIAS, HOST, free_port, running
+from ssh_server import ALIAS, HOST, free_port, listens, running
+from waiting import wait_until
 
 LIMIT_S = 300.0
 _BLOCK = 1 << 18
-_LISTENING = "0A"
 _LISTENING_ON = re.compile(r"listening on (\S+)")
 
 
@@ -69,14 +69,8 @@ class Together:
 
 def wait_for_port(port: int, program: subprocess.Popen[Any]) -> None:
     """Wait until `program` listens; connecting would be the one connection that some of them serve."""
-    wanted = f":{port:04X}"
-    while program.poll() is None:
-        for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
-            fields = line.split()
-            if fields[1].endswith(wanted) and fields[3] == _LISTENING:
-                return
-        time.sleep(0.0005)
-    raise RuntimeError(f"{program.args!r} ended with {program.returncode} before it listened")
+    # The time to look again is part of what is measured: 0.5 ms.
+    wait_until(lambda: listens(port), f"{program.args!r}", program, limit_s=LIMIT_S, interval_s=0.0005)
 
 
 def iperf3(size: int, *options: str) -> tuple[float, float]:

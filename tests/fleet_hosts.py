@@ -11,13 +11,13 @@ import pwd
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from cli_driver import Answer, CommandLine
 from ssh_server import CHEAP, SSHD, privilege_separation
+from waiting import wait_until
 
 LIMIT_S = 60.0
 _GUARD = ("setpriv", "--pdeathsig", "KILL", "--")
@@ -54,7 +54,7 @@ class FleetHost:
                 stderr=log,
                 start_new_session=True,
             )
-        _wait(lambda: self._listens(), f"the sshd of {self.name} does not listen")
+        wait_until(self._listens, f"the sshd of {self.name}", limit_s=LIMIT_S)
 
     def _own_home(self) -> list[str]:
         """Return a program that starts another with an empty home folder.
@@ -97,7 +97,7 @@ class FleetHost:
 
     def is_quiet(self) -> None:
         """Wait until no probe runs there."""
-        _wait(lambda: not self.probes(), f"a probe is left on {self.name}")
+        wait_until(lambda: not self.probes(), f"the end of the probes on {self.name}", limit_s=LIMIT_S)
 
 
 @dataclass
@@ -176,12 +176,14 @@ def _namespace() -> Iterator[subprocess.Popen[bytes]]:
     process = subprocess.Popen([*_GUARD, "unshare", "--net", "sleep", "infinity"], start_new_session=True)
     own = Path("/proc/self/ns/net").readlink()
     try:
-        _wait(
+        wait_until(
             lambda: (
                 Path(f"/proc/{process.pid}/ns/net").readlink() != own
                 and Path(f"/proc/{process.pid}/comm").read_text() == "sleep\n"
             ),
-            "there is no network namespace",
+            "a network namespace",
+            process,
+            limit_s=LIMIT_S,
         )
         _call(*_inside(process.pid), "ip", "link", "set", "lo", "up")
         yield process
@@ -228,14 +230,6 @@ def below(pid: int) -> list[int]:
             for child in map(int, (task / "children").read_text().split()):
                 found += [child, *below(child)]
     return found
-
-
-def _wait(holds: Callable[[], bool], otherwise: str) -> None:
-    deadline = time.monotonic() + LIMIT_S
-    while not holds():
-        if time.monotonic() > deadline:
-            raise RuntimeError(otherwise)
-        time.sleep(0.02)
 
 
 def slow_calls(instructions: int) -> list[str]:

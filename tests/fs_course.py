@@ -5,6 +5,7 @@ A sequence that shows a difference is shrunk, so that what is printed can be rea
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import shutil
@@ -18,6 +19,7 @@ from typing import Any, Protocol
 from fs_model import Model
 from fs_nodes import File, Folder, Link, Operation, Refused, Skipped
 from fs_operations import Draw, Hand
+from waiting import wait_until
 
 QUIET: Operation = ("quiet",)
 """Close everything, and compare the folder as mounted and as the server has it with the model."""
@@ -147,16 +149,8 @@ class Course:
             if difference := self.step(("unmap", number)):
                 return difference
             self.done.pop()
-        # munmap returns before the file system hears of it.
-        poked = bool(self._poked)
-        self._poked.clear()
-        deadline = time.monotonic() + _SETTLING_S
-        while difference := self._compare(operation, self._server, "the server"):
-            # Nor may a temporary be there for good.
-            passing = poked or _TEMPORARY in repr(difference.wanted)
-            if not passing or time.monotonic() > deadline:
-                return difference
-            time.sleep(0.01)
+        if difference := self._settle(operation):
+            return difference
         if difference := self._compare(operation, self._root, "the mount"):
             return difference
         # A new mount cannot know by SFTP which names are one file.
@@ -170,6 +164,23 @@ class Course:
                 operation, self._server, "the server after that"
             )
         return None
+
+    def _settle(self, operation: Operation) -> Difference | None:
+        """Wait for the server's folder to be as the model has it; return the difference that stays."""
+        # munmap returns before the file system hears of it.
+        poked = bool(self._poked)
+        self._poked.clear()
+        left: Difference | None = None
+
+        def is_settled() -> bool:
+            nonlocal left
+            left = self._compare(operation, self._server, "the server")
+            # Nor may a temporary be there for good.
+            return left is None or not (poked or _TEMPORARY in repr(left.wanted))
+
+        with contextlib.suppress(TimeoutError):
+            wait_until(is_settled, "the server's folder as the model has it", limit_s=_SETTLING_S)
+        return left
 
     def _compare(self, operation: Operation, folder: Path, where: str) -> Difference | None:
         wanted = self._wanted()

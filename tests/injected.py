@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import sqlite3
 from collections.abc import Iterable
 from pathlib import Path
@@ -51,6 +52,14 @@ def processes_below(root: int) -> set[int]:
 def living(numbers: Iterable[int]) -> set[int]:
     """Return those of `numbers` whose processes live, and are not only unburied."""
     return {number for number, _, state in _living() if state not in "ZX"} & set(numbers)
+
+
+def cpu_s(number: int) -> float:
+    """Return the CPU time that a process has used, in seconds."""
+    user, system = (
+        Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[at] for at in (11, 12)
+    )
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
 def _living() -> Iterable[tuple[int, int, str]]:

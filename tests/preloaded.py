@@ -140,7 +140,7 @@ class Server:
         finally:
             for number in theirs:
                 os.close(number)
-        out, err, reported = _read_all(ours, time.monotonic() + limit_s, words)
+        out, err, reported = _read_all(ours, limit_s, words)
         if not reported.endswith(b"\n"):
             _, why = self._process.communicate(timeout=limit_s)
             raise RuntimeError(f"the process that forks commands has ended: {why.decode()}")
@@ -151,8 +151,9 @@ def _text(data: bytes) -> str:
     return io.TextIOWrapper(io.BytesIO(data)).read()
 
 
-def _read_all(pipes: Sequence[int], deadline: float, words: Sequence[str]) -> list[bytes]:
+def _read_all(pipes: Sequence[int], limit_s: float, words: Sequence[str]) -> list[bytes]:
     """Read all pipes to their ends and close them. What takes too long is killed."""
+    deadline = time.monotonic() + limit_s
     found = {pipe: bytearray() for pipe in pipes}
     with selectors.DefaultSelector() as selector, contextlib.ExitStack() as open_ones:
         for pipe in pipes:
@@ -164,7 +165,7 @@ def _read_all(pipes: Sequence[int], deadline: float, words: Sequence[str]) -> li
                 reported = found[pipes[-1]].split()
                 if reported:
                     os.kill(int(reported[0]), signal.SIGKILL)
-                raise subprocess.TimeoutExpired(["oscope", *words], deadline)
+                raise subprocess.TimeoutExpired(["oscope", *words], limit_s)
             for key, _ in ready:
                 data = os.read(key.fd, 1 << 16)
                 found[key.fd] += data

@@ -14,7 +14,6 @@ import signal
 import struct
 import subprocess
 import termios
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,10 +35,13 @@ class Person:
 
     def wait_for(self, text: bytes, after: int = 0) -> int:
         """Look at the terminal until it has shown `text`; return how much it has shown then."""
-        end = time.monotonic() + LIMIT_S
-        while text not in _PASTE.sub(b"", self.seen[after:]):
-            assert time.monotonic() < end, (text, self.seen[after:])
-            assert self._look(), (text, self.seen[after:])
+
+        def is_shown() -> bool:
+            found = text in _PASTE.sub(b"", self.seen[after:])
+            assert found or self._look(), (text, self.seen[after:])
+            return found
+
+        wait_until(is_shown, f"{text!r} on the terminal", limit_s=LIMIT_S)
         return len(self.seen)
 
     def type(self, keys: bytes, until: bytes) -> None:
@@ -54,9 +56,7 @@ class Person:
 
     def finish(self) -> int:
         """Wait for the program's end and return its exit status."""
-        end = time.monotonic() + LIMIT_S
-        while self._look():
-            assert time.monotonic() < end, self.seen
+        wait_until(lambda: not self._look(), "the end of the program", limit_s=LIMIT_S)
         return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
 
     def _look(self) -> bool:

@@ -22,7 +22,7 @@ from oscope.model.host import Host
 from oscope.model.samples import ExperimentResults
 from oscope.runner.fleet import hosts as fleet_file
 from oscope.storage.store import Store
-from waiting import wait_until
+from waiting import read_until, wait_until
 
 needs_network = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
 NAMES = ["n1", "n2", "n3", "n4", "n5"]
@@ -68,9 +68,7 @@ def rounds_done(oscope: CommandLine) -> dict[str, int]:
 def begin(oscope: CommandLine, *words: str) -> subprocess.Popen[str]:
     """Begin to measure, and return once a round of a host is measured."""
     begun = oscope.start(*PLAN, *words)
-    assert begun.stderr is not None
-    while "is measured" not in (line := begun.stderr.readline()):
-        assert line, begun.communicate(timeout=LIMIT_S)
+    read_until(begun, "is measured")
     return begun
 
 

@@ -32,7 +32,7 @@ from oscope.storage.fleets import FLEET
 from oscope.storage.store import Happening, Store
 from postgresql_server import PostgreSQL
 from test_fleet import LIMIT_S, PLAN, REPS, begin, error_line, needs_network, rounds_done, scheduler
-from waiting import wait_until
+from waiting import read_until, wait_until
 
 SAMPLE = {"process": 1, "boot": 0, "raw": 7, "iterations": 3, "correction": 0.1, "failed": None}
 HOST = {"host": {"name": "n1", "address": "n1"}, "rounds": 1}
@@ -334,11 +334,11 @@ class TestMeasured:
     ) -> None:
         begun = begin(oscope, "--reps", str(REPS), "--rounds", "3", "--parallel", "2")
         postgresql_server.stop(begun)
-        time.sleep(6)
+        # The store is away while the rest of a round is measured.
+        err = read_until(begun, "is not reachable") + read_until(begun, "is measured")
         postgresql_server.start()
-        _, err = begun.communicate(timeout=LIMIT_S)
+        err += begun.communicate(timeout=LIMIT_S)[1]
         assert begun.returncode == 0, err
-        assert "is not reachable" in err
         assert "the store is back" in err
         # In brackets are the database's own words on why it is away.
         assert " failed: " not in re.sub(r"\(.*\);", ";", err)
@@ -351,7 +351,7 @@ class TestMeasured:
         begun = begin(oscope, "--reps", str(REPS), "--rounds", "3", "--parallel", "2")
         postgresql_server.stop(begun)
         try:
-            time.sleep(0.5)
+            read_until(begun, "is not reachable")
             begun.send_signal(signal.SIGKILL)
             begun.communicate(timeout=LIMIT_S)
             (path,) = spools(tmp_path)
@@ -360,9 +360,7 @@ class TestMeasured:
             for host in network.hosts:
                 host.is_quiet()
             resumed = oscope.start("fleet", "run", "--resume", "last", "--parallel", "2")
-            assert resumed.stderr is not None
-            while "is measured" not in (line := resumed.stderr.readline()):
-                assert line, resumed.communicate(timeout=LIMIT_S)
+            read_until(resumed, "is measured")
         finally:
             postgresql_server.start()
         _, err = resumed.communicate(timeout=LIMIT_S)
@@ -403,6 +401,7 @@ class TestMeasured:
         with scheduler(oscope) as (address, workers):
             begun = begin(oscope, "--reps", str(REPS), "--rounds", "3", "--scheduler", address)
             postgresql_server.stop(begun)
+            # Workers report with the end of a turn: there is nothing to wait for before that.
             time.sleep(6)
             postgresql_server.start()
             _, err = begun.communicate(timeout=LIMIT_S)

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from cli_driver import CommandLine, as_nobody
-from injected import living, processes_below
+from injected import cpu_s, living, processes_below
 from oscope.model.errors import UsageError
 from oscope.runner.injection import causes
 from oscope.runner.injection.spec import Injection
@@ -50,6 +50,12 @@ def begun(command: CommandLine, *words: str) -> Iterator[subprocess.Popen[str]]:
     finally:
         process.kill()
         process.communicate(timeout=PATIENCE_S)
+
+
+def disturber(command: int) -> int:
+    """Return the process that disturbs, of those of a command with one cause."""
+    (found,) = (one for one in processes_below(command) if not processes_below(one))
+    return found
 
 
 def truth(command: CommandLine, *words: str) -> dict[str, Any]:
@@ -94,7 +100,9 @@ def test_phases_are_told_and_do_not_overlap(command: CommandLine) -> None:
 def test_a_steady_disturbance_is_one_phase_until_ctrl_c(command: CommandLine, tmp_path: Path) -> None:
     file = tmp_path / "truth.json"
     with begun(command, "hog", "--steady", "--json", str(file)) as process:
-        time.sleep(0.3)
+        wait_until(lambda: len(processes_below(process.pid)) == 2, "the processes of the injection")
+        hog = disturber(process.pid)
+        wait_until(lambda: cpu_s(hog) > 0.1, "the hog's work")
         process.send_signal(signal.SIGINT)
         _, reported = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0, reported
@@ -139,11 +147,11 @@ def kill_soon(command: CommandLine, thread: int) -> None:
     with begun(command, "migrate", "--thread", str(thread), "--steady") as process:
         wait_until(lambda: len(processes_below(process.pid)) == 2, "the mover")
         all_of_it = processes_below(process.pid)
+        mover = disturber(process.pid)
         if os.geteuid() == 0:
             # Before all ordinary threads: else what is moved keeps the mover from its CPU.
-            (mover,) = (one for one in all_of_it if not processes_below(one))
             wait_until(lambda: os.sched_getscheduler(mover) == os.SCHED_FIFO, "its priority")
-        time.sleep(0.1)
+        wait_until(lambda: cpu_s(mover) > 0.02, "some moves")
         process.kill()
         wait_until(lambda: not living(all_of_it), "the end of the injection")
 

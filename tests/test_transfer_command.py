@@ -10,7 +10,6 @@ import random
 import signal
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -19,6 +18,7 @@ import pytest
 
 from transfer_course import make_source, resize, seen, small_folder
 from transfer_pair import LIMIT_S, TRUSTED, Command, Pair, error_of, put
+from waiting import wait_until
 from wire_faults import Fault, Wire
 
 EMPTY_BLAKE3 = "af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262"
@@ -430,13 +430,13 @@ def test_a_killed_receiver_gives_its_port_back(pair: Pair) -> None:
     host, port = receiver.listening()
     receiver.interrupt(signal.SIGKILL)
     receiver.end()
-    # The probe hears of its parent's end a moment after it.
-    deadline = time.monotonic() + LIMIT_S
-    while time.monotonic() < deadline:
+
+    def is_free() -> bool:
         try:
             socket.create_server((host, port)).close()
         except OSError:
-            time.sleep(0.05)
-        else:
-            return
-    pytest.fail(f"{host}:{port} is held by a receiver whose command was killed")
+            return False
+        return True
+
+    # The probe hears of its parent's end a moment after it.
+    wait_until(is_free, f"{host}:{port}, held by a receiver whose command was killed", limit_s=LIMIT_S)

@@ -20,8 +20,9 @@ def wait_until(
     process: subprocess.Popen[Any] | None = None,
     *,
     limit_s: float = LIMIT_S,
+    interval_s: float = INTERVAL_S,
 ) -> T:
-    """Return the first true value of `condition`, called every 10 ms.
+    """Return the first true value of `condition`, called every 10 ms or `interval_s`.
 
     Raises:
         TimeoutError: it was not true within `limit_s`; the text says `what` was waited for.
@@ -33,8 +34,18 @@ def wait_until(
         assert process is None or process.poll() is None, f"{what}: the process has ended"
         if time.monotonic() > deadline:
             raise TimeoutError(f"{what}: not within {limit_s:g} s")
-        time.sleep(INTERVAL_S)
+        time.sleep(interval_s)
     return value
+
+
+def read_until(process: subprocess.Popen[str], words: str) -> str:
+    """Read what a command writes to standard error until a line has these words; return all that was read."""
+    assert process.stderr is not None
+    lines = [process.stderr.readline()]
+    while words not in lines[-1]:
+        assert lines[-1], process.communicate(timeout=LIMIT_S)
+        lines.append(process.stderr.readline())
+    return "".join(lines)
 
 
 def unmount(folder: str | Path) -> None:
