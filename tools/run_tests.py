@@ -72,6 +72,7 @@ def checks() -> tuple[Stage, Stage]:
             (*python, "mypy"),
             (LINT_IMPORTS,),
             (sys.executable, "tools/import_graph.py", "--check"),
+            (sys.executable, "tools/late_imports.py"),
             (sys.executable, "tools/vocabulary.py"),
             # Among others the length of lines, which rustfmt leaves as it is in comments.
             (*python, "pytest", "-q", "tests/test_rust_layout.py"),

@@ -51,7 +51,7 @@ def __getattr__(name: str) -> object:
 
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    function = getattr(importlib.import_module(_MODULES[name]), name)
+    function = getattr(importlib.import_module(_MODULES[name]), name)  # late import: numpy and pandas
     globals()[name] = function
     return function
 

@@ -145,13 +145,13 @@ class Run:
 
     def frame(self) -> pd.DataFrame:
         """Return a row per sample (see `oscope.storage.frames.to_frame`)."""
-        from oscope.storage.frames import to_frame  # noqa: PLC0415 - pandas or matplotlib, half a second
+        from oscope.storage.frames import to_frame  # noqa: PLC0415 - pandas, half a second
 
         return to_frame(self.results)
 
     def summary(self) -> pd.DataFrame:
         """Return a row per point and metric (see `oscope.storage.frames.summary_frame`)."""
-        from oscope.storage.frames import summary_frame  # noqa: PLC0415 - pandas or matplotlib, half a second
+        from oscope.storage.frames import summary_frame  # noqa: PLC0415 - pandas, half a second
 
         return summary_frame(self.results)
 

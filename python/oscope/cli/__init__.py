@@ -149,7 +149,8 @@ def application(names: Iterable[str] = ()) -> typer.Typer:
     for name in names:
         place, purpose = COMMANDS[name]
         module, _, attribute = place.partition(":")
-        found = getattr(importlib.import_module(f"oscope.cli.{module}"), attribute)
+        loaded = importlib.import_module(f"oscope.cli.{module}")  # late import: a command loads its own alone
+        found = getattr(loaded, attribute)
         if isinstance(found, typer.Typer):
             app.add_typer(found, name=name, short_help=purpose)
             continue

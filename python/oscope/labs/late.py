@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from oscope.model.samples import Results
 
 
+def _load(module: str) -> Any:
+    return import_module(f"oscope.{module}")  # late import: `oscope list` needs neither numpy nor figures
+
+
 class Late:
     """Answers a lab's questions by modules that are imported when it is asked, in this order.
 
@@ -25,7 +29,7 @@ class Late:
 
     def __call__(self, results: Results) -> list[Section]:
         """Return the sections of all modules, in their order."""
-        analysed = import_module("oscope.figures.analysed").Analysed.of(results)
+        analysed = _load("figures.analysed").Analysed.of(results)
         made = (ask(analysed) for ask in self._asked())
         return [section for section in made if section is not None]
 
@@ -34,7 +38,7 @@ class Late:
 
         The answer of a `Question` does not wait for the section's text, tables and figures.
         """
-        analysed = import_module("oscope.figures.analysed").Analysed.of(results)
+        analysed = _load("figures.analysed").Analysed.of(results)
         for ask in self._asked():
             if hasattr(ask, "answer"):
                 yield ask.answer(analysed)
@@ -45,7 +49,7 @@ class Late:
         """Yield the `Question` or function of each section."""
         for asked in self.modules:
             name, _, which = asked.partition(":")
-            module = import_module(f"oscope.labs.{name if '.' in name else f'{self.lab}.{name}'}")
+            module = _load(f"labs.{name if '.' in name else f'{self.lab}.{name}'}")
             if which:
                 yield getattr(module, which)
             else:
@@ -56,7 +60,7 @@ def late_inspection(module: str, name: str) -> Callable[[Profile], Mapping[str, 
     """Return what carries out an inspection: the function `name` of a module of `oscope`."""
 
     def inspect(profile: Profile) -> Mapping[str, Any]:
-        found: Mapping[str, Any] = getattr(import_module(f"oscope.{module}"), name)(profile)
+        found: Mapping[str, Any] = getattr(_load(module), name)(profile)
         return found
 
     return inspect
@@ -70,13 +74,13 @@ def late_inspected(lab: str, **modules: str) -> Callable[[Results], list[Section
     """
 
     def answers(results: Results) -> list[Section]:
-        section = import_module("oscope.model.document").Section
+        section = _load("model.document").Section
         found: list[Section] = []
         for name, module in modules.items():
             inspected = results.inspected(f"{lab}.{name}")
             if inspected is not None and inspected.result is not None:
                 file, _, which = module.partition(":")
-                make = getattr(import_module(f"oscope.labs.{lab}.{file}"), which or "section")
+                make = getattr(_load(f"labs.{lab}.{file}"), which or "section")
                 found.append(make(inspected.title, inspected.result))
             elif inspected is not None:
                 missing = ": ".join(filter(None, [inspected.skipped, inspected.remedy]))

@@ -22,11 +22,10 @@ def encode(
     `beside` are results of other machines, which the latency ladder marks. `threshold` is the share from
     which on a difference of interleaved runs matters; None: the usual 1 %.
     """
-    from oscope.report.build import build  # noqa: PLC0415 - jinja2 and plotly
-    from oscope.report.page import render  # noqa: PLC0415 - jinja2 and plotly
+    from oscope.report import build, page  # noqa: PLC0415 - jinja2 and plotly
 
     limit = {} if threshold is None else {"threshold": threshold}
-    return render(build(results, labs, beside, **limit)).encode()
+    return page.render(build.build(results, labs, beside, **limit)).encode()
 
 
 def write(results: Results, path: str | Path, labs: Sequence[Lab]) -> Path:
