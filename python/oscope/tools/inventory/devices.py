@@ -1,4 +1,8 @@
-"""Device files that processes hold open: by descriptors, and by mapping them into memory (proc(5))."""
+"""Device files that processes hold open: by descriptors, and by mapping them into memory (proc(5)).
+
+psutil 7 (60 ms to import) does not see them: `open_files` has regular files only, `memory_maps` paths without
+the kind of file, the number of the device or what was deleted.
+"""
 
 from __future__ import annotations
 

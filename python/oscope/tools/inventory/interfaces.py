@@ -1,6 +1,6 @@
 """Network interfaces, their addresses and the default routes, as rtnetlink(7) has them, printed by ip(8).
 
-A library for rtnetlink takes longer to be imported than ip takes to answer.
+pyroute2 0.9 sees as much, but takes 350 ms to be imported; the three calls of ip take 26 ms in all.
 """
 
 from __future__ import annotations
