@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import shlex
 import subprocess
 import sys
+import tomllib
 import xml.etree.ElementTree as ET
 from html.parser import HTMLParser
 from pathlib import Path
@@ -55,6 +57,18 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def pages(site: Path) -> dict[Path, Links]:
     return {page.resolve(): Links(page) for page in site.rglob("*.html")}
+
+
+def test_the_packages_are_described_in_the_order_of_the_contract() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    _, _, table = page.partition("| package | holds |")
+    rows = [re.findall(r"`(\w+)`", row.split("|")[1]) for row in table.partition("\n\n")[0].splitlines()[2:]]
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
+    (layers,) = (each["layers"] for each in settings["contracts"] if each["id"] == "order")
+    rank = {name: at for at, layer in enumerate(reversed(layers)) for name in layer.split(" | ")}
+    assert sorted(rank) == sorted(name for row in rows for name in row)
+    for above, below in itertools.pairwise(rows):
+        assert max(rank[name] for name in above) <= max(rank[name] for name in below), (above, below)
 
 
 def test_no_internal_link_is_dead(site: Path, pages: dict[Path, Links]) -> None:
