@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -33,11 +33,12 @@ def _own(point: q.Point) -> dict[str, int]:
 
 def _different(found: Sequence[q.Point]) -> list[q.Point]:
     """Return the first of the points that make the same accesses."""
-    seen: dict[tuple[object, ...], q.Point] = {}
-    for each in found:
-        place = (each.factors.get("pattern"), each.factors.get("footprint"), sets(each.samples), _fed(each))
-        seen.setdefault((each.run.experiment.experiment, *place), each)
-    return list(seen.values())
+
+    def same(each: q.Point) -> tuple[object, ...]:
+        levels = (each.factors.get(name) for name in ("pattern", "footprint"))
+        return (each.run.experiment.experiment, *levels, sets(each.samples), _fed(each))
+
+    return [own[0] for own in q.grouped(found, same).values()]
 
 
 def _fed(point: q.Point) -> bool:
@@ -91,24 +92,23 @@ ACCESSES: q.TableOf[q.Point] = q.TableOf(
 )
 
 
-Counted = tuple[str, str, str, str, float, int, float]
-"""Where the CPU counted reads or writes, which of them, the counter's median, the formula's, more a set."""
-
-
-def _counted(point: q.Point, kind: str) -> Iterator[Counted]:
-    if len(values := q.measured(point.samples, HARDWARE[kind])[0]):
-        counter, own = float(np.median(values)), _own(point)[kind]
-        place = (point.run.experiment.experiment, point.level("pattern"), point.level("footprint"), kind)
-        yield (*place, counter, own, (counter - own) / sets(point.samples))
-
-
-COUNTED: q.TableOf[Counted] = q.TableOf(
+COUNTED: q.TableOf[tuple[str, ...]] = q.TableOf(
     "The counters of the CPU beside the formula",
     *q.items("experiment", "pattern", "footprint", ""),
-    q.written("counter", lambda row: row[4], q.plain_number, numeric=True),
-    q.written("formula", lambda row: row[5], q.plain_number, numeric=True),
-    q.number("more, a set", lambda row: row[6], ".3f"),
+    q.Column(("counter", "formula", "more, a set"), lambda row, _: row[4:], numeric=True),
 )
+
+
+def _counted(found: Sequence[q.Point]) -> Iterator[tuple[str, ...]]:
+    """Yield where the CPU counted reads or writes, the counter's median, the formula's, and more a set."""
+    for point, kind in product(found, HARDWARE):
+        if counter := point.of(HARDWARE[kind]):
+            where = (point.run.experiment.experiment, point.level("pattern"), point.level("footprint"), kind)
+            own = _own(point)[kind]
+            more = (counter.median - own) / sets(point.samples)
+            yield (*where, *map(q.plain_number, (counter.median, own)), f"{more:.3f}")
+
+
 COUNTS = q.Question(
     title="How many accesses there are",
     experiment=EXPERIMENTS,
@@ -118,9 +118,7 @@ COUNTS = q.Question(
     tables=(
         lambda _, found: ACCESSES.of(_different(found)),
         lambda *_: ORIGINAL.of(HARDWARE),
-        lambda _, found: COUNTED.of(
-            row for each in found for kind in HARDWARE for row in _counted(each, kind)
-        ),
+        lambda _, found: COUNTED.of(_counted(found)),
     ),
 )
 
@@ -128,77 +126,59 @@ COUNTS = q.Question(
 
 WORDS = {"seq": "sequential", "random": "random"}
 NOT_MEASURED = "Simulated figures are computed by a model, not measured"
-KINDS = {
-    "simulated": (frozenset({"simulated", "both"}), "simulated_l1d_read_access"),
-    "hardware": (frozenset({"hardware", "both"}), "l1d_read_access"),
+KINDS = {"simulated": "simulated_", "hardware": ""}
+"""Both kinds of figures, and how the names of their metrics begin."""
+READS, RATE = "L1D reads", "L1D read miss rate"
+MISSES = {
+    "L1D read misses": "l1d_read_miss",
+    "L1D write misses": "l1d_write_miss",
+    "L2 misses": "l2_miss",
+    "dTLB read misses": "dtlb_read_miss",
+    "dTLB write misses": "dtlb_write_miss",
+    "second-level TLB misses": "stlb_miss",
 }
-"""Of both kinds of figures: the levels of `counters` that have them, and a metric that they have."""
+EVENTS = {
+    **{READS: "l1d_read_access", "L1D writes": "l1d_write_access", "L1D read misses": "l1d_read_miss"},
+    **{RATE: "", **MISSES},
+}
+"""Events with their metrics, but for the rate, which is made of two."""
 
 
-class Event(NamedTuple):
-    """One event, simulated and counted; where the CPU has no such counter, the latter has no values."""
-
-    simulated: q.Quantity
-    hardware: q.Quantity
-
-
-def _event(name: str, metric: str) -> Event:
-    return Event(replace(each_set(name, f"simulated_{metric}"), key=metric), each_set(name, metric))
-
-
-def _rate(prefix: str) -> q.Quantity:
-    def of(point: q.PointSamples) -> q.Floats:
+def _quantity(event: str, prefix: str) -> q.Quantity:
+    def rate(point: q.PointSamples) -> q.Floats:
         return q.metric(point, f"{prefix}l1d_read_miss") / q.metric(point, f"{prefix}l1d_read_access")
 
-    return q.Quantity("L1D read miss rate", "", of, "rate")
+    return q.Quantity(RATE, "", rate) if event == RATE else each_set(event, f"{prefix}{EVENTS[event]}")
 
 
-RATE = Event(_rate("simulated_"), _rate(""))
-MISSES = (
-    _event("L1D read misses", "l1d_read_miss"),
-    _event("L1D write misses", "l1d_write_miss"),
-    _event("L2 misses", "l2_miss"),
-    _event("dTLB read misses", "dtlb_read_miss"),
-    _event("dTLB write misses", "dtlb_write_miss"),
-    _event("second-level TLB misses", "stlb_miss"),
-)
-READS, WRITES = _event("L1D reads", "l1d_read_access"), _event("L1D writes", "l1d_write_access")
-EVENTS = (READS, WRITES, MISSES[0], RATE, *MISSES[1:])
+FOR_A_SET = {(event, kind): _quantity(event, KINDS[kind]) for event in EVENTS for kind in KINDS}
 
 
 class Where(NamedTuple):
-    """The points of one pattern over one footprint, by the kind of their figures."""
+    """One pattern over one footprint."""
 
+    run: q.Run
     footprint: str
     pattern: str
-    points: dict[str, q.PointSamples | None]
-    run: q.Run
 
-    def of(self, event: Event, kind: str) -> q.Summary | None:
-        """Return an event of a set, `simulated` or by the `hardware`."""
-        return self.run.summary(self.points[kind], getattr(event, kind))
+    def of(self, event: str, kind: str) -> q.Summary | None:
+        """Return an event of a set, `simulated` or by the `hardware`; None where it has no such counter."""
+        known = FOR_A_SET[READS, kind].key
+        point = self.run.point(known, footprint=self.footprint, pattern=self.pattern)
+        return None if point is None else point.of(FOR_A_SET[event, kind])
 
 
 def _places(run: q.Run) -> list[Where]:
-    found = []
-    for footprint in run.levels("footprint", FOOTPRINTS):
-        for pattern in WORDS:
-            points: dict[str, q.PointSamples | None] = dict.fromkeys(KINDS)
-            for kind, (levels, name) in KINDS.items():
-                known = q.known(run.experiment, name, footprint=footprint, pattern=pattern)
-                own = (point for point in known if point.factors.get("counters") in levels)
-                points[kind] = next(own, None)
-            if any(point is not None for point in points.values()):
-                found.append(Where(footprint, pattern, points, run))
-    return found
+    found = (Where(run, *place) for place in product(run.levels("footprint", FOOTPRINTS), WORDS))
+    return [each for each in found if any(each.of(READS, kind) for kind in KINDS)]
 
 
-def _cell(summary: q.Summary | None, event: Event) -> str:
+def _cell(summary: q.Summary | None, event: str) -> str:
     """Return the median with its interval; what is the same in every sample stands alone."""
     if summary is None:
         return q.MISSING
     alone = summary.minimum == summary.maximum
-    if event is RATE:
+    if event == RATE:
         if summary.ci95 is None or alone:
             return q.format_share(summary.median)
         return share(summary.median, *summary.ci95)
@@ -217,13 +197,11 @@ def _miss_rates(_: q.Run, found: Sequence[Where]) -> str:
 
 
 def _geometry(run: q.Run, _: Sequence[Where]) -> list[str]:
-    simulated = (
-        each for each in q.shown(run.experiment) if each.factors.get("counters") in KINDS["simulated"][0]
-    )
-    return list(dict.fromkeys(note for point in simulated for note in point.notes))
+    simulated = run.points(FOR_A_SET[READS, "simulated"].key)
+    return list(dict.fromkeys(note for point in simulated for note in point.samples.notes))
 
 
-def _off(where: Where, event: Event) -> str | None:
+def _off(where: Where, event: str) -> str | None:
     model, counted = (where.of(event, kind) for kind in KINDS)
     if model is None or counted is None or not counted.median > 0:
         return None
@@ -232,20 +210,20 @@ def _off(where: Where, event: Event) -> str | None:
     return q.bounded_text(model.median / counted.median, *bounds)
 
 
-def _cited(each: Where, event: Event) -> str | None:
+def _cited(each: Where, event: str) -> str | None:
     if each.footprint != "first64th":
         return None
-    if event is RATE:
+    if event == RATE:
         known = reference.PATTERN[each.pattern]
         return q.format_share(known["l1d_read_miss"].mean / known["l1d_read_access"].mean)
-    return cite(reference.PATTERN, event.simulated, each.pattern)
+    return cite(reference.PATTERN, FOR_A_SET[event, "hardware"], each.pattern)
 
 
-EVENTS_TABLE: q.TableOf[tuple[Where, Event]] = q.TableOf(
+EVENTS_TABLE: q.TableOf[tuple[Where, str]] = q.TableOf(
     "Events of a working set, simulated and counted",
     q.text("footprint", lambda row: row[0].footprint),
     q.text("pattern", lambda row: WORDS[row[0].pattern]),
-    q.text("event, for a set", lambda row: row[1].simulated.name),
+    q.text("event, for a set", lambda row: row[1]),
     q.text("simulated", lambda row: _cell(row[0].of(row[1], "simulated"), row[1])),
     q.text("hardware", lambda row: _cell(row[0].of(row[1], "hardware"), row[1])),
     q.text("simulated / hardware", lambda row: _off(*row)),
@@ -254,29 +232,19 @@ EVENTS_TABLE: q.TableOf[tuple[Where, Event]] = q.TableOf(
 )
 
 
-def _events_table(run: q.Run, found: Sequence[Where]) -> q.Table:
-    rows = [
-        (each, event) for each in found for event in EVENTS if any(each.of(event, kind) for kind in KINDS)
-    ]
-    return EVENTS_TABLE.of(rows, walked=walked(q.shown(run.experiment)))
-
-
 def _misses_figures(run: q.Run, found: Sequence[Where]) -> Iterator[q.Figure]:
     note = f"{NOT_MEASURED}. A bar that is missing is 0, or not known. {walked(q.shown(run.experiment))}"
-
-    def drawn(summary: q.Summary | None) -> float | None:
-        # A logarithmic axis has no place for 0.
-        return summary.median if summary is not None and summary.median > 0 else None
-
     for footprint, own in q.grouped(found, lambda each: each.footprint).items():
         rows = (
-            (f"{WORDS[each.pattern]} ({kind})", event.simulated.name, drawn(each.of(event, kind)))
-            for each in own
-            for kind in KINDS
-            for event in MISSES
+            (each, kind, event, each.of(event, kind)) for each, kind, event in product(own, KINDS, MISSES)
+        )
+        bars = (
+            # A logarithmic axis has no place for 0.
+            (f"{WORDS[each.pattern]} ({kind})", event, n.median if n and n.median > 0 else None)
+            for each, kind, event, n in rows
         )
         title = f"Misses of a working set over {footprint}"
-        yield q.bars(title, q.plots.axis("misses a set", scale="log"), rows, note)
+        yield q.bars(title, q.plots.axis("misses a set", scale="log"), bars, note)
 
 
 COUNTERS = q.Question(
@@ -288,7 +256,10 @@ COUNTERS = q.Question(
         f"{NOT_MEASURED}: sets of true LRU, without prefetcher, other processes or kernel.",
         _geometry,
     ),
-    tables=_events_table,
+    tables=lambda run, found: EVENTS_TABLE.of(
+        (row for row in product(found, EVENTS) if any(row[0].of(row[1], kind) for kind in KINDS)),
+        walked=walked(q.shown(run.experiment)),
+    ),
     figures=_misses_figures,
     missing=lambda run: " ".join(
         f"counters={level}: {why}"
