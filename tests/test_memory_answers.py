@@ -10,9 +10,9 @@ import pytest
 
 import synthetic_memory
 from oscope.labs.memory import FEW_SIZES, reference
-from oscope.labs.memory.levels import levels
 from oscope.model.document import Section
 from oscope.model.samples import PointSamples
+from oscope.questions.curve_shapes import levels
 from oscope.questions.curves import At
 from oscope.statistics.segments import cuts
 from synthetic import column, number, said

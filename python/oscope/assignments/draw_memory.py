@@ -10,10 +10,10 @@ from oscope.assignments.memory_policy import POLICY
 from oscope.assignments.tables import Source, gaps, guest, own_scale, sizes, take_reasons
 from oscope.figures.analysed import Analysed
 from oscope.labs.memory import MAPPINGS, PATTERNS, reference
-from oscope.labs.memory.reference import Known
 from oscope.model.document import Section, Table
 from oscope.model.factors import Level
 from oscope.model.formatting import MISSING, Scale
+from oscope.questions.original_figures import Known
 from oscope.statistics import Summary
 
 ORIGINAL = "The original's figures are means of 5 runs with 1 048 576 sets in 1 GiB, on another machine."

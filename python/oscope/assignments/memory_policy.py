@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from oscope.labs.memory.reference import Known
+from oscope.questions.original_figures import Known
 
 WRITES = Known(1077936131.0)
 NONE = Known(0.0)

@@ -10,9 +10,10 @@ from typing import Any, Generic, TypeVar, cast
 from oscope.figures.tables import row_scale, shared_scale, uncertainty
 from oscope.figures.words import median
 from oscope.model.document import Table
+from oscope.model.factors import Level
 from oscope.model.formatting import MISSING, Scale, format_count, format_share
 from oscope.questions.quantity import Quantity
-from oscope.questions.run import Point
+from oscope.questions.run import Point, first
 from oscope.questions.words import Verdict, ratio_text
 from oscope.statistics import ComparedMetric, Summary
 
@@ -75,6 +76,16 @@ def level(name: str, heading: str = "") -> Column[Any]:
 def levels(*names: str) -> list[Column[Any]]:
     """Return a column for each of these factors."""
     return [level(name) for name in names]
+
+
+def at_level(heading: str, asked: Quantity, **wanted: Level) -> Column[Any]:
+    """Return a column of a quantity at these levels of some factors; the others are those of the row."""
+
+    def cell(row: Any) -> str:
+        experiment = row.run.experiment
+        return asked.text(experiment, first(experiment, **{**row.factors, **wanted}))
+
+    return text(heading, cell)
 
 
 def _read(of: Number[_Row]) -> Callable[[_Row], Any]:

@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from oscope import questions as q
 from oscope.labs.ipc import points as ipc
 from oscope.labs.ipc.points import CALLS, KNOWN, MODE_WORDS, RATE, SWITCHES, curves, free, modes
-from oscope.statistics.effect import LEVEL
-from oscope.statistics.multiplicity import holm
+from oscope.questions.curve_shapes import knee
 
 HELPS = 1.05
 """A larger buffer helps if it is faster by more than this factor, and found to be faster."""
@@ -65,32 +62,12 @@ class Knee:
 def _rows(run: q.Run) -> list[Knee]:
     own = free(run)
     return [
-        Knee(own, mode, channel, sockbuf, row[0], *knee(own.experiment, row), row[-1])
+        Knee(own, mode, channel, sockbuf, row[0], *knee(own.experiment, row, RATE, HELPS), row[-1])
         for sockbuf in ("default", "buffer")
         for mode in modes(own)
         for channel, row in curves(own, RATE, mode=mode, sockbuf=sockbuf).items()
         if len(row) >= FEWEST
     ]
-
-
-def knee(experiment: q.ExperimentResults, row: Sequence[q.At]) -> tuple[q.At, q.At]:
-    """Return the smallest sizes of a rising curve that no larger one beats by more than `HELPS`.
-
-    First the one that none is found to beat (paired by block, Holm), then that by the medians.
-    """
-    low = None
-    for index, each in enumerate(row):
-        rows = [
-            q.compare_points(each.point, other.point, experiment.metrics[RATE], same_run=True)
-            for other in row[index + 1 :]
-        ]
-        better = np.array([found.ratio > HELPS for found in rows], dtype=bool)
-        found_better = better & (holm(np.array([found.p for found in rows])) < LEVEL)
-        if low is None and not found_better.any():
-            low = each
-        if low is not None and not better.any():
-            return low, each
-    return row[-1], row[-1]
 
 
 def _headline(_: q.Run, found: Sequence[Knee]) -> str:

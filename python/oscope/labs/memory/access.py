@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
 from oscope import questions as q
 from oscope.labs.memory import reference
+from oscope.questions.original_figures import Known
 
 NEAR = 0.02
 """Share within which a count is taken for what arithmetic gives."""
@@ -68,7 +69,7 @@ def walked(points: Iterable[q.PointSamples | q.Point]) -> str:
     return f"Here {here}, in the original report {cited}."
 
 
-def cite(figures: Mapping[str, Mapping[str, reference.Known]], quantity: q.Quantity, level: q.Level) -> str:
+def cite(figures: Mapping[str, Mapping[str, Known]], quantity: q.Quantity, level: q.Level) -> str:
     """Return the original report's figure of a quantity at a level, its times and events for a set."""
     known = figures.get(str(level), {}).get(quantity.key)
     if known is None:
@@ -78,29 +79,3 @@ def cite(figures: Mapping[str, Mapping[str, reference.Known]], quantity: q.Quant
     if quantity.key.startswith(("l1d_", "dtlb_")):
         return known.text("", 1 / reference.SETS)
     return known.text(quantity.unit)
-
-
-Labelled = tuple[Sequence[str], q.Point, Mapping[str, reference.Known]]
-"""The labels of a row, its point, and the original report's figures of it."""
-Derived = Mapping[str, Callable[[q.Point], str | None]]
-"""Further columns of what was measured here, by their headings."""
-
-
-def cited_table(
-    title: str,
-    heads: Sequence[str],
-    found: Iterable[Labelled],
-    quantities: Sequence[q.Quantity],
-    note: str,
-    derived: Derived,
-) -> q.Table:
-    """Return a row for each point of what was measured here, and one of the original report's if any."""
-    rows = []
-    for labels, point, known in found:
-        here = [each.text(point.run.experiment, point.samples) for each in quantities]
-        rows.append([*labels, "here", *here, *(of(point) or q.MISSING for of in derived.values())])
-        if any(each.key in known for each in quantities):
-            theirs = [known[one.key].text(one.unit) if one.key in known else q.MISSING for one in quantities]
-            rows.append([*labels, "original report", *theirs, *(q.MISSING for _ in derived)])
-    columns = [*heads, "measured", *(each.name for each in quantities), *derived]
-    return q.Table(title, columns, rows, frozenset(), note)

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from oscope import questions as q
 from oscope.labs.memory import FLUSHED, reference
-from oscope.labs.memory import access as walk
-from oscope.labs.memory.access import FAULTS_EACH_PAGE, NEAR, RESIDENT, TIME, walked
+from oscope.labs.memory.access import FAULTS_EACH_PAGE, NEAR, RESIDENT, TIME, each_page, walked
+from oscope.questions.original_figures import Derived, Known, cited_table
 
 FACTORS = ("mapping", "pattern", "footprint")
 BLOCK = 512
@@ -29,7 +29,7 @@ INIT_RSS, INIT_IN, INIT_OUT, RSS, IN, OUT, MINOR, MAJOR = (
 
 # ---- mapping a file
 
-BLOCKS_EACH_PAGE = walk.each_page("blocks written for 8 a page mapped", "oublock", q.PAGE // BLOCK)
+BLOCKS_EACH_PAGE = each_page("blocks written for 8 a page mapped", "oublock", q.PAGE // BLOCK)
 MAPPED = (
     *(INIT_RSS, INIT_IN, INIT_OUT, RSS, IN, OUT, MINOR, MAJOR),
     *(q.plain("pages mapped", "touched_pages"), FAULTS_EACH_PAGE, TIME),
@@ -54,11 +54,11 @@ def _written(found: Sequence[q.Point], mapping: str) -> str:
 
 
 def _mapped_table(_: q.Run, found: Sequence[q.Point]) -> q.Table:
-    def known(point: q.Point) -> Mapping[str, reference.Known]:
+    def known(point: q.Point) -> Mapping[str, Known]:
         own = point.level("footprint") == "first64th"
         return reference.MAPPING.get((point.level("mapping"), point.level("pattern")), {}) if own else {}
 
-    return walk.cited_table(
+    return cited_table(
         "Faults, resident memory and blocks by mapping",
         ("mapping",),
         [((point.label(FACTORS),), point, known(point)) for point in found],
@@ -135,7 +135,7 @@ def _fewer_faults(_: q.Run, found: Sequence[q.Point]) -> str:
     return f"The initialisation takes {found[0].value} ({_name(found[0])})."
 
 
-def _known(point: q.Point) -> Mapping[str, reference.Known]:
+def _known(point: q.Point) -> Mapping[str, Known]:
     if point.level("pattern") != "seq" or point.level("footprint") != "first64th":
         return {}
     way = (bool(point.factors.get("populate")), str(point.factors.get("initialise", "none")))
@@ -146,12 +146,12 @@ def _prepared_tables(_: q.Run, found: Sequence[q.Point]) -> Iterator[q.Table]:
     rows = [((each.level("mapping"), _way(each)), each, _known(each)) for each in found]
     derived = {"buffer resident": _resident, "blocks / (size / 512 B)": _blocks}
 
-    def table(title: str, quantities: Sequence[q.Quantity], more: str, derived: walk.Derived) -> q.Table:
+    def table(title: str, quantities: Sequence[q.Quantity], more: str, derived: Derived) -> q.Table:
         note = (
             f"Medians with their 95 % intervals, walked in sequence. {more} {walked(found)} "
             f"{reference.WHERE} Its table is damaged: its text says which column is which."
         )
-        return walk.cited_table(title, ("mapping", "prepared with"), rows, quantities, note, derived)
+        return cited_table(title, ("mapping", "prepared with"), rows, quantities, note, derived)
 
     yield table("Initialisation, by mapping", INIT, INIT_FLUSHES, derived)
     yield table("The function after it, by mapping", FUNCTION, "", {})

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from oscope import questions as q
 from oscope.labs.memory import LINE
-from oscope.labs.memory.levels import Levels, levels
+from oscope.questions.curve_shapes import Levels, Segment, levels
 
 # ---- the time of a dependent load, and the levels that its curve shows
 
@@ -21,6 +21,7 @@ SLOWER = 1.1
 class Chase(NamedTuple):
     """The curve of one stride on pages of one size."""
 
+    run: q.Run
     stride: int
     pages: str
     found: tuple[q.At, ...]
@@ -39,7 +40,7 @@ def _chases(run: q.Run) -> list[Chase]:
     for stride, pages in sorted({(int(e.get("stride", LINE)), str(e.get("pages", "4K"))) for e in every}):
         at_sizes = q.curve(own.only(stride=stride, pages=pages), METRIC)
         if row := tuple(each for each in at_sizes if each.summary.median > 0):
-            found.append(Chase(stride, pages, row, levels(row, METRIC)))
+            found.append(Chase(run, stride, pages, row, levels(row, METRIC)))
     return found
 
 
@@ -118,45 +119,38 @@ def _unseparated(chases: Sequence[Chase]) -> str:
     return f" Not separated, so taken as one level: {'; '.join(parts)}." if parts else ""
 
 
-class Row(NamedTuple):
-    """A level of a curve, or a size between two levels."""
-
-    run: q.Run
-    chase: Chase
-    found: tuple[q.At, ...]
-    middle: q.At
-
-    def spread(self) -> str:
-        """Return the medians of its sizes."""
-        if len(self.found) == 1:
-            return "by itself: no level"
-        low, high = (end(one.summary.median for one in self.found) for end in (min, max))
-        return f"{low:.3g} to {high:.3g}"
-
-    def cycles(self) -> q.Summary | None:
-        """Return the cycles of a load of a level."""
-        return self.run.summary(self.middle.point, "cycles") if len(self.found) > 1 else None
+Part = tuple[Chase, Segment]
+"""A level of a curve, or a size between two levels."""
 
 
-def _rows(run: q.Run, chases: Sequence[Chase]) -> list[Row]:
-    rows = []
-    for chase in chases:
-        rows += [Row(run, chase, each.found, each.middle) for each in chase.levels.plateaus]
-        rows += [Row(run, chase, (one,), one) for one in chase.levels.between]
-    return rows
+def _spread(part: Part) -> str:
+    """Return the medians of its sizes."""
+    low, high = (end(one.summary.median for one in part[1].found) for end in (min, max))
+    return f"{low:.3g} to {high:.3g}" if len(part[1].found) > 1 else "by itself: no level"
 
 
-LEVELS: q.TableOf[Row] = q.TableOf(
+def _cycles(part: Part) -> q.Summary | None:
+    """Return the cycles of a load of a level."""
+    chase, segment = part
+    return chase.run.summary(segment.middle.point, "cycles") if len(segment.found) > 1 else None
+
+
+LEVELS: q.TableOf[Part] = q.TableOf(
     "Levels found from the curve",
-    q.text("stride", lambda row: q.bytes_text(row.chase.stride)),
-    q.text("pages", lambda row: row.chase.pages),
-    q.text("from", lambda row: row.found[0].name),
-    q.text("to", lambda row: row.found[-1].name),
-    q.value("time of a load (95 %)", lambda row: row.middle.summary, "ns"),
-    q.text("medians of its sizes [ns]", Row.spread),
-    q.written("TSC cycles", Row.cycles, lambda found: f"{found:.3g}"),
+    q.text("stride", lambda part: q.bytes_text(part[0].stride)),
+    q.text("pages", lambda part: part[0].pages),
+    q.text("from", lambda part: part[1].found[0].name),
+    q.text("to", lambda part: part[1].found[-1].name),
+    q.value("time of a load (95 %)", lambda part: part[1].middle.summary, "ns"),
+    q.text("medians of its sizes [ns]", _spread),
+    q.written("TSC cycles", _cycles, lambda found: f"{found:.3g}"),
     note="The time is that of the size in the middle. TSC cycles are of constant rate.{unseparated}",
 )
+
+
+def _levels(_: q.Run, chases: Sequence[Chase]) -> q.Table:
+    parts = ((each, part) for each in chases for part in (*each.levels.plateaus, *each.levels.between))
+    return LEVELS.of(parts, unseparated=_unseparated(chases))
 
 
 def _page_tables(run: q.Run, chases: Sequence[Chase]) -> Iterator[q.Table]:
@@ -194,7 +188,7 @@ LATENCY = q.Question(
         "Levels are steps of the logarithm of time that are clearer than chance (permutations, Bonferroni).",
     ),
     tables=(
-        lambda run, chases: LEVELS.of(_rows(run, chases), unseparated=_unseparated(chases)),
+        _levels,
         lambda run, chases: CACHES.of(_changes(run, chases)),
         _page_tables,
     ),
@@ -251,7 +245,6 @@ BANDWIDTH = q.Question(
 
 FAULT = q.plain("time of a fault", "time_ns", "ns")
 PER_SECOND = q.plain("faults a second", "faults_per_s", "faults/s")
-THREADS = (1, 2)
 KIND_WORDS: Mapping[str, str] = {
     "zero-page": "read of anonymous memory: the page of zeros",
     "anonymous": "write to anonymous memory: a new page",
@@ -263,26 +256,6 @@ KIND_WORDS: Mapping[str, str] = {
 }
 
 
-class Kind(NamedTuple):
-    """One kind of fault, by one thread and by two."""
-
-    run: q.Run
-    name: str
-    two_over_one: q.ComparedMetric | None
-
-    def by(self, threads: int) -> q.PointSamples | None:
-        """Return the point with so many threads."""
-        return q.first(self.run.experiment, kind=self.name, threads=threads)
-
-    def of(self, name: str) -> q.Summary | None:
-        """Return a count of one thread, or of two where that was not measured."""
-        return self.run.summary(next(filter(None, map(self.by, THREADS)), None), q.plain("", name))
-
-
-def _with(threads: int, heading: str, quantity: q.Quantity) -> q.Column[Kind]:
-    return q.text(heading, lambda row: quantity.text(row.run.experiment, row.by(threads)))
-
-
 def _fewest(run: q.Run) -> list[q.Point]:
     """Return the points of the fewest threads that have times, the quickest first."""
     found = sorted(run.points("time_ns"), key=lambda each: each.summary.median)
@@ -290,10 +263,9 @@ def _fewest(run: q.Run) -> list[q.Point]:
     return [each for each in found if each.factors.get("threads", 1) == threads]
 
 
-def _kinds(run: q.Run) -> list[Kind]:
-    rows = q.compared(run.experiment, [PER_SECOND], "threads", THREADS)
-    kinds = [each for each in run.levels("kind") if _fewest(run) and q.first(run.experiment, kind=each)]
-    return [Kind(run, kind, q.row_of(rows, PER_SECOND, kind=kind)) for kind in kinds]
+def _two_over_one(point: q.Point) -> q.ComparedMetric | None:
+    two = point.run.point(PER_SECOND.key, kind=point["kind"], threads=2)
+    return None if two is None else q.beside(two, "threads", 1)
 
 
 QUICKEST: Callable[[q.Run, Sequence[q.Point]], str] = q.extremes(
@@ -304,19 +276,19 @@ QUICKEST: Callable[[q.Run, Sequence[q.Point]], str] = q.extremes(
 FAULTS = q.Question(
     title="What a page fault costs by its kind",
     experiment="memory.fault",
-    rows=_kinds,
+    rows=lambda run: [one[0] for one in q.grouped(run.points(FAULT.key), lambda each: each["kind"]).values()],
     headline=lambda run, _: QUICKEST(run, _fewest(run)),
     text="Timed with exception, handling and return. Two threads fault in their own halves of one mapping.",
     tables=q.TableOf(
         "Faults by kind",
-        q.text("kind", lambda row: row.name),
-        q.text("what it is", lambda row: KIND_WORDS.get(row.name, "")),
-        q.count("faults", lambda row: row.of("faults")),
-        q.text("major", lambda row: None if (n := row.of("major")) is None else q.figure(n, "")),
-        _with(1, "time of a fault, 1 thread", FAULT),
-        _with(1, "faults a second, 1 thread", PER_SECOND),
-        _with(2, "2 threads", PER_SECOND),
-        q.ratio("2 / 1", lambda row: row.two_over_one, "different"),
+        q.level("kind"),
+        q.text("what it is", lambda row: KIND_WORDS.get(row["kind"], "")),
+        q.count("faults", "faults"),
+        q.text("major", lambda row: q.figure_text(row.of("major"), "")),
+        q.at_level("time of a fault, 1 thread", FAULT, threads=1),
+        q.at_level("faults a second, 1 thread", PER_SECOND, threads=1),
+        q.at_level("2 threads", PER_SECOND, threads=2),
+        q.ratio("2 / 1", _two_over_one, "different"),
         note="Medians with their 95 % intervals; the ratio is paired by block, p corrected (Holm) for all "
         "kinds.",
     ),

@@ -6,13 +6,7 @@ virtual machine with 2 GiB of memory and Linux 4.19.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import TypeVar
-
-from oscope.model.formatting import Scale
-
-Column = TypeVar("Column")
+from oscope.questions.original_figures import Known, read_table
 
 SETS, SIZE = 1 << 20, 1 << 30
 WHERE = (
@@ -21,35 +15,7 @@ WHERE = (
 )
 
 
-@dataclass(frozen=True)
-class Known:
-    """A figure of the original report."""
-
-    mean: float
-    deviation: float = 0.0
-    """Standard deviation of its 5 runs; 0 where all had the same."""
-
-    def text(self, unit: str = "", factor: float = 1.0) -> str:
-        """Return `3.163 ± 0.005 µs`: mean and standard deviation times `factor`, which makes them `unit`."""
-        mean, deviation = self.mean * factor, self.deviation * factor
-        scale = Scale.choose([mean], [deviation], unit)
-        if not deviation:
-            return scale.with_unit(mean)
-        return " ".join(filter(None, [f"{scale.text(mean)} ± {scale.text(deviation)}", scale.unit]))
-
-
-def _table(columns: Iterable[Column], text: str) -> Mapping[Column, Mapping[str, Known]]:
-    """Read a table with a metric in each row: `mean±deviation` in each column, or - where it has none."""
-    rows = [line.split() for line in text.strip().splitlines()]
-    return {
-        column: {
-            name: Known(*map(float, cells[index].split("±"))) for name, *cells in rows if cells[index] != "-"
-        }
-        for index, column in enumerate(columns)
-    }
-
-
-PATTERN = _table(
+PATTERN = read_table(
     ("seq", "random"),
     """
     utime_s           3.317±0.005             4.827±0.003
@@ -71,7 +37,7 @@ PATTERN = _table(
 FIFTH = Known(6566.4, 13132.8)
 """Blocks written by the function in a shared mapping: charged in one run of five."""
 
-MAPPING = _table(
+MAPPING = read_table(
     (("private", "seq"), ("private", "random"), ("shared", "seq"), ("shared", "random")),
     """
     init_inblock     0               0               0               0
@@ -84,7 +50,7 @@ MAPPING = _table(
 )
 """Figure 3 by mapping and pattern; where the original report says init, `init_` stands before the name."""
 
-PREPARED = _table(
+PREPARED = read_table(
     (("private", True, "none"), ("shared", True, "none"), ("shared", False, "memset+msync")),
     """
     init_maxrss_kib  1066060±106.883      1064109.6±274.14  1066129.6±31.455
@@ -104,7 +70,7 @@ the figures: only memset with msync writes at the initialisation, only a shared 
 FUNCTION_OUBLOCK = 32832.0
 """Figure 6: blocks that its function writes in a shared mapping. Figure 3 has a fifth of it, from 5 runs."""
 
-PRESSURE = _table(
+PRESSURE = read_table(
     ("none", "compete"),
     """
     stime_s           0±0.001                  0.101±0.13

@@ -20,6 +20,7 @@ from oscope.labs.memory.access import (
     sets,
     walked,
 )
+from oscope.questions.original_figures import Known
 
 # ---- in sequence and at random
 
@@ -60,7 +61,7 @@ def _zeros(_: q.Run, found: Sequence[q.Point]) -> list[str]:
     return [ZEROS] if any(each > 1 + NEAR for each in faults) else []
 
 
-Figures = Mapping[str, Mapping[str, reference.Known]]
+Figures = Mapping[str, Mapping[str, Known]]
 Place = tuple[str, Mapping[str, q.Level], Figures | None]
 """Of a table: title, levels of the other factors, and the original report's figures there, if it has some."""
 
@@ -209,8 +210,8 @@ Where = Mapping[str, q.Level]
 
 def _wheres(run: q.Run, found: Sequence[q.Point]) -> list[Where]:
     names = [name for name in run.experiment.varied() if name not in ("pressure", "tracer")]
-    rows = (tuple((name, point.factors[name]) for name in names if name in point.factors) for point in found)
-    return [dict(where) for where in dict.fromkeys(rows)]
+    places = q.grouped(found, lambda point: tuple((n, point.factors[n]) for n in names if n in point.factors))
+    return [dict(where) for where in places]
 
 
 def _pressure_said(run: q.Run, found: Sequence[q.Point]) -> str:
@@ -233,12 +234,9 @@ def _conditions(_: q.Run, found: Sequence[q.Point]) -> Iterator[str]:
 
 def _places(run: q.Run, found: Sequence[q.Point]) -> Iterator[Place]:
     for where in _wheres(run, found):
-        factors = {"mapping": "anonymous", **run.experiment.points[0].factors, **where}
-        own = all(factors.get(name) == level for name, level in THEIRS.items())
-        title = ", ".join(
-            filter(None, ["With and without a competitor", q.label(run.experiment, where, where)])
-        )
-        yield title, where, reference.PRESSURE if own else None
+        own = THEIRS.items() <= {"mapping": "anonymous", **run.experiment.points[0].factors, **where}.items()
+        title = ["With and without a competitor", q.label(run.experiment, where, where)]
+        yield ", ".join(filter(None, title)), where, reference.PRESSURE if own else None
 
 
 PRESSURE = q.Question(

@@ -1,0 +1,85 @@
+"""What a curve over the size shows by its shape: levels with steps between them, and a knee.
+
+Levels are segments (`statistics.segments`) of two sizes or more. A segment of one size is no level: the size
+lies on the way between two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from oscope.figures.analysed import block_medians
+from oscope.model.samples import ExperimentResults
+from oscope.questions.curves import At
+from oscope.statistics import compare_points
+from oscope.statistics.effect import LEVEL
+from oscope.statistics.multiplicity import holm
+from oscope.statistics.segments import cuts, proven
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Neighbouring sizes whose values are the same, but for noise."""
+
+    found: tuple[At, ...]
+
+    @property
+    def high(self) -> int:
+        """Return the largest size."""
+        return self.found[-1].size
+
+    @property
+    def middle(self) -> At:
+        """Return the size whose median is that of all."""
+        ordered = sorted(self.found, key=lambda each: each.summary.median)
+        return ordered[len(ordered) // 2]
+
+
+@dataclass(frozen=True)
+class Levels:
+    """What a curve is made of."""
+
+    plateaus: tuple[Segment, ...]
+    between: tuple[Segment, ...]
+    """Single sizes on the way from one level to the next, or at an end."""
+    unseparated: tuple[tuple[int, int], ...]
+    """Neighbouring sizes whose values differ in the fit, but not in a test."""
+
+
+def levels(found: Sequence[At], metric: str) -> Levels:
+    """Return the levels of a curve of positive values, by rising size."""
+    medians = [block_medians(each.point, metric) for each in found]
+    blocks = sorted(set().union(*medians))
+    values = np.array([[each.get(block, np.nan) for each in medians] for block in blocks])
+    edges = cuts([each.summary.median for each in found])
+    kept = proven(np.log(values), edges)
+    parts = [Segment(tuple(found[start:end])) for start, end in pairwise([0, *kept, len(found)])]
+    return Levels(
+        tuple(part for part in parts if len(part.found) > 1),
+        tuple(part for part in parts if len(part.found) == 1),
+        tuple((found[edge - 1].size, found[edge].size) for edge in edges if edge not in kept),
+    )
+
+
+def knee(experiment: ExperimentResults, row: Sequence[At], metric: str, helps: float) -> tuple[At, At]:
+    """Return the smallest sizes of a rising curve that no larger one beats by more than the factor `helps`.
+
+    First the one that none is found to beat (paired by block, Holm), then that by the medians.
+    """
+    low = None
+    for index, each in enumerate(row):
+        rows = [
+            compare_points(each.point, other.point, experiment.metrics[metric], same_run=True)
+            for other in row[index + 1 :]
+        ]
+        better = np.array([found.ratio > helps for found in rows], dtype=bool)
+        found_better = better & (holm(np.array([found.p for found in rows])) < LEVEL)
+        if low is None and not found_better.any():
+            low = each
+        if low is not None and not better.any():
+            return low, each
+    return row[-1], row[-1]
