@@ -21,6 +21,7 @@ from oscope.questions import histograms
 from oscope.questions.contrast import *
 from oscope.questions.curves import *
 from oscope.questions.drawing import *
+from oscope.questions.pivot import *
 from oscope.questions.quantity import *
 from oscope.questions.question import *
 from oscope.questions.run import *

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite
-from typing import Any
+from typing import Any, TypeVar
 
 from oscope.figures import plots
 from oscope.figures.analysed import measured
@@ -17,7 +17,7 @@ from oscope.model.units import format_bytes
 from oscope.questions.contrast import SIZES, Contrast, Ends, compared
 from oscope.questions.drawing import INTERVALS, RATIOS, median_lines
 from oscope.questions.quantity import Quantity
-from oscope.questions.run import Run, has
+from oscope.questions.run import Point, Run, has
 from oscope.questions.table import Column, stat, text
 from oscope.statistics import ComparedMetric, Summary, compare_pairs
 from oscope.statistics.compare import other_pairs
@@ -40,6 +40,7 @@ class At:
         return format_bytes(self.size)
 
 
+_Measured = TypeVar("_Measured", At, Point)
 Curves = Mapping[str, Sequence[At]]
 """Curves by name."""
 
@@ -100,14 +101,26 @@ def best(found: Sequence[At], experiment: ExperimentResults, metric: str) -> tup
 
     Which one is the best, the data say: p is corrected for the tests of all pairs.
     """
-    sign = -1 if experiment.metrics[metric].better == "more" else 1
-    first, *others = sorted(found, key=lambda each: sign * each.summary.median)
-    if not others:
-        return first, []
-    pairs = [(first.point, other.point) for other in others]
-    rows = compare_pairs(experiment, pairs, metric, beside=other_pairs(pairs)).rows
-    alike = [other for other, row in zip(others, rows, strict=True) if row.different != "yes"]
+    first, alike = _best(found, [each.point for each in found], experiment, metric)
     return first, sorted(alike, key=lambda each: each.size)
+
+
+def best_of(points: Sequence[Point]) -> tuple[Point, list[Point]]:
+    """Return the same of points of one experiment: the best, and in their order those that are like it."""
+    run, metric = points[0].run, points[0].metric
+    return _best(points, [each.samples for each in points], run.experiment, metric)
+
+
+def _best(
+    found: Sequence[_Measured], samples: Sequence[PointSamples], experiment: ExperimentResults, metric: str
+) -> tuple[_Measured, list[_Measured]]:
+    sign = -1 if experiment.metrics[metric].better == "more" else 1
+    top = min(range(len(found)), key=lambda index: sign * found[index].summary.median)
+    others = [index for index in range(len(found)) if index != top]
+    pairs = [(samples[top], samples[index]) for index in others]
+    rows = compare_pairs(experiment, pairs, metric, beside=other_pairs(pairs)).rows if pairs else ()
+    verdicts = zip(others, rows, strict=True)
+    return found[top], [found[index] for index, row in verdicts if row.different != "yes"]
 
 
 def sizes_of(curves: Curves) -> list[int]:

@@ -115,6 +115,26 @@ def written(
     return text(heading, lambda row: None if (n := read(row)) is None else write(n), numeric=numeric)
 
 
+def cited(
+    name: str,
+    unit: str,
+    of: Callable[[_Row], float | str | None] | Mapping[_Row, float],
+    form: str = ".2f",
+) -> Column[_Row]:
+    """Return a column of figures of the original report, in its own unit: numbers in a Python format.
+
+    They may be given by row. None is missing: it has no such figure.
+    """
+    read = of.get if isinstance(of, Mapping) else of
+
+    def cell(row: _Row) -> str | None:
+        found = read(row)
+        return found if found is None or isinstance(found, str) else format(found, form)
+
+    shown = f" [{unit}]" if unit else ""
+    return text(f"original report: {name}{shown}", cell, numeric=True)
+
+
 def share(heading: str, of: Number[_Row], spread: float | None = 0.01) -> Column[_Row]:
     """Return a column of shares, as per cent with the digits that `spread` allows."""
     read = _figure(of)
