@@ -19,7 +19,7 @@ import synthetic
 import synthetic_instructions
 from oscope import labs
 from oscope.labs.transfer import ALL_KINDS, RETRY_S, SIZES, SMALL, pair
-from oscope.labs.transfer.points import way
+from oscope.labs.transfer.ways import way
 from oscope.model.experiment import Design
 from oscope.model.factors import Condition, Level, meaningful
 from oscope.model.samples import Column, ExperimentResults, PointSamples, Results

@@ -12,7 +12,7 @@ import synthetic_transfer
 from oscope import labs
 from oscope.figures.analysed import Analysed
 from oscope.labs.transfer import SAME, SIZES, SMALL, large
-from oscope.labs.transfer.points import compared_ways, way
+from oscope.labs.transfer.ways import compared_ways, way
 from oscope.model.document import Section
 from oscope.model.samples import PointSamples, Results
 from oscope.questions import lasting

@@ -1,4 +1,4 @@
-"""What a curve over the size shows by its shape: levels with steps between them, and a knee.
+"""What curves over the size show: levels with steps between them, a knee, and which of two is the higher.
 
 Levels are segments (`statistics.segments`) of two sizes or more. A segment of one size is no level: the size
 lies on the way between two.
@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import combinations, pairwise
 
 import numpy as np
 
-from oscope.figures.analysed import block_medians
+from oscope.figures.analysed import block_medians, measured
 from oscope.model.samples import ExperimentResults
-from oscope.questions.curves import At
-from oscope.statistics import compare_points
+from oscope.questions.curves import At, size_of
+from oscope.statistics import compare_pairs, compare_points
 from oscope.statistics.effect import LEVEL
 from oscope.statistics.multiplicity import holm
 from oscope.statistics.segments import cuts, proven
@@ -83,3 +83,30 @@ def knee(experiment: ExperimentResults, row: Sequence[At], metric: str, helps: f
         if low is not None and not better.any():
             return low, each
     return row[-1], row[-1]
+
+
+def orders(
+    experiment: ExperimentResults, metric: str, factor: str, names: Sequence[str]
+) -> dict[tuple[str, str, int], int]:
+    """Return which of each two levels of a factor has more of a metric at each size.
+
+    1: the first, in the order of `names`; -1: the second; 0: they cannot be distinguished (paired by block,
+    Holm for all). Pairs and sizes of which one point is missing are left out.
+    """
+    sizes = sorted({size for point in experiment.points if (size := size_of(point)) is not None})
+    levels = sorted({str(point.factors[factor]) for point in experiment.points}, key=list(names).index)
+    placed = {(point.factors[factor], size_of(point)): point for point in reversed(experiment.points)}
+    points = {
+        (a, b, size): (first, second)
+        for size in sizes
+        for a, b in combinations(levels, 2)
+        if (first := placed.get((a, size)))
+        and (second := placed.get((b, size)))
+        and all(len(measured(each, metric)[0]) for each in (first, second))
+    }
+    # A row is "yes" only where the medians of all samples differ in the direction of the ratio.
+    rows = compare_pairs(experiment, list(points.values()), metric).rows if points else ()
+    return {
+        key: (0 if row.different != "yes" else -1 if row.ratio > 1 else 1)
+        for key, row in zip(points, rows, strict=True)
+    }

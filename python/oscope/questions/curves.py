@@ -13,7 +13,7 @@ from oscope.figures.tables import shared_scale
 from oscope.model.document import Figure
 from oscope.model.factors import Level
 from oscope.model.samples import ExperimentResults, PointSamples
-from oscope.model.units import format_bytes
+from oscope.model.units import MEBIBYTE, format_bytes
 from oscope.questions.contrast import SIZES, Contrast, Ends, compared
 from oscope.questions.drawing import INTERVALS, RATIOS, median_lines
 from oscope.questions.quantity import Quantity
@@ -152,6 +152,15 @@ def over_sizes(
     sizes = sizes_of(curves)
     lines, axis = lines_over(curves, unit, {size: float(index) for index, size in enumerate(sizes)})
     return plots.lines(title, (size_axis(sizes, name), axis), lines, note)
+
+
+def to_scale(title: str, curves: Curves, unit: str, name: str = "block size") -> Figure:
+    """Draw the same with sizes to scale, in MiB, and say how many of them lie near 0."""
+    sizes = sizes_of(curves)
+    lines, axis = lines_over(curves, unit, {size: size / MEBIBYTE for size in sizes})
+    near = f"{sum(size <= sizes[-1] / 40 for size in sizes)} of {len(sizes)} {name}s"
+    note = f"The same figures; to scale, {near} lie within a fortieth of the axis."
+    return plots.lines(title, (plots.axis(f"{name} [MiB]", rangemode="tozero"), axis), lines, note)
 
 
 def several(title: str, curves: Curves, unit: str, name: str = "block size") -> list[Figure]:

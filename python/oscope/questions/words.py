@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 from oscope.figures.words import counted, emulation, median
@@ -157,3 +157,13 @@ def grouped(rows: Iterable[_Row], key: Callable[[_Row], _Key]) -> dict[_Key, lis
     for row in rows:
         found.setdefault(key(row), []).append(row)
     return found
+
+
+def errors_text(errors: Mapping[str, int]) -> str:
+    """Return each error with its count."""
+    return ", ".join(f"{name}: {format_count(number)}" for name, number in errors.items()) or "none"
+
+
+def first_named(names: Sequence[str]) -> str:
+    """Return equal ones in words: two by their names, of more the first and how many others there are."""
+    return " and ".join(names) if len(names) < 3 else f"{names[0]} and {len(names) - 1} others"

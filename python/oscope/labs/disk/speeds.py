@@ -10,7 +10,6 @@ import numpy as np
 
 from oscope import questions as q
 from oscope.labs.disk import CACHES, TOOLS, reference
-from oscope.questions import curves as curve
 
 READ_FACTORS = ("cache", "engine", "block_size")
 
@@ -27,7 +26,7 @@ def _originals(cited: Mapping[str, Mapping[int, float]]) -> list[q.Column[int]]:
 
 def _by_size(what: str, run: q.Run, curves: q.Curves, note: str, *more: q.Column[int]) -> q.Table:
     """Return a table of speeds over the block size, with further columns."""
-    title = f"{what} by block size, file of {curve.source(run.experiment, curves)}"
+    title = f"{what} by block size, file of {q.source(run.experiment, curves)}"
     return q.TableOf(title, *q.size_columns(curves, q.RATE_UNIT), *more, note=note).of(q.sizes_of(curves))
 
 
@@ -39,7 +38,7 @@ OURS, PEERS = "oscope", "disk.peers"
 def _by_tool(run: q.Run) -> q.Curves:
     if run.experiment.experiment == PEERS:
         return q.curves_by(_plain(run), q.RATE, "tool", TOOLS, cache="cold")
-    found = curve.curve(_plain(run), q.RATE, cache="cold")
+    found = q.curve(_plain(run), q.RATE, cache="cold")
     return {OURS: found} if found else {}
 
 
@@ -64,15 +63,11 @@ def _tool_table(run: q.Run, _: Sequence[int]) -> q.Table:
     )
 
 
-def _tool_figures(run: q.Run, sizes: Sequence[int]) -> list[q.Figure]:
+def _tool_figures(run: q.Run, _: Sequence[int]) -> list[q.Figure]:
     curves = _by_tool(run)
-    title = f"Speed of cold reads, file of {curve.source(run.experiment, curves)}, block sizes"
-    lines, axis = curve.lines_over(curves, q.RATE_UNIT, {size: size / q.MEBIBYTE for size in sizes})
-    near = f"{sum(size <= sizes[-1] / 40 for size in sizes)} of {len(sizes)} block sizes"
-    note = f"The same figures; to scale, {near} lie within a fortieth of the axis."
-    block = q.plots.axis("block size [MiB]", rangemode="tozero")
+    title = f"Speed of cold reads, file of {q.source(run.experiment, curves)}, block sizes"
     even = q.over_sizes(f"{title} evenly spaced", curves, q.RATE_UNIT)
-    return [even, q.plots.lines(f"{title} to scale", (block, axis), lines, note)]
+    return [even, q.to_scale(f"{title} to scale", curves, q.RATE_UNIT)]
 
 
 SWEEP = q.Question(
@@ -153,7 +148,7 @@ COLD_AND_WARM = q.Question(
     headline=_gain,
     tables=_cache_table,
     figures=lambda run, _: q.over_sizes(
-        f"Speed of reading a file of {curve.source(run.experiment, _by_cache(run))}, cold and warm",
+        f"Speed of reading a file of {q.source(run.experiment, _by_cache(run))}, cold and warm",
         _by_cache(run),
         q.RATE_UNIT,
     ),
@@ -248,7 +243,7 @@ def _written(run: q.Run) -> q.Curves:
 
 def _cold(run: q.Run) -> list[q.At]:
     own = run.beside(READ)
-    return curve.curve(_plain(own), q.RATE, cache="cold") if own else []
+    return q.curve(_plain(own), q.RATE, cache="cold") if own else []
 
 
 def read_in(speed: q.Summary, seconds: float) -> str:
@@ -309,13 +304,13 @@ def _write_tables(run: q.Run, _: object) -> Iterable[q.Table]:
         note = f"Medians. {q.MISSING}: not measured; past the page cache only whole pages are written."
         yield _by_size("Writing speed", write, written, note, *over)
     if read and cold:
-        yield READ_IN.of(cold, what=curve.source(read.experiment, {"cold": cold}))
+        yield READ_IN.of(cold, what=q.source(read.experiment, {"cold": cold}))
 
 
 def _write_figures(run: q.Run, _: object) -> list[q.Figure]:
     write, written = run.beside(WRITE), _written(run)
-    what = curve.source(write.experiment, written) if write else ""
-    return curve.several(f"Speed of writing a file of {what}, by block size", written, q.RATE_UNIT)
+    what = q.source(write.experiment, written) if write else ""
+    return q.several(f"Speed of writing a file of {what}, by block size", written, q.RATE_UNIT)
 
 
 WRITING = q.Question(

@@ -7,7 +7,7 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 from oscope import questions as q
-from oscope.labs.ipc import points as ipc
+from oscope.labs.ipc import moved as ipc
 from oscope.trace.reading import time_in_calls_ns
 
 LEAST_SHARE = 0.001
@@ -42,7 +42,7 @@ def _most(_: q.Run, found: Sequence[Call]) -> str:
     alike = [each for each in found if each.of_time and q.format_share(each.of_time) == share]
     if len(alike) == 1:
         return f"`{most.name}` takes {share} of the time in calls at {most.where.name}."
-    names = ipc.first_named([f"`{each.name}` at {each.where.name}" for each in alike])
+    names = q.first_named([f"`{each.name}` at {each.where.name}" for each in alike])
     return f"{names} each take {share} of the time in calls."
 
 
@@ -86,7 +86,7 @@ CALLS = q.Question(
         q.share("of the time in calls", lambda call: call.of_time),
         q.written("mean", lambda call: q.over(call.data.get("time_ns"), call.data["count"]), q.nanoseconds),
         *q.histograms.columns(lambda call: call.data.get("times")),
-        q.text("errors", lambda call: ipc.errors_text(call.data["errors"])),
+        q.text("errors", lambda call: q.errors_text(call.data["errors"])),
         q.effect_column(lambda call: call.where),
         note=f"All traced repetitions together; percentiles are known to a power of two. {q.EFFECT}",
     ),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import combinations
 from math import isfinite, nan
 from typing import NamedTuple
 
@@ -11,7 +10,8 @@ import numpy as np
 
 from oscope import questions as q
 from oscope.labs.ipc import CHANNELS, TRACERS
-from oscope.labs.ipc.points import RATE, TIME, channels
+from oscope.labs.ipc.moved import RATE, TIME, channels
+from oscope.questions.curve_shapes import orders
 from oscope.statistics import compare_pairs
 from oscope.trace.factor import UNTRACED
 from oscope.trace.reading import merge
@@ -133,22 +133,7 @@ def _orders(plain: q.ExperimentResults, traced: q.ExperimentResults) -> list[tup
 
 def pairs(experiment: q.ExperimentResults) -> dict[tuple[str, str, int], int]:
     """Return for each two channels and buffer size which is faster: 1 the first, -1 the second, 0 neither."""
-    sizes = sorted({size for point in experiment.points if (size := q.size_of(point)) is not None})
-    names = sorted({str(point.factors["channel"]) for point in experiment.points}, key=CHANNELS.index)
-    points = {
-        (a, b, size): (first, second)
-        for size in sizes
-        for a, b in combinations(names, 2)
-        if (first := experiment.point(channel=a, buffer=size))
-        and (second := experiment.point(channel=b, buffer=size))
-        and all(len(q.measured(each, RATE)[0]) for each in (first, second))
-    }
-    # A row is "yes" only where the medians of all samples differ in the direction of the ratio.
-    rows = compare_pairs(experiment, list(points.values()), RATE).rows if points else ()
-    return {
-        key: (0 if row.different != "yes" else -1 if row.ratio > 1 else 1)
-        for key, row in zip(points, rows, strict=True)
-    }
+    return orders(experiment, RATE, "channel", CHANNELS)
 
 
 def _order(a: str, b: str, which: int) -> str:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from oscope import questions as q
 from oscope.figures.traced import traced
-from oscope.labs.ipc.points import TIME, TRACE
+from oscope.labs.ipc.moved import TIME, TRACE
 
 TITLE = "Page faults"
 TIMED = "trace.fault"

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from oscope import questions as q
-from oscope.labs.ipc import points as ipc
-from oscope.labs.ipc.points import CALLS, KNOWN, MODE_WORDS, RATE, SWITCHES, curves, free, modes
+from oscope.labs.ipc import moved as ipc
+from oscope.labs.ipc.moved import CALLS, KNOWN, MODE_WORDS, RATE, SWITCHES, curves, free, modes
 from oscope.questions.curve_shapes import knee
 
 HELPS = 1.05

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from oscope import questions as q
 from oscope.figures.ecdf import Ecdf, ecdf
 from oscope.labs.ipc import COMPARED
-from oscope.labs.ipc import points as ipc
+from oscope.labs.ipc import moved as ipc
 from oscope.trace.calls import TRANSFERS
 from oscope.trace.reading import return_values
 
@@ -76,7 +76,7 @@ def _most_short(_: q.Run, found: Sequence[Transfers]) -> str:
         )
     share = q.format_share(most.short)
     alike = [each for each in found if each.short and q.format_share(each.short) == share]
-    names = ipc.first_named([f"`{each.call}` at {each.where.name}" for each in alike])
+    names = q.first_named([f"`{each.call}` at {each.where.name}" for each in alike])
     return f"Short calls are most frequent of {names}: {share}."
 
 
@@ -113,7 +113,7 @@ TRACED = q.Question(
         q.written("asked, mean", lambda each: q.over(each.data["asked"], each.data["count"]), _bytes_written),
         q.written("returned, mean", lambda each: q.over(each.data["returned"], each.done), _bytes_written),
         q.text("short", lambda each: q.format_share(each.short) if each.data["short"] else "none"),
-        q.text("errors", lambda each: ipc.errors_text(each.refused)),
+        q.text("errors", lambda each: q.errors_text(each.refused)),
         q.count("different returns", lambda each: len(each.sizes)),
         q.text("commonest return, where some are short", Transfers.commonest),
         q.written("capacity", lambda each: ipc.capacity(each.where.plain or each.where.point), q.bytes_text),

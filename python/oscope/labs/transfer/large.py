@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from statistics import mean
 from statistics import median as middle
-from typing import NamedTuple
 
 import numpy as np
 import scipy
 
 from oscope import questions as q
 from oscope.labs.transfer import CONTENTS, SIZES, reference
-from oscope.labs.transfer import points as moved
-from oscope.labs.transfer.points import CALLS, CONTENT, COPIED, DEVICE, MAPPED, METHOD, Sides, way
+from oscope.labs.transfer import ways as moved
+from oscope.labs.transfer.ways import CALLS, CONTENT, COPIED, DEVICE, METHOD, Sides, way
+from oscope.questions.ways import verdict_table
 
 # ---- by size, also of what goes through the devices
 
@@ -80,7 +80,7 @@ def table_of_times(run: q.Run, sides: Sides, title: str, note: str = "") -> q.Ta
 
 def verdicts(rows: Sequence[q.Contrast], base: str, title: str) -> q.Table:
     """Return each other way's time over that of `base`, by size and content."""
-    return moved.verdict_table(title, base, equal(rows), q.level("size"), CONTENT)
+    return verdict_table(title, "method", base, equal(rows), q.level("size"), CONTENT)
 
 
 def figures(run: q.Run, metric: str, title: str) -> Iterator[q.Figure]:
@@ -122,7 +122,7 @@ LARGE = q.Question(
     title="Large inputs: mmap against read and write",
     experiment="transfer.large",
     rows=q.points(COPIED.sender),
-    headline=lambda run, _: headline(_verdicts(run), (CALLS, MAPPED)),
+    headline=lambda run, _: headline(_verdicts(run), COPIED.methods),
     text="Timed from the sender's connect, and the receiver's accept, to the receipt of a verified file.",
     tables=lambda run, _: [
         table_of_times(run, COPIED, "Large inputs", firsts(run, COPIED.sender)),
@@ -208,83 +208,69 @@ ZEROS: q.Question[q.Contrast] = q.Question(
 # ---- the original report's second test: its five large inputs in one execution
 
 
-class Through(NamedTuple):
-    """One of the two ways between the processes, with the original report's two methods there."""
-
-    experiment: str
-    name: str
-    sides: Sides
-    methods: tuple[str, str]
-
-
-SPACE = Through("transfer.inputs", "user space", COPIED, (CALLS, MAPPED))
-DEVICES = Through("transfer.device-inputs", "the devices", DEVICE, ("fcntl", "mmap"))
-KINDS = (SPACE, DEVICES)
+THROUGH = {"transfer.inputs": COPIED, "transfer.device-inputs": DEVICE}
 APART = "A guest has its own clock and its own kernel: its figures are not compared with those of user space."
-Shown = tuple[Through, q.Run, Sequence[q.Point]]
+Shown = tuple[Sides, q.Run, Sequence[q.Point]]
 
 
 def _shown(run: q.Run) -> list[Shown]:
-    runs = ((kind, found) for kind in KINDS if (found := run.beside(kind.experiment)) is not None)
-    return [(kind, each, rows) for kind, each in runs if (rows := each.points(kind.sides.receiver))]
+    runs = ((sides, found) for name, sides in THROUGH.items() if (found := run.beside(name)) is not None)
+    return [(sides, each, rows) for sides, each in runs if (rows := each.points(sides.receiver))]
 
 
 def _against(shown: Shown) -> list[q.Contrast]:
-    kind, run, _ = shown
-    return moved.compared_ways(run, kind.sides.receiver, kind.methods[0])
+    sides, run, _ = shown
+    return moved.compared_ways(run, sides.receiver, sides.methods[0])
 
 
 def _five(_: q.Run, shown: Sequence[Shown]) -> str:
     pairs = [(each[0], row) for each in shown for row in _against(each) if row.ends[1] == each[0].methods[1]]
     if not pairs:
         return "The original report's two methods were not both measured."
-    kind, found = max(pairs, key=lambda pair: pair[1].level("content") == "random")
-    time = q.times_or_judged(found.row, f"the time of {kind.methods[0]} through {kind.name}")
-    return f"Five large inputs take by {kind.methods[1]} {time}."
+    sides, found = max(pairs, key=lambda pair: pair[1].level("content") == "random")
+    time = q.times_or_judged(found.row, f"the time of {sides.methods[0]} through {sides.name}")
+    return f"Five large inputs take by {sides.methods[1]} {time}."
 
 
-def _cited(heading: str, side: reference.Inputs) -> q.Column[q.Point]:
+def _average(heading: str, side: reference.Inputs) -> q.Column[q.Point]:
     """Return a column of the averages of the original report's ten executions by each method."""
 
-    def average(point: q.Point) -> float | None:
-        key = (reference.own_name(way(point.factors)) or "", point.level("content"))
-        values = reference.averaged(side, key)
-        return None if values is None else mean(values)
+    def average(method: str, point: q.Point) -> float | None:
+        found = reference.averaged(side, (method, point.level("content")))
+        return mean(found) if found else None
 
-    return q.number(heading, average, ".1f")
-
-
-def _times(shown: Shown) -> q.Table:
-    kind, _, points = shown
-    return q.TableOf[q.Point](
-        f"Five large inputs through {kind.name}",
-        CONTENT,
-        METHOD,
-        q.count("bytes", "bytes"),
-        q.count("n", lambda each: each.summary.n),
-        *moved.times_of(kind.sides, "{side}, {part}", *moved.SPREAD),
-        _cited("original report's sender, mean [ms]", reference.SENDER),
-        _cited("its receiver, mean [ms]", reference.RECEIVER),
-        note="The average of all executions, and the median with its interval. "
-        f"{reference.WAITED} {reference.WHERE}",
-    ).of(points)
+    return moved.cited(heading, average, ".1f")
 
 
-def _against_table(shown: Shown) -> q.Table:
-    base, name = shown[0].methods[0], shown[0].name
-    title = f"Against {base} through {name}, the receiver's time"
-    return moved.verdict_table(title, base, _against(shown), CONTENT)
+def _five_tables(_: q.Run, shown: Sequence[Shown]) -> Iterator[q.Table]:
+    for sides, _, points in shown:
+        yield q.TableOf[q.Point](
+            f"Five large inputs through {sides.name}",
+            CONTENT,
+            METHOD,
+            q.count("bytes", "bytes"),
+            q.count("n", lambda each: each.summary.n),
+            *moved.times_of(sides, "{side}, {part}", *moved.SPREAD),
+            _average("original report's sender, mean [ms]", reference.SENDER),
+            _average("its receiver, mean [ms]", reference.RECEIVER),
+            note="The average of all executions, and the median with its interval. "
+            f"{reference.WAITED} {reference.WHERE}",
+        ).of(points)
+    for each in shown:
+        title = f"Against {each[0].methods[0]} through {each[0].name}, the receiver's time"
+        yield verdict_table(title, "method", each[0].methods[0], _against(each), CONTENT)
 
 
-def _five_figure(shown: Shown) -> q.Figure:
-    rows = moved.way_dots(shown[2], lambda each: f"{each['content']}, {way(each.factors)}")
-    title = f"Time of the receiver, five large inputs through {shown[0].name}"
-    return q.dots(title, "receiver's time", rows, "ns")
+def _five_figures(_: q.Run, shown: Sequence[Shown]) -> Iterator[q.Figure]:
+    for sides, _, points in shown:
+        rows = moved.way_dots(points, lambda each: f"{each['content']}, {way(each.factors)}")
+        title = f"Time of the receiver, five large inputs through {sides.name}"
+        yield q.dots(title, "receiver's time", rows, "ns")
 
 
 FIVE = q.Question(
     title="Five large inputs in one execution",
-    experiment=tuple(kind.experiment for kind in KINDS),
+    experiment=tuple(THROUGH),
     rows=_shown,
     headline=_five,
     about=(
@@ -292,9 +278,9 @@ FIVE = q.Question(
         "ten executions in the original report, without a first one started by hand. Here all count."
     ),
     text=(
-        lambda _, shown: APART if any(kind is DEVICES for kind, *_ in shown) else None,
+        lambda _, shown: APART if any(sides is DEVICE for sides, *_ in shown) else None,
         lambda _, shown: dict.fromkeys(text for _, run, _ in shown for text in q.cautions(run.experiment)),
     ),
-    tables=(lambda _, shown: map(_times, shown), lambda _, shown: map(_against_table, shown)),
-    figures=lambda _, shown: map(_five_figure, shown),
+    tables=_five_tables,
+    figures=_five_figures,
 )

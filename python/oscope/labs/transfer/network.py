@@ -9,7 +9,7 @@ from math import inf, isfinite
 import numpy as np
 
 from oscope import questions as q
-from oscope.labs.transfer.points import RATE, TIME
+from oscope.labs.transfer.ways import RATE, TIME
 
 NS = 1e9
 

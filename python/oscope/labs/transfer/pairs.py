@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from oscope import questions as q
 from oscope.labs.transfer import DIGESTS, LAB, PLAIN, RECEIVERS, SENDERS, pair
-from oscope.labs.transfer.points import ARROW, PLAIN_WAY, RATE, compared_ways, curves, named, way
+from oscope.labs.transfer.ways import ARROW, PLAIN_WAY, RATE, compared_ways, curves, named, way
 
 # ---- pairs
 

@@ -7,8 +7,12 @@ repeated where a page turns is one line: only so do its averages come out.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import pairwise, product
+from functools import partial
+from itertools import product
 from statistics import median as middle
+
+from oscope.labs.transfer import SMALL, TARGET
+from oscope.statistics.gaps import parted
 
 METHODS = {"fcntl": "readwrite", "mmap": "mmap"}
 """The original report's names of its methods, and ours."""
@@ -21,6 +25,13 @@ SMALL_FILES: Mapping[str, Sequence[float]] = {
 """One of the ten small files an execution, in their order; receiver, each taken once."""
 TARGET_FILE = {"fcntl": 8.6045, "mmap": 2.6937}
 """The larger file; receiver, each taken once."""
+FILE = {
+    **{
+        (name, size): time for name, row in SMALL_FILES.items() for size, time in zip(SMALL, row, strict=True)
+    },
+    **{(name, TARGET): time for name, time in TARGET_FILE.items()},
+}
+"""The time of one file an execution by method and size."""
 
 EXECUTION: Mapping[int, Mapping[str, Sequence[float]]] = {
     5: {
@@ -36,6 +47,7 @@ EXECUTION: Mapping[int, Mapping[str, Sequence[float]]] = {
     },
 }
 """Five and ten small files an execution; receiver."""
+MEDIAN = {files: {name: middle(row) for name, row in rows.items()} for files, rows in EXECUTION.items()}
 AVERAGE: Mapping[int, Mapping[str, float]] = {
     5: {"fcntl": 0.320008, "mmap": 0.298169231},
     10: {"fcntl": 0.51107, "mmap": 0.41468},
@@ -67,10 +79,10 @@ WITHOUT_FIRST = frozenset({("fcntl", "zeros"), ("mmap", "random")})
 WAITED = "Of its sender's times, those of two first runs that waited for a person are left out, as it does."
 
 
-def averaged(side: Inputs, key: tuple[str, str]) -> Sequence[float] | None:
-    """Return the times that the original report's average is of, for a method and a content."""
-    values = side.get(key)
-    return values[1:] if values is not None and side is SENDER and key in WITHOUT_FIRST else values
+def averaged(side: Inputs, key: tuple[str, str]) -> Sequence[float]:
+    """Return the times that the original report's average is of, for a method and a content, if any."""
+    values = side.get(key, ())
+    return values[1:] if side is SENDER and key in WITHOUT_FIRST else values
 
 
 PRINTED_BYTES = 14_549_760
@@ -80,15 +92,7 @@ GAP_MS = 400.0
 """Values further apart than this are of two groups: those of one group lie within a fifth of it."""
 
 
-def groups(values: Sequence[float], gap: float = GAP_MS) -> list[list[float]]:
-    """Return `values` in rising order, parted where two neighbours are more than `gap` apart."""
-    ordered = sorted(values)
-    found = [ordered[:1]]
-    for low, high in pairwise(ordered):
-        if high - low > gap:
-            found.append([])
-        found[-1].append(high)
-    return [each for each in found if each]
+groups = partial(parted, gap=GAP_MS)
 
 
 def groups_text(values: Sequence[float]) -> str:

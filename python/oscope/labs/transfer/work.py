@@ -10,7 +10,7 @@ import numpy as np
 
 from oscope import questions as q
 from oscope.figures.traced import traced
-from oscope.labs.transfer.points import CALLS, COPIED, TIME, compared_ways, way
+from oscope.labs.transfer.ways import CALLS, COPIED, TIME, compared_ways, way
 from oscope.trace.reading import time_in_calls_ns
 
 # ---- counted

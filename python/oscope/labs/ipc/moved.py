@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
@@ -69,11 +69,6 @@ def gaps(run: q.Run, kind: str) -> str:
     return q.missing_traces(other.experiment if other else None, TRACE, traces(run, kind))
 
 
-def errors_text(errors: Mapping[str, int]) -> str:
-    """Return each error with its count."""
-    return ", ".join(f"{name}: {q.format_count(number)}" for name, number in errors.items()) or "none"
-
-
 def both_sides(point: q.PointSamples, *names: str) -> q.Floats:
     """Return the sum of `sender_NAME` and `receiver_NAME` over `names`; in one thread the sender is both."""
     ends = ("sender",) if point.factors.get("mode") == "1thread" else ("sender", "receiver")
@@ -108,8 +103,3 @@ SWITCHES = q.a_mebibyte("switches a MiB", "", lambda point: both_sides(point, "v
 BUSY = _a_second("CPUs busy", "", lambda point: q.metric(point, "cpu_s"))
 VOLUNTARY = _a_second("voluntary", "switches/s", lambda point: both_sides(point, "voluntary"))
 INVOLUNTARY = _a_second("involuntary", "switches/s", lambda point: both_sides(point, "involuntary"))
-
-
-def first_named(names: Sequence[str]) -> str:
-    """Return equal ones in words: two by their names, of more the first and how many others there are."""
-    return " and ".join(names) if len(names) < 3 else f"{names[0]} and {len(names) - 1} others"
