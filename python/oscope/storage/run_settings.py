@@ -1,4 +1,4 @@
-"""What was asked of a run and what it recorded of itself, as its results have it: `ExperimentResults.settings`."""
+"""What was asked of a run, and what it recorded of itself: the settings of its results."""
 
 from __future__ import annotations
 
