@@ -92,7 +92,7 @@ class TestExplain:
         calls = {each["number"]: each for each in explained["calls"]}
         preload = calls[findings["preload"]["calls"][0]]
         assert "/etc/ld.so.preload" in " ".join(preload["arguments"])
-        assert "ld.so.preload" in section("tools.explain", explained).answer
+        assert "ld.so.preload" in section("tools.explain", explained).text[0]
         if os.uname().machine == "x86_64":
             storage = calls[findings["thread-local-storage"]["calls"][0]]
             assert (storage["call"], storage["arguments"][0]) == ("arch_prctl", "ARCH_SET_FS")
@@ -133,7 +133,8 @@ class TestDevices:
 
     def test_no_device_at_all_is_told(self) -> None:
         found = section("tools.devices", {"processes": 3, "unreadable": 2, "devices": []})
-        assert found.answer == "Held open: 0 device files, by 0 processes of 3 processes."
+        assert found.answer == "Held open: 0 device files, by 0 processes."
+        assert found.text[0] == "Of 3 processes, none holds a device open."
         assert found.missing == "2 processes could not be looked at by this user"
 
 
@@ -191,8 +192,9 @@ class TestInterfaces:
             ["eth0", "192.0.2.2/24", "255.255.255.0", "192.0.2.1", "IPv4"],
             ["", "fd00::2/64", "–", "", ""],
         ]
-        assert "The default route of IPv4 is carried by eth0 to 192.0.2.1." in found.answer
-        assert "The default route of IPv6 is carried by nothing." in found.answer
+        assert found.answer == "Of 1 interface, the default route of IPv4 is carried by eth0."
+        assert "The default route of IPv4 is carried by eth0 to 192.0.2.1." in found.text
+        assert "The default route of IPv6 is carried by nothing." in found.text
 
 
 @pytest.mark.usefixtures("probe_path")

@@ -59,10 +59,10 @@ LAB = Lab(
     inspections=(SESSION, EXPLAIN, DEVICES, INTERFACES, DHCP),
     sections=late_inspected(
         "tools",
-        session="shown:session",
+        session="inspection_sections:session",
         explain="explain",
-        devices="shown:devices",
-        interfaces="shown:interfaces",
+        devices="inspection_sections:devices",
+        interfaces="inspection_sections:interfaces",
         dhcp="dhcp",
     ),
     notebook="notebooks/tools.ipynb",

@@ -32,7 +32,7 @@ def section(title: str, result: Mapping[str, Any]) -> q.Section:
     programs = result["programs"]
     return q.Section(
         title=title,
-        answer=" ".join(_told(each, result["lease_s"]) for each in freed.values()),
+        answer=_answer(freed),
         text=[
             f"Played in network namespaces by {programs['dnsmasq']} and {programs['udhcpc'].rstrip('.')}.",
             "The addresses are made up, from those for documentation. Times are since the scenario began.",
@@ -43,15 +43,15 @@ def section(title: str, result: Mapping[str, Any]) -> q.Section:
     )
 
 
-def _told(freed: Mapping[str, Any], lease_s: float) -> str:
-    waited = q.format_value(freed["waited_s"], 0.001, "s")
-    if freed["release_received"]:
-        return f"An address that is given back goes to the next client, {waited} after its first question."
-    after, lease = q.format_value(freed["after_lease_s"], 0.1, "s"), q.format_value(lease_s, 1.0, "s")
-    return (
-        f"Where the release is lost, the next client asks {q.format_count(freed['in_vain'])} times in vain, "
-        f"and gets the address {after} after it was leased: when the lease of {lease} ends."
-    )
+def _answer(freed: Mapping[str, Mapping[str, Any]]) -> str:
+    """Say when an address that was given back can be leased again: best of a release that is lost."""
+    for each in sorted(freed.values(), key=lambda one: one["release_received"]):
+        if each["release_received"]:
+            waited = q.format_value(each["waited_s"], 0.001, "s")
+            return f"A released address goes to the next client, {waited} after its first question."
+        after = q.format_value(each["after_lease_s"], 0.1, "s")
+        return f"Where the release is lost, the address is free again when its lease ends, after {after}."
+    return ""
 
 
 def _seconds(heading: str, key: str) -> q.Column[tuple[str, Mapping[str, Any]]]:

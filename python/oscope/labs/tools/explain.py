@@ -9,38 +9,33 @@ from typing import Any
 from oscope import questions as q
 from oscope.tools.explain.explanation import UNDER_STRACE
 
-DOCUMENTS_FINDINGS = ("preload", "thread-local-storage")
+DOCUMENTS_FINDINGS = {"preload": "the preload list", "thread-local-storage": "thread-local storage"}
 """What the original report noted of a trace."""
 _LONGEST = 90
-_TITLES = {"preload": "the preload list", "thread-local-storage": "thread-local storage"}
 
 
 def section(title: str, result: Mapping[str, Any]) -> q.Section:
     """Tell the start of the first program of the trace."""
     program = result["tasks"][0]["programs"][0]
     phases, findings = program["phases"], program["findings"]
-    command = shlex.join(result["command"])
     before = sum(phase["calls"] for phase in phases if phase["phase"] not in ("program", "exit"))
-    whole = sum(phase["calls"] for phase in phases)
-    answer = (
-        f"`{command}` makes {q.counted(whole, 'system call')}, {q.format_count(before)} before its own first."
-    )
-    named = {finding["name"]: finding for finding in findings}
-    shown = [named[name] for name in DOCUMENTS_FINDINGS if name in named]
-    if shown:
-        answer += " The trace shows what the original report noted: " + " ".join(
-            _proved(finding) for finding in shown
-        )
-    absent = [_TITLES[name] for name in DOCUMENTS_FINDINGS if name not in named]
-    missing = f"the trace shows nothing of {' and '.join(absent)}" if absent else ""
-    others = [_proved(each) for each in findings if each["name"] not in DOCUMENTS_FINDINGS]
+    whole, own = sum(phase["calls"] for phase in phases), f"{q.format_count(before)} before its own first"
+    shown = {finding["name"]: _proved(finding) for finding in findings}
+    noted = [shown[name] for name in DOCUMENTS_FINDINGS if name in shown]
+    absent = [
+        title for name, title in DOCUMENTS_FINDINGS.items() if name not in {f["name"] for f in findings}
+    ]
     return q.Section(
         title=title,
-        answer=answer,
-        text=[*others, f"Note: {UNDER_STRACE}."],
+        answer=f"`{shlex.join(result['command'])}` makes {q.counted(whole, 'system call')}, {own}.",
+        text=[
+            *([f"The trace shows what the original report noted: {' '.join(noted)}"] if noted else []),
+            *(text for name, text in shown.items() if name not in DOCUMENTS_FINDINGS),
+            f"Note: {UNDER_STRACE}.",
+        ],
         tables=[PHASES.of(phases), CALLS.of(result["calls"])],
         figures=[_figure(phases)],
-        missing=missing,
+        missing=f"the trace shows nothing of {q.listed(absent)}" if absent else "",
     )
 
 

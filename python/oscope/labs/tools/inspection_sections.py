@@ -17,36 +17,32 @@ def session(title: str, result: Mapping[str, Any]) -> q.Section:
     """Show the recording line by line: all that it holds as escapes, and what is left."""
     recorded, cleaned = result["recorded"], result["cleaned"]
     raw, seen = recorded.removesuffix(_NEW_LINE).split(_NEW_LINE), cleaned.splitlines()
-    lines = list(zip_longest(raw, seen, fillvalue=""))
+    lines = list(enumerate(zip_longest(raw, seen, fillvalue=""), 1))
     controls = sum(not character.isprintable() for character in recorded.replace(_NEW_LINE, ""))
-    sent_characters, seen_characters = sum(map(len, raw)), sum(map(len, seen))
-    answer = (
-        f"Of the {q.format_count(sent_characters)} characters that the terminal was sent, a person saw "
-        f"{q.format_count(seen_characters)}. {q.format_count(controls)} are control characters: of "
-        "corrections, colours, a title and a progress bar. `oscope session clean` leaves what they led to."
-    )
+    sent_characters, seen_characters = (q.format_count(sum(map(len, each))) for each in (raw, seen))
+    answer = f"Of {sent_characters} characters that the terminal was sent, a person saw {seen_characters}."
     if "\x1b" in cleaned or "\b" in cleaned:
         answer = "The cleaned text still holds control characters: that is a bug in Oscope."
-    rows = [[str(number), escaped(sent), shown] for number, (sent, shown) in enumerate(lines, 1)]
-    columns = ["line", "what the terminal was sent", "what was seen"]
+    rows = [[str(number), escaped(sent), shown] for number, (sent, shown) in lines]
     bars = (
         (end, f"line {number}", len(text))
-        for number, line in enumerate(lines, 1)
+        for number, line in lines
         for end, text in zip(("sent", "seen"), line, strict=True)
     )
+    axis, note = q.plots.axis("characters"), "The ends of lines are not counted, here and above."
+    kinds = (
+        "of corrections, colours, a title and a progress bar. `oscope session clean` leaves what they led to"
+    )
+    columns = ["line", "what the terminal was sent", "what was seen"]
     return q.Section(
         title=title,
         answer=answer,
-        text=[f"The session is of `{' '.join(result['command'])}`, typed and recorded for this report."],
-        tables=[q.Table("The recording and the text", columns, rows)],
-        figures=[
-            q.bars(
-                "Characters sent and seen, line by line",
-                q.plots.axis("characters"),
-                bars,
-                "The ends of lines are not counted, here and above.",
-            )
+        text=[
+            f"{q.format_count(controls)} are control characters: {kinds}.",
+            f"The session is of `{' '.join(result['command'])}`, typed and recorded for this report.",
         ],
+        tables=[q.Table("The recording and the text", columns, rows)],
+        figures=[q.bars("Characters sent and seen, line by line", axis, bars, note)],
     )
 
 
@@ -63,22 +59,21 @@ _MOST_BARS = 20
 
 def devices(title: str, result: Mapping[str, Any]) -> q.Section:
     """Tell which devices are held open, by how many processes."""
-    devices = result["devices"]
+    devices, hidden = result["devices"], result["unreadable"]
     most = max(devices, key=_processes, default=None)
     holders = len({held["pid"] for device in devices for held in device["held"]})
-    answer = f"Held open: {q.counted(len(devices), 'device file')}, by {counted_processes(holders)}"
-    answer += f" of {counted_processes(result['processes'])}."
-    if most is not None:
-        answer += f" {most['path']} is held by most: {counted_processes(_processes(most))}."
-    hidden = result["unreadable"]
-    missing = f"{counted_processes(hidden)} could not be looked at by this user" if hidden else ""
+    of = f"Of {counted_processes(result['processes'])}"
+    held_most = f", {most['path']} is held by most: {counted_processes(_processes(most))}" if most else ""
     return q.Section(
         title=title,
-        answer=answer,
-        text=["Processes are given by their names alone. Paths are as their processes see them."],
+        answer=f"Held open: {q.counted(len(devices), 'device file')}, by {counted_processes(holders)}.",
+        text=[
+            f"{of}{held_most or ', none holds a device open'}.",
+            "Processes are given by their names alone. Paths are as their processes see them.",
+        ],
         tables=[DEVICES.of(devices)],
         figures=[_figure(devices)] if devices else [],
-        missing=missing,
+        missing=f"{counted_processes(hidden)} could not be looked at by this user" if hidden else "",
     )
 
 
@@ -129,13 +124,17 @@ def interfaces(title: str, result: Mapping[str, Any]) -> q.Section:
     """Tell which interfaces there are, and which one carries the default route."""
     interfaces, routes = result["interfaces"], result["default_routes"]
     enabled = [one["name"] for one in interfaces if one["is_enabled"]]
-    answer = f"{q.counted(len(interfaces), 'interface')}, switched on: {q.listed(enabled) or 'none'}."
+    text = [f"Switched on: {q.listed(enabled) or 'none'}."]
     for family in _FAMILIES:
         carriers = [_route(one) for one in routes if one["family"] == family and one["is_carrier"]]
-        through = q.listed(carriers) if carriers else "nothing"
-        answer += f" The default route of IPv{family} is carried by {through}."
+        text.append(f"The default route of IPv{family} is carried by {q.listed(carriers) or 'nothing'}.")
+    first = dict.fromkeys(one["interface"] for one in routes if one["family"] == 4 and one["is_carrier"])
+    carried = f"the default route of IPv4 is carried by {q.listed(list(first)) or 'none'}"
     return q.Section(
-        title=title, answer=answer, text=[_HIDDEN], tables=[_interfaces_table(interfaces, routes)]
+        title=title,
+        answer=f"Of {q.counted(len(interfaces), 'interface')}, {carried}.",
+        text=[*text, _HIDDEN],
+        tables=[_interfaces_table(interfaces, routes)],
     )
 
 
