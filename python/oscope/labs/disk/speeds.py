@@ -179,18 +179,14 @@ def _over_plain(point: q.Point) -> q.ComparedMetric | None:
     return q.beside(point, "engine", PLAIN)
 
 
-def _fastest(run: q.Run, rows: Sequence[q.Point]) -> str:
+def _fastest(_: q.Run, rows: Sequence[q.Point]) -> str:
     own = [row for row in rows if row["cache"] == rows[0]["cache"]]
-    last = _block(own[-1])
-    own = [row for row in own if _block(row) == last]
-    top, alike = q.best([q.At(last, row.samples, row.summary) for row in own], run.experiment, q.RATE)
-    best = next(row for row in own if row.samples is top.point)
+    best, alike = q.best_of([row for row in own if _block(row) == _block(own[-1])])
     over = f", {q.judged(row, f'that of {PLAIN}')}" if (row := _over_plain(best)) else ""
     text = f"{q.capital(best['cache'])}, {best['engine']} is the fastest by blocks of {best['block_size']}"
-    names = q.listed([str(each.point.factors["engine"]) for each in alike])
     bare = best["engine"] == "mmap" and best.factors.get("work", "none") == "none"
     moved = "; it reads one byte of each page, and copies none" if bare else ""
-    others = f" (not distinguished from {names})" if alike else ""
+    others = f" (not distinguished from {q.listed([each['engine'] for each in alike])})" if alike else ""
     return f"{text}{others}{q.brackets(f': {best.value}{over}{moved}.')}"
 
 
@@ -272,10 +268,9 @@ def _top_speeds(run: q.Run, _: object) -> str:
     if tops:
         parts = [f"{q.bracketed(at.summary, q.RATE_UNIT)} with sync={sync}" for sync, at in tops.items()]
         return f"A file is written at up to {q.listed(parts[:2])}."
-    ends = (_cold(run)[end] for end in (0, -1))
-    sizes = (f"{reasonable(at.summary)} by blocks of {at.name}" for at in ends)
-    what = f"A file that is read cold in {LEAST_S:g} to {MOST_S:g} s"
-    return f"{what} should have {' and '.join(dict.fromkeys(sizes))} (predicted from the measured speed)."
+    last = _cold(run)[-1]
+    size = f"{reasonable(last.summary)} by blocks of {last.name}"
+    return f"A file that is read cold in {LEAST_S:g} to {MOST_S:g} s should have {size} (predicted)."
 
 
 def _how(run: q.Run, _: object) -> Iterable[str]:

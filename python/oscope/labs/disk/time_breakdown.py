@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from math import isfinite
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from oscope import questions as q
 from oscope.labs.disk import CACHES
 from oscope.labs.disk.model import NAMES, REST, Bounded, Parts, Primitives, parts, per_mebibyte, primitives
+from oscope.questions.decomposition import predicted_over_sizes, stacked_shares
 
 COLOURS = (0, 1, 2, 3, 5)
 """Of the parts, whichever of them are known: neighbours that look different."""
 
 Cached = tuple[str, Sequence[Parts]]
 """A state of the page cache, and where the time goes at each block size."""
-Rows = dict[str, list[tuple[Parts, Bounded | None]]]
 
 
 def _known(run: q.Run) -> Primitives:
@@ -95,59 +93,28 @@ TABLE: q.TableOf[Parts] = q.TableOf(
 
 
 def _stack(cache: str, found: Sequence[Parts]) -> q.Figure:
-    categories = [f"{each.at.name} ({per_mebibyte(each.measured.median)})" for each in found]
-    shares = [_shares(each) for each in found]
-    series = []
-    for name, colour in zip(NAMES, COLOURS, strict=True):
-        percent = [None if (share := each[name]) is None else 100 * share for each in shares]
-        if any(value is not None for value in percent):
-            series.append(q.plots.Bars(name, percent, colour=colour))
+    shares = {f"{each.at.name} ({per_mebibyte(each.measured.median)})": _shares(each) for each in found}
     title = f"Where the time of a MiB goes, {cache}"
     note = "In brackets: the measured time of a MiB. Diamond: its 95 % interval. Below zero: taken too much."
-    figure = q.plots.bars(title, _share_axis(shares), categories, series, note)
-    intervals = [q.interval(each.measured.ci95, each.measured.median / 100) for each in found]
-    return q.plots.with_estimates(q.plots.stacked(figure), "measured", [100.0] * len(found), intervals)
+    return stacked_shares(title, shares, [each.measured for each in found], COLOURS, note)
 
 
-def _share_axis(shares: Sequence[Mapping[str, float | None]]) -> dict[str, Any]:
-    """Return an axis that holds all bars: an interval over few blocks may reach far beyond them."""
-    known = [[100 * value for value in each.values() if value is not None] for each in shares]
-    low = min(sum(value for value in each if value < 0) for each in known)
-    high = max(sum(value for value in each if value > 0) for each in known)
-    span = max(high, 100.0) - low
-    ends = [low - 0.05 * span if low < 0 else 0.0, max(high, 100.0) + 0.15 * span]
-    return q.plots.axis("share of the measured time [%]", range=q.plots.significant(ends))
-
-
-def _lines(found: Sequence[Cached]) -> q.Figure:
+def _lines(_: q.Run, found: Sequence[Cached]) -> q.Figure:
     every = [each for _, row in found for each in row]
-    sizes = sorted({each.at.size for each in every})
-    scale = q.shared_scale([each.measured for each in every], "s")
-    curves: Rows = {
-        f"measured, {cache}": [(each, Bounded.of(each.measured)) for each in row] for cache, row in found
-    }
     # The prediction does not know the cache; a cold read may make a few calls more.
     basis = dict(found).get("warm") or every
-    predicted: Rows = {
-        "calls × f + copying": [(each, each.predicted) for each in basis],
-        "calls × c + copying": [(each, each.plain) for each in basis],
-        "copying": [(each, each.copying) for each in basis],
-    }
-    drawn = [*curves.items(), *((name, row) for name, row in predicted.items() if row[0][1] is not None)]
-    lines = []
-    for colour, (name, row) in enumerate(drawn):
-        known = [(float(sizes.index(each.at.size)), value) for each, value in row if value is not None]
-        dots = [(place, _dot(name, value, scale.factor)) for place, value in known]
-        lines.append(q.plots.Line(name, dots, colour, "dash" if name in predicted else "solid"))
-    axes = (q.size_axis(sizes), q.plots.axis(f"time of a MiB [{scale.unit}]", scale="log"))
-    note = "Medians with their 95 % intervals; dashed: predicted from other experiments."
-    return q.plots.lines("The time of a MiB, measured and predicted", axes, lines, note)
-
-
-def _dot(name: str, value: Bounded, factor: float) -> q.plots.Dot:
-    known = isfinite(value.low) and isfinite(value.high)
-    interval = (value.low / factor, value.high / factor) if known else None
-    return q.plots.Dot(name, value.value / factor, interval)
+    named = {"calls × f + copying": "predicted", "calls × c + copying": "plain", "copying": "copying"}
+    return predicted_over_sizes(
+        "The time of a MiB, measured and predicted",
+        "time of a MiB",
+        {
+            f"measured, {name}": ((each.at.size, Bounded.of(each.measured)) for each in row)
+            for name, row in found
+        },
+        {name: [(each.at.size, getattr(each, part)) for each in basis] for name, part in named.items()},
+        q.shared_scale([each.measured for each in every], "s"),
+        "Medians with their 95 % intervals; dashed: predicted from other experiments.",
+    )
 
 
 section = q.Question(
@@ -160,7 +127,7 @@ section = q.Question(
         lambda _, found: (TABLE.of(each, cache=cache) for cache, each in found),
         lambda run, _: PRIMITIVES.of(_primitives(run)),
     ),
-    figures=(lambda _, found: (_stack(*each) for each in found), lambda _, found: _lines(found)),
+    figures=(lambda _, found: (_stack(*each) for each in found), _lines),
     factors=("cache", "engine", "threads", "block_size"),
     missing=_missing,
 )
