@@ -122,6 +122,18 @@ def _made(parts: Any, run: Run, rows: Sequence[Any]) -> Iterator[Any]:
         yield from (each for each in several if each is not None)
 
 
+def or_else(first: Question[Any], **other: Any) -> tuple[Question[Any], Question[Any]]:
+    """Return a question, and the one that is asked in its place where it has no rows.
+
+    The other one has the same title, experiments and reasons for what is missing.
+    """
+    plain = replace(first, text=(), tables=(), figures=())
+    return (
+        replace(first, asked=lambda run: bool(first.rows(run))),
+        replace(plain, asked=lambda run: not first.rows(run), **other),
+    )
+
+
 def extremes(
     first: Callable[[_Row], str],
     other: Callable[[_Row], str],

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from oscope import questions as q
 from oscope.figures.traced import traced
 from oscope.labs.ipc.moved import TIME, TRACE
 
-TITLE = "Page faults"
 TIMED = "trace.fault"
 SOURCES = {TIMED: "time_ns", TRACE: TIME}
 """Experiments whose faults are shown, with the metric that their probe effect is of."""
@@ -21,23 +20,20 @@ Fault = Mapping[str, Any]
 """The faults of one class, access and kind at a point."""
 
 
-class Kind(NamedTuple):
-    """One kind of `trace.fault`: traced, and the time of a touch without a tracer, in ns."""
+Touched = tuple[q.Traced, q.Summary | None]
+"""A kind of `trace.fault`, traced, and the time of a touch without a tracer, in ns."""
 
-    where: q.Traced
-    touch: q.Summary | None
 
-    @property
-    def mean_ns(self) -> float:
-        """Time of the commonest fault by the trace."""
-        row = _commonest(self.where)
-        return float(row["time_ns"] / row["count"])
+def _what(row: Fault) -> str:
+    """Return a fault in words."""
+    presence = "present" if row["present"] else "not present"
+    return f"{row['kind']} ({row['class']}, {row['access']}, {presence}, by the {row['by']})"
 
-    def what(self) -> str:
-        """Return the commonest fault in words."""
-        row = _commonest(self.where)
-        presence = "present" if row["present"] else "not present"
-        return f"{row['kind']} ({row['class']}, {row['access']}, {presence}, by the {row['by']})"
+
+def _mean_ns(each: q.Traced) -> float:
+    """Return the time of the commonest fault by the trace."""
+    row = _commonest(each)
+    return float(row["time_ns"] / row["count"])
 
 
 def _traces(run: q.Run, name: str) -> list[q.Traced]:
@@ -64,38 +60,37 @@ def _a_repetition(each: q.Traced) -> float:
     return float(sum(row["count"] for row in each.reading["faults"]) / reps)
 
 
-def _kinds(run: q.Run) -> list[Kind]:
-    own = run.beside(TIMED)
-    return [
-        Kind(each, own.summary(each.plain, "time_ns"))
-        for each in _traces(run, TIMED)
-        if own is not None and each.reading["faults"]
-    ]
-
-
 def _headline(run: q.Run, found: Sequence[q.Traced]) -> str:
-    if kinds := _kinds(run):
-        quick, slow = (end(kinds, key=lambda each: each.mean_ns) for end in (min, max))
-        least, most = (q.nanoseconds(each.mean_ns) for each in (quick, slow))
-        more = f", {slow.where.name} the slowest with {most}" if len(kinds) > 1 else ""
-        return f"By the trace, {quick.where.name} is the quickest fault with {least}{more}."
+    if kinds := [each for each in found if each in _traces(run, TIMED)]:
+        quick, slow = (end(kinds, key=_mean_ns) for end in (min, max))
+        least, most = (q.nanoseconds(_mean_ns(each)) for each in (quick, slow))
+        more = f", {slow.name} the slowest with {most}" if len(kinds) > 1 else ""
+        return f"By the trace, {quick.name} is the quickest fault with {least}{more}."
     busiest = max(found, key=_a_repetition)
     number = q.format_value(_a_repetition(busiest), None, "")
     return f"Moving data faults most at {busiest.name}: {number} times a repetition."
 
 
-KINDS: q.TableOf[Kind] = q.TableOf(
+KINDS: q.TableOf[Touched] = q.TableOf(
     "Faults traced, beside touches timed",
-    q.text("touched", lambda each: each.where.name),
-    q.text("the commonest fault", Kind.what),
-    q.count("faults", lambda each: _commonest(each.where)["count"]),
-    q.text("time of a fault, traced", lambda each: q.nanoseconds(each.mean_ns)),
-    q.value("time of a touch, untraced (95 %)", lambda each: each.touch, "ns"),
-    q.number("fault / touch", lambda each: q.over(each.mean_ns, each.touch)),
-    q.effect_column(lambda each: each.where),
+    q.text("touched", lambda row: row[0].name),
+    q.text("the commonest fault", lambda row: _what(_commonest(row[0]))),
+    q.count("faults", lambda row: _commonest(row[0])["count"]),
+    q.text("time of a fault, traced", lambda row: q.nanoseconds(_mean_ns(row[0]))),
+    q.value("time of a touch, untraced (95 %)", lambda row: row[1], "ns"),
+    q.number("fault / touch", lambda row: q.over(_mean_ns(row[0]), row[1])),
+    q.effect_column(lambda row: row[0]),
     note="A touch holds the exception and the return from it as well, a traced fault the tracer's own work. "
     "Where one fault maps several pages, a touch is shorter than a fault.",
 )
+
+
+def _kinds(run: q.Run, found: Sequence[q.Traced]) -> q.Table | None:
+    own = run.beside(TIMED)
+    kinds = (each for each in found if each in _traces(run, TIMED))
+    return KINDS.of((each, own.summary(each.plain, "time_ns")) for each in kinds) if own else None
+
+
 FAULTS: q.TableOf[tuple[q.Traced, Fault]] = q.TableOf(
     "Page faults by class, access and kind",
     q.text("point", lambda row: row[0].name),
@@ -153,7 +148,7 @@ def _rate(each: q.Traced) -> list[tuple[float, q.plots.Dot]]:
 
 
 TRACED = q.Question(
-    title=TITLE,
+    title="Page faults",
     experiment=tuple(SOURCES),
     rows=_found,
     headline=_headline,
@@ -162,28 +157,23 @@ TRACED = q.Question(
         lambda _, found: q.losses(found),
     ),
     tables=(
-        lambda run, _: KINDS.of(_kinds(run)),
+        _kinds,
         lambda _, found: FAULTS.of((each, row) for each in found for row in _shown(each)),
     ),
     figures=_figures,
     missing=_missing,
-    asked=lambda run: bool(_found(run)),
 )
-UNTRACED = q.Question(
-    title=TITLE,
-    experiment=tuple(SOURCES),
+sections = q.or_else(
+    TRACED,
     rows=lambda run: own.points("time_ns") if (own := run.beside(TIMED)) else [],
     headline=q.extremes(
         lambda low: f"Untraced, touching {low.level('kind')} takes {low.value} a page",
         lambda high: f", touching {high.level('kind')} {high.value}",
     ),
-    tables=q.TableOf(
+    tables=q.TableOf[q.Point](
         "Touches timed",
         q.level("kind"),
         q.count("n", lambda point: point.summary.n),
         q.value("time of a touch (95 %)", "time_ns", "ns"),
     ),
-    missing=_missing,
-    asked=lambda run: not _found(run),
 )
-sections = (TRACED, UNTRACED)

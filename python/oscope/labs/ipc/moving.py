@@ -143,16 +143,25 @@ LATENCY = q.Question(
 NOT_SET = f"{q.NOT_RUN.format('sockbuf=default,buffer', 'ipc.throughput')}."
 
 
+ENDS = ("2thread", "2proc")
+
+
+def _both(run: q.Run, factor: str, ends: tuple[str, str]) -> list[q.Contrast]:
+    """Return how the throughput at the second of two levels compares, in the lab's order."""
+    found = q.contrasts(run, RATE, factor, ends)
+    return sorted(found, key=lambda each: ipc.place({factor: ends[0], **each.factors})[:2])
+
+
 def _socket_buffers(run: q.Run) -> list[q.Contrast]:
-    found = q.contrasts(free(run), RATE, "sockbuf", ("default", "buffer"))
-    return sorted(found, key=lambda each: ipc.place(each.row.factors)[:2])
+    return _both(free(run), "sockbuf", ("default", "buffer"))
 
 
-def _with(end: str, heading: str) -> list[q.Column[q.Contrast]]:
-    return [
-        q.stat(heading, lambda each: each.of(RATE, end), RATE_UNIT, "median"),
-        q.written("capacity", lambda each: each.of("capacity", end), q.bytes_text),
-    ]
+def _speed(heading: str, end: str) -> q.Column[q.Contrast]:
+    return q.stat(heading, lambda each: each.of(RATE, end), RATE_UNIT, "median")
+
+
+def _capacity(end: str) -> q.Column[q.Contrast]:
+    return q.written("capacity", lambda each: each.of("capacity", end), q.bytes_text)
 
 
 SOCKET_BUFFER = q.Question(
@@ -171,8 +180,10 @@ SOCKET_BUFFER = q.Question(
     tables=q.TableOf(
         "Throughput with and without -s",
         *q.levels("mode", "channel", "buffer"),
-        *_with("default", "default"),
-        *_with("buffer", "set"),
+        _speed("default", "default"),
+        _capacity("default"),
+        _speed("set", "buffer"),
+        _capacity("buffer"),
         q.ratio("set / default", lambda each: each.row, "different"),
         note="Medians; the ratio is paired by block, p corrected (Holm) for all rows.",
     ),
@@ -186,8 +197,6 @@ SOCKET_BUFFER = q.Question(
     asked=lambda run: bool(SOCKETS.intersection(ipc.channels(run))),
 )
 
-ENDS = ("2thread", "2proc")
-
 
 def _verdict(each: q.Contrast) -> str:
     if each.row.different != "yes":
@@ -195,21 +204,10 @@ def _verdict(each: q.Contrast) -> str:
     return f"{'processes' if each.row.ratio > 1 else 'threads'} faster"
 
 
-def _speed(heading: str, of: str) -> q.Column[q.Contrast]:
-    def speed(each: q.Contrast) -> str:
-        median: float = getattr(each.row, of)
-        return q.format_value(median, 0.01 * median, each.row.unit)
-
-    return q.text(heading, speed)
-
-
 THREADS = q.Question(
     title="Threads or processes",
     experiment="ipc.throughput",
-    rows=lambda run: sorted(
-        q.contrasts(plain(run), RATE, "mode", ENDS),
-        key=lambda each: ipc.place({**each.row.factors, "mode": ENDS[0]})[:2],
-    ),
+    rows=lambda run: _both(plain(run), "mode", ENDS),
     headline=q.strongest_said(
         lambda most: (
             f"Between processes, {most.level('channel')} by {most.level('buffer')} reaches "
@@ -222,8 +220,7 @@ THREADS = q.Question(
     tables=q.TableOf(
         "Throughput between threads and between processes",
         *q.levels("channel", "buffer"),
-        _speed("threads", "median_a"),
-        _speed("processes", "median_b"),
+        *map(_speed, ("threads", "processes"), ENDS),
         q.ratio("processes / threads", lambda each: each.row),
         q.text("verdict", _verdict),
         q.text("by more than 1 %", lambda each: each.row.matters),

@@ -13,7 +13,6 @@ from oscope.labs.ipc import moved as ipc
 from oscope.trace.calls import TRANSFERS
 from oscope.trace.reading import return_values
 
-TITLE = "What read and write return"
 MOST_LINES = 7
 """Lines a figure can show apart."""
 MOST_VALUES = 7
@@ -33,9 +32,14 @@ class Transfers(NamedTuple):
     """Sizes returned with their counts, the commonest first; where bytes were returned."""
 
     @property
+    def failed(self) -> int:
+        """How many calls returned an error."""
+        return sum(self.refused.values())
+
+    @property
     def done(self) -> int:
         """How many calls ended without an error."""
-        return int(self.data["count"] - sum(self.refused.values()))
+        return int(self.data["count"]) - self.failed
 
     @property
     def short(self) -> float:
@@ -67,22 +71,13 @@ def _moved(call: Mapping[str, Any]) -> list[tuple[int, int]]:
 def _most_short(_: q.Run, found: Sequence[Transfers]) -> str:
     most = max(found, key=lambda each: each.short)
     if not most.short:
-        refused, calls = (sum(each) for each in zip(*map(_refused, found), strict=True))
-        if not refused:
-            return "Every call moves what it was asked to."
-        return (
-            f"No successful call was short; {q.format_count(refused)} of {q.format_count(calls)} calls "
-            "returned an error."
-        )
+        refused, calls = sum(each.failed for each in found), sum(each.data["count"] for each in found)
+        of = f"{q.format_count(refused)} of {q.format_count(calls)} calls returned an error"
+        return f"No successful call was short; {of}." if refused else "Every call moves what it was asked to."
     share = q.format_share(most.short)
     alike = [each for each in found if each.short and q.format_share(each.short) == share]
     names = q.first_named([f"`{each.call}` at {each.where.name}" for each in alike])
     return f"Short calls are most frequent of {names}: {share}."
-
-
-def _refused(each: Transfers) -> tuple[int, int]:
-    """Return how many calls returned an error, and how many there were."""
-    return sum(each.refused.values()), int(each.data["count"])
 
 
 def _bytes_written(mean: float) -> str:
@@ -97,7 +92,7 @@ def _short_figure(_: q.Run, found: Sequence[Transfers]) -> q.Figure:
 
 
 TRACED = q.Question(
-    title=TITLE,
+    title="What read and write return",
     experiment=ipc.MOVED,
     rows=_transfers,
     headline=_most_short,
@@ -122,7 +117,6 @@ TRACED = q.Question(
     ),
     figures=(_short_figure, lambda run, _: _returned(ipc.traces(run, "calls"))),
     missing=lambda run: ipc.gaps(run, "calls"),
-    asked=lambda run: bool(_transfers(run)),
 )
 
 SHORT_READS = q.Quantity(
@@ -154,12 +148,11 @@ def _counted(_: q.Run, points: Sequence[q.Point]) -> str:
     )
 
 
-UNTRACED = q.Question(
-    title=TITLE,
-    experiment=ipc.MOVED,
+sections = q.or_else(
+    TRACED,
     rows=_counts,
     headline=_counted,
-    tables=q.TableOf(
+    tables=q.TableOf[q.Point](
         "Calls by the workload's own counts",
         q.text("point", lambda point: point.label(ipc.NAMES)),
         q.count("writes", "writes"),
@@ -170,10 +163,7 @@ UNTRACED = q.Question(
         q.written("capacity", "capacity", q.bytes_text),
         note="Medians.",
     ),
-    missing=lambda run: ipc.gaps(run, "calls"),
-    asked=lambda run: not _transfers(run),
 )
-sections = (TRACED, UNTRACED)
 
 # ---- the distribution of what was returned: bytes of transfers, each value of the others, errors by name
 

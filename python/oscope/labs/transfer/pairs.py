@@ -30,13 +30,11 @@ def _digest(run: q.Run) -> str:
 
 
 def _fastest(run: q.Run, _: Sequence[q.Point]) -> str:
-    every = [each for row in _found(run).values() for each in row]
-    most = max(each.size for each in every)
-    top, alike = q.best([each for each in every if each.size == most], run.experiment, RATE)
-    names = [way(each.point.factors) for each in alike]
+    found = _narrow(run).points(RATE, digest=_digest(_narrow(run)))
+    top, alike = q.best_of([each for each in found if each.size == max(one.size for one in found)])
+    names = [way(each.factors) for each in alike]
     others = f" (not distinguished from {q.listed(names) if len(names) < 3 else f'{len(names)} others'})"
-    found = f"{way(top.point.factors)} is the fastest at {top.name}: {q.bracketed(top.summary, 'B/s')}"
-    return f"{found}{others if alike else ''}."
+    return f"{way(top.factors)} is the fastest at {top['size']}: {top.value}{others if alike else ''}."
 
 
 def _digests(run: q.Run) -> list[q.Contrast]:

@@ -24,20 +24,31 @@ OWN = ("sender", "receiver", "size", "content", "digest", "tracer")
 def _side(prefix: str, time: str) -> dict[str, q.Quantity]:
     """Return what the side does whose metrics begin with `prefix`."""
 
-    def a_mebibyte(what: str) -> q.Quantity:
-        return q.a_mebibyte(what, "", lambda point: q.metric(point, f"{prefix}{what}"))
+    def of(what: str) -> q.Values:
+        return lambda point: q.metric(point, f"{prefix}{what}")
 
     def busy(point: q.PointSamples) -> q.Floats:
-        cpu_s = q.metric(point, cpu) * q.metric(point, "bytes") / q.GIBIBYTE
-        return cpu_s / (q.metric(point, time) / 1e9)
+        return (
+            of("cpu_s_per_gib")(point) * q.metric(point, "bytes") / q.GIBIBYTE / (q.metric(point, time) / 1e9)
+        )
 
-    cpu = f"{prefix}cpu_s_per_gib"
-    parts = (q.Quantity("cpu", "s", lambda point: q.metric(point, cpu)), q.Quantity("busy", "", busy))
-    return {each.name: each for each in (*parts, a_mebibyte("calls"), a_mebibyte("switches"))}
+    return {
+        "cpu": q.Quantity("cpu", "s", of("cpu_s_per_gib")),
+        "busy": q.Quantity("busy", "", busy),
+        **{what: q.a_mebibyte(what, "", of(what)) for what in ("calls", "switches")},
+    }
+
+
+def _faults(point: q.PointSamples) -> q.Floats:
+    counted = point.covariates.get("minor_faults")
+    return np.full(len(point), np.nan) if counted is None else counted / point.iterations
 
 
 SENDER, RECEIVER = "sender", "receiver"
-SIDES = {SENDER: _side("", COPIED.sender), RECEIVER: _side("receiver_", COPIED.receiver)}
+SIDES = {
+    SENDER: {**_side("", COPIED.sender), "faults": q.a_mebibyte("faults", "", _faults)},
+    RECEIVER: _side("receiver_", COPIED.receiver),
+}
 
 
 class Row(NamedTuple):
@@ -47,22 +58,13 @@ class Row(NamedTuple):
     point: q.Point
 
     def of(self, what: str) -> q.Summary | None:
-        """Return calls and switches for a MiB, CPU seconds for a GiB, or the CPUs that are busy."""
-        return self.point.of(SIDES[self.side][what])
+        """Return calls, switches and faults for a MiB, CPU seconds for a GiB, or the CPUs that are busy."""
+        asked = SIDES[self.side].get(what)
+        return None if asked is None else self.point.of(asked)
 
     def way(self) -> str:
         """Return how the file is moved."""
         return way(self.point.factors)
-
-    def faults(self) -> float | None:
-        """Return the sender's minor faults for a MiB; None where they were not recorded."""
-        samples = self.point.samples
-        faults = samples.covariates.get("minor_faults") if self.side == SENDER else None
-        if faults is None:
-            return None
-        values = faults / (q.metric(samples, "bytes") * samples.iterations / q.MEBIBYTE)
-        kept = values[np.isfinite(values)]
-        return float(np.median(kept)) if len(kept) else None
 
 
 def _rows(run: q.Run) -> list[Row]:
@@ -93,7 +95,7 @@ TABLE: q.TableOf[Row] = q.TableOf(
     q.written("switches a MiB", lambda row: row.of("switches"), q.rough, numeric=True),
     q.stat("CPU time a GiB", lambda row: row.of("cpu"), "s"),
     q.number("CPUs busy", lambda row: row.of("busy")),
-    q.written("page faults a MiB", Row.faults, q.rough, numeric=True),
+    q.written("page faults a MiB", lambda row: row.of("faults"), q.rough, numeric=True),
     note="Medians at {size}, random bytes. Page faults are counted of the sender alone.",
 )
 VERDICTS: q.TableOf[tuple[q.Contrast, q.Verdict | None]] = q.TableOf(
@@ -193,11 +195,6 @@ def _calls(points: Sequence[q.Traced]) -> list[Call]:
     return rows
 
 
-def _faults(each: q.Traced) -> int | None:
-    faults = each.reading.get("faults")
-    return None if faults is None else sum(row["count"] for row in faults)
-
-
 TRACED_CALLS: q.TableOf[Call] = q.TableOf(
     "System calls of both sides, traced",
     q.text("method", lambda call: _name(call.where)),
@@ -215,7 +212,9 @@ SWITCHES: q.TableOf[q.Traced] = q.TableOf(
     "Switches and faults of both sides, traced",
     q.text("method", _name),
     *q.scheduling("voluntary", "involuntary", latency="wake-up"),
-    q.count("faults", _faults),
+    q.count(
+        "faults", lambda each: sum(row["count"] for row in f) if (f := each.reading.get("faults")) is not None else None
+    ),
     note="All traced repetitions together; percentiles are known to a power of two.",
 )
 
