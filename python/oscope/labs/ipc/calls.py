@@ -2,44 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from oscope import questions as q
 from oscope.labs.ipc import moved as ipc
+from oscope.questions.traced_calls import Call, call_times, calls_of
 from oscope.trace.reading import time_in_calls_ns
 
 LEAST_SHARE = 0.001
 """Share of a point's calls or of its time in calls below which a call has no row."""
-MOST_LINES = 7
-"""Lines a figure can show apart."""
 
 
-class Call(NamedTuple):
-    """One system call at one point, with its share of the point's time in calls."""
-
-    where: q.Traced
-    name: str
-    data: dict[str, Any]
-    of_time: float | None
-
-
-def _calls(point: q.Traced) -> Iterable[Call]:
-    calls = point.reading["calls"]
-    total, time = sum(call["count"] for call in calls.values()), time_in_calls_ns(point.reading)
-    for name, call in sorted(calls.items(), key=lambda pair: -pair[1]["count"]):
-        of_time = q.over(call.get("time_ns"), time)
-        if total and max(call["count"] / total, of_time or 0.0) >= LEAST_SHARE:
-            yield Call(point, name, call, of_time)
+def _calls(point: q.Traced) -> list[Call]:
+    """Return the calls that are no trifle, the most frequent first, with their share of the time in calls."""
+    found = calls_of(point, time_in_calls_ns(point.reading))
+    total = sum(call.data["count"] for call in found) or 1
+    kept = (each for each in found if max(each.data["count"] / total, each.share or 0.0) >= LEAST_SHARE)
+    return sorted(kept, key=lambda each: -each.data["count"])
 
 
 def _most(_: q.Run, found: Sequence[Call]) -> str:
-    most = max(found, key=lambda each: each.of_time or 0.0)
-    if not most.of_time:
+    most = max(found, key=lambda each: each.share or 0.0)
+    if not most.share:
         return f"`{most.name}` at {most.where.name}."
-    share = q.format_share(most.of_time)
-    alike = [each for each in found if each.of_time and q.format_share(each.of_time) == share]
+    share = q.format_share(most.share)
+    alike = [each for each in found if each.share and q.format_share(each.share) == share]
     if len(alike) == 1:
         return f"`{most.name}` takes {share} of the time in calls at {most.where.name}."
     names = q.first_named([f"`{each.name}` at {each.where.name}" for each in alike])
@@ -47,20 +36,10 @@ def _most(_: q.Run, found: Sequence[Call]) -> str:
 
 
 def _shares_figure(_: q.Run, found: Sequence[Call]) -> q.Figure:
-    rows = ((each.name, each.where.name, each.of_time or None) for each in found)
+    rows = ((each.name, each.where.name, each.share or None) for each in found)
     axis = q.plots.axis("share of the time in calls [%]", range=[0, 101])
     note = f"Waiting within a call is in it. {q.effect_note(each.where for each in found)}"
     return q.plots.stacked(q.bars("Time in calls, by call", axis, rows, note, 0.01))
-
-
-def _times_figures(_: q.Run, found: Sequence[Call]) -> Iterable[q.Figure]:
-    timed = [each for each in found if each.data.get("times")]
-    for channel, here in q.grouped(timed, lambda each: each.where.point.factors.get("channel")).items():
-        chosen = sorted(here, key=lambda each: -(each.data["time_ns"]))[:MOST_LINES]
-        rows = {f"{each.name} · {each.where.name}": each.data["times"] for each in chosen}
-        left = "" if len(chosen) == len(here) else f"The {MOST_LINES} that take most time. "
-        note = left + q.effect_note(each.where for each in chosen)
-        yield q.histograms.figure(f"Times of single calls, {channel}", "time in the call [ns]", rows, note)
 
 
 CALLS = q.Question(
@@ -83,14 +62,14 @@ CALLS = q.Question(
             lambda calls: q.format_value(calls, calls / 20, ""),
             numeric=True,
         ),
-        q.share("of the time in calls", lambda call: call.of_time),
+        q.share("of the time in calls", lambda call: call.share),
         q.written("mean", lambda call: q.over(call.data.get("time_ns"), call.data["count"]), q.nanoseconds),
         *q.histograms.columns(lambda call: call.data.get("times")),
         q.text("errors", lambda call: q.errors_text(call.data["errors"])),
         q.effect_column(lambda call: call.where),
         note=f"All traced repetitions together; percentiles are known to a power of two. {q.EFFECT}",
     ),
-    figures=(_shares_figure, _times_figures),
+    figures=(_shares_figure, lambda _, found: call_times(found, "channel")),
     missing=lambda run: ipc.gaps(run, "calls"),
 )
 

@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from oscope import questions as q
-from oscope.figures.ecdf import Ecdf, ecdf
 from oscope.labs.ipc import COMPARED
 from oscope.labs.ipc import moved as ipc
-from oscope.trace.calls import TRANSFERS
-from oscope.trace.reading import return_values
-
-MOST_LINES = 7
-"""Lines a figure can show apart."""
-MOST_VALUES = 7
-"""Return values that have a colour of their own."""
+from oscope.questions.traced_calls import moved, returned
 
 
 class Transfers(NamedTuple):
@@ -56,16 +48,11 @@ class Transfers(NamedTuple):
 
 def _transfers(run: q.Run) -> list[Transfers]:
     return [
-        Transfers(point, name, call, call.get("errors", {}), _moved(call))
+        Transfers(point, name, call, call.get("errors", {}), moved(call))
         for point in ipc.traces(run, "calls")
         for name, call in point.reading["calls"].items()
         if call.get("asked")
     ]
-
-
-def _moved(call: Mapping[str, Any]) -> list[tuple[int, int]]:
-    moved = ((size, number) for size, number in call.get("sizes", ()) if size > 0)
-    return sorted(moved, key=lambda pair: (-pair[1], pair[0]))
 
 
 def _most_short(_: q.Run, found: Sequence[Transfers]) -> str:
@@ -115,7 +102,7 @@ TRACED = q.Question(
         q.effect_column(lambda each: each.where),
         note=f"Calls of all traced repetitions. Returned: mean of the calls without error. {q.EFFECT}",
     ),
-    figures=(_short_figure, lambda run, _: _returned(ipc.traces(run, "calls"))),
+    figures=(_short_figure, lambda run, _: returned(ipc.traces(run, "calls"), "channel", "mode")),
     missing=lambda run: ipc.gaps(run, "calls"),
 )
 
@@ -164,72 +151,3 @@ sections = q.or_else(
         note="Medians.",
     ),
 )
-
-# ---- the distribution of what was returned: bytes of transfers, each value of the others, errors by name
-
-
-def _returned(found: Sequence[q.Traced]) -> Iterable[q.Figure]:
-    """Draw what each call that moves bytes returned, a figure a channel; then what the other calls did."""
-    names = dict.fromkeys(name for each in found for name in each.reading["calls"] if name in TRANSFERS)
-    for call in names:
-        moving = [each for each in found if each.reading["calls"].get(call, {}).get("sizes")]
-        yield from (_bytes(call, title, points) for title, points in _groups(moving).items())
-    if (others := _others(found)) is not None:
-        yield others
-
-
-def _groups(found: Sequence[q.Traced]) -> dict[str, list[q.Traced]]:
-    """Return the points by channel, and by mode as well where a figure could not show them apart."""
-    groups: dict[str, list[q.Traced]] = {}
-    for channel, own in q.grouped(found, lambda each: each.point.factors.get("channel")).items():
-        by_mode = q.grouped(own, lambda each: each.point.factors.get("mode"))
-        several = {f"{channel}, {mode}": here for mode, here in by_mode.items()}
-        groups |= {f"{channel}": own} if len(own) <= MOST_LINES else several
-    return groups
-
-
-def _bytes(call: str, title: str, found: Sequence[q.Traced]) -> q.Figure:
-    lines = []
-    for each in found:
-        data = each.reading["calls"][call]
-        nothing = sum(data["errors"].values()) + sum(count for size, count in data["sizes"] if size <= 0)
-        failed = "".join(f", {name} {count / data['count']:.0%}" for name, count in data["errors"].items())
-        lines.append(Ecdf(f"{each.name}{failed}", sorted(_moved(data)), nothing))
-    note = (
-        "Each step is a number of bytes that calls returned, exactly; a line begins at the share that failed "
-        f"or moved nothing. {q.effect_note(found)}"
-    )
-    axes = ("bytes returned [B]", "calls at or below [%]")
-    return ecdf(f"Bytes that {call} returned, {title}", axes, lines, note)
-
-
-def _others(found: Sequence[q.Traced]) -> q.Figure | None:
-    rows: dict[str, Counter[str]] = {}
-    for each in found:
-        for name, call in each.reading["calls"].items():
-            if name not in TRANSFERS and (values := return_values(call)):
-                row = rows.setdefault(f"{name} · {each.point.factors.get('channel')}", Counter())
-                for value, count in values:
-                    row[_text(value)] += count
-    if not rows:
-        return None
-    shares = {
-        name: {value: count / row.total() for value, count in row.items()} for name, row in rows.items()
-    }
-    common = sum((Counter(row) for row in shares.values()), Counter())
-    kept = [value for value, _ in common.most_common(MOST_VALUES)]
-    bars = [(value, name, row.get(value)) for value in kept for name, row in shares.items()]
-    if len(common) > len(kept):
-        left = {name: 1 - sum(row.get(value, 0.0) for value in kept) for name, row in shares.items()}
-        bars += [("other values", name, share if share > 1e-9 else None) for name, share in left.items()]
-    note = f"Shares of the calls of each name, of all points with this channel. {q.effect_note(found)}"
-    axis = q.plots.axis("share of the calls [%]", range=[0, 101])
-    title = "Return values of the calls that move no bytes"
-    return q.plots.stacked(q.bars(title, axis, bars, note, 0.01))
-
-
-def _text(value: str | tuple[int, int]) -> str:
-    if isinstance(value, str):
-        return value
-    low, high = value
-    return f"{low}" if low == high else f"{q.bytes_text(low)} to {q.bytes_text(high + 1)}"

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from oscope import questions as q
-from oscope.figures.sequence import Message, sequence
+from oscope.figures.dhcp_scenario import draw
 from oscope.tools.dhcp.answers import QUESTIONS
-from oscope.tools.dhcp.lab.plan import CLIENT, SECOND, SERVER
+from oscope.tools.dhcp.lab.plan import SERVER
 
 NOT_SHOWN = "no capture shows this"
 _ORDER = ("release", "lost", "renew", "t1", "lease")
 """Scenarios by which a question is answered: the first that shows it."""
-_LANES = (CLIENT.name, SERVER.name, SECOND.name)
-"""The server stands between its clients."""
-_MOST_ALIKE = 2
-"""Messages of one kind and client in a row that are drawn one by one."""
 _MOST_NUMBERS = 8
 
 
@@ -38,7 +33,7 @@ def section(title: str, result: Mapping[str, Any]) -> q.Section:
             "The addresses are made up, from those for documentation. Times are since the scenario began.",
         ],
         tables=[_answers(scenarios), *([FREED.of(freed.items())] if freed else [])],
-        figures=[_figure(scenario, result["hosts"]) for scenario in scenarios.values()],
+        figures=[draw(scenario, result["hosts"]) for scenario in scenarios.values()],
         missing=missing,
     )
 
@@ -91,38 +86,3 @@ def _answers(scenarios: Mapping[str, Mapping[str, Any]]) -> q.Table:
 def _numbers(packets: Sequence[int]) -> str:
     more = f" and {len(packets) - _MOST_NUMBERS} more" if len(packets) > _MOST_NUMBERS else ""
     return f"{', '.join(f'#{number}' for number in packets[:_MOST_NUMBERS])}{more}"
-
-
-def _figure(scenario: Mapping[str, Any], hosts: Mapping[str, str]) -> q.Figure:
-    messages = scenario["messages"]
-    present = {name for one in messages for name in (one["source"], one["client"])}
-    lanes = [name for name in _LANES if name in present]
-    note = f"In the order of their times, not to scale: {scenario['about']}. # is the server's packet."
-    if any(_is_lost(one) for one in messages):
-        note += " What is lost is as the client's end sent it."
-    named = [f"{name} {hosts[name]}" for name in lanes]
-    return sequence(f"Scenario {scenario['name']}", named, list(_drawn(messages, lanes)), note)
-
-
-def _is_lost(message: Mapping[str, Any]) -> bool:
-    return SERVER.name not in message["packets"]
-
-
-def _drawn(messages: Sequence[Mapping[str, Any]], lanes: Sequence[str]) -> Iterator[Message]:
-    """Yield the arrows; of many alike in a row the first, and how many follow."""
-    for _, group in groupby(messages, key=lambda one: (one["kind"], one["client"], _is_lost(one))):
-        alike = list(group)
-        shown = alike if len(alike) <= _MOST_ALIKE else alike[:1]
-        for one in shown:
-            yield _arrow(one, lanes, f"{one['kind']}{' (lost)' if _is_lost(one) else ''}")
-        if len(alike) > len(shown):
-            more = q.counted(len(alike) - 1, "more time")
-            yield _arrow(alike[-1], lanes, f"{alike[-1]['kind']}, {more}")
-
-
-def _arrow(one: Mapping[str, Any], lanes: Sequence[str], text: str) -> Message:
-    number = one["packets"].get(SERVER.name)
-    packet = "" if number is None else f"#{number}  "
-    to = one["client"] if one["source"] == SERVER.name else SERVER.name
-    ends = lanes.index(one["source"]), lanes.index(to)
-    return Message(f"{packet}{one['t_s']:.3f} s", *ends, text, _is_lost(one))

@@ -11,6 +11,8 @@ import numpy as np
 from oscope import questions as q
 from oscope.figures.traced import traced
 from oscope.labs.transfer.ways import CALLS, COPIED, TIME, compared_ways, way
+from oscope.questions.traced_calls import Call, calls_of
+from oscope.questions.traced_faults import fault_count
 from oscope.trace.reading import time_in_calls_ns
 
 # ---- counted
@@ -160,22 +162,15 @@ def _name(point: q.Traced) -> str:
     return way(point.point.factors)
 
 
-class Call(NamedTuple):
-    """One call of a way, or all of them."""
-
-    where: q.Traced
-    name: str
-    number: int | None
-    share: float
-
-    def a_mebibyte(self) -> float | None:
-        """Return how often it is called for a MiB, of all that the traced repetitions moved."""
-        return q.over(self.number, float(q.measured(self.where.point, "bytes")[0].sum()) / q.MEBIBYTE)
+def _a_mebibyte(call: Call) -> float | None:
+    """Return how often it is called for a MiB, of all that the traced repetitions moved."""
+    moved = float(q.measured(call.where.point, "bytes")[0].sum())
+    return q.over(call.data.get("count"), moved / q.MEBIBYTE)
 
 
 def _longest(_: q.Run, points: Sequence[q.Traced]) -> str:
-    found = [each for each in _calls(points) if each.number is not None and each.name != FUTEX]
-    most = max(found, key=lambda call: call.share, default=None)
+    found = [each for each in _calls(points) if each.data and each.name != FUTEX]
+    most = max(found, key=lambda call: call.share or 0.0, default=None)
     if most is None or not most.share:
         return ""
     part = q.format_share(most.share, 0.01)
@@ -185,13 +180,10 @@ def _longest(_: q.Run, points: Sequence[q.Traced]) -> str:
 def _calls(points: Sequence[q.Traced]) -> list[Call]:
     rows = []
     for each in points:
-        whole, inside = each.time_ns, time_in_calls_ns(each.reading)
-        calls = (
-            (name, call["count"], call.get("time_ns", 0)) for name, call in each.reading["calls"].items()
-        )
-        own = [Call(each, name, count, time / whole if whole else 0.0) for name, count, time in calls]
-        rows += [call for call in sorted(own, key=lambda call: -call.share) if call.share >= LEAST_SHARE]
-        rows += [Call(each, "all calls", None, inside / whole)] if inside is not None and whole else []
+        own = sorted(calls_of(each, each.time_ns), key=lambda call: -(call.share or 0.0))
+        rows += [call for call in own if (call.share or 0.0) >= LEAST_SHARE]
+        whole = q.over(time_in_calls_ns(each.reading), each.time_ns)
+        rows += [Call(each, "all calls", {}, whole)] if whole is not None else []
     return rows
 
 
@@ -199,8 +191,8 @@ TRACED_CALLS: q.TableOf[Call] = q.TableOf(
     "System calls of both sides, traced",
     q.text("method", lambda call: _name(call.where)),
     q.text("call", lambda call: call.name),
-    q.count("calls", lambda call: call.number),
-    q.number("calls a MiB", Call.a_mebibyte, ".3g"),
+    q.count("calls", lambda call: call.data.get("count")),
+    q.number("calls a MiB", _a_mebibyte, ".3g"),
     q.share("of the time", lambda call: call.share),
     q.effect_column(lambda call: call.where),
     note=f"All traced repetitions together; calls below {q.format_share(LEAST_SHARE)} of the time are left "
@@ -212,9 +204,7 @@ SWITCHES: q.TableOf[q.Traced] = q.TableOf(
     "Switches and faults of both sides, traced",
     q.text("method", _name),
     *q.scheduling("voluntary", "involuntary", latency="wake-up"),
-    q.count(
-        "faults", lambda each: sum(row["count"] for row in f) if (f := each.reading.get("faults")) is not None else None
-    ),
+    q.count("faults", fault_count),
     note="All traced repetitions together; percentiles are known to a power of two.",
 )
 
