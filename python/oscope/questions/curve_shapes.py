@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise
+from typing import NamedTuple
 
 import numpy as np
 
 from oscope.figures.analysed import block_medians, measured
 from oscope.model.samples import ExperimentResults
 from oscope.questions.curves import At, size_of
-from oscope.statistics import compare_pairs, compare_points
+from oscope.statistics import ComparedMetric, compare_pairs, compare_points
 from oscope.statistics.effect import LEVEL
 from oscope.statistics.multiplicity import holm
 from oscope.statistics.segments import cuts, proven
@@ -65,24 +66,43 @@ def levels(found: Sequence[At], metric: str) -> Levels:
     )
 
 
-def knee(experiment: ExperimentResults, row: Sequence[At], metric: str, helps: float) -> tuple[At, At]:
+class Knee(NamedTuple):
+    """The smallest size of a rising curve that no larger one beats, by the medians."""
+
+    first: At
+    """The smallest size measured."""
+    low: At
+    """The smallest size that no larger one is found to beat: at it the knee may be as well."""
+    at: At
+    last: At
+    """The largest size measured."""
+
+    @property
+    def place(self) -> str:
+        """Where it is: a size, or the sizes between which it is not known."""
+        return self.at.name if self.low is self.at else f"{self.low.name} to {self.at.name}"
+
+
+def knee(experiment: ExperimentResults, row: Sequence[At], metric: str, helps: float) -> Knee:
     """Return the smallest sizes of a rising curve that no larger one beats by more than the factor `helps`.
 
     First the one that none is found to beat (paired by block, Holm), then that by the medians.
     """
     low = None
     for index, each in enumerate(row):
-        rows = [
-            compare_points(each.point, other.point, experiment.metrics[metric], same_run=True)
-            for other in row[index + 1 :]
-        ]
+        rows = [ratio_of(experiment, metric, each, other) for other in row[index + 1 :]]
         better = np.array([found.ratio > helps for found in rows], dtype=bool)
         found_better = better & (holm(np.array([found.p for found in rows])) < LEVEL)
         if low is None and not found_better.any():
             low = each
         if low is not None and not better.any():
-            return low, each
-    return row[-1], row[-1]
+            return Knee(row[0], low, each, row[-1])
+    return Knee(row[0], row[-1], row[-1], row[-1])
+
+
+def ratio_of(experiment: ExperimentResults, metric: str, a: At, b: At) -> ComparedMetric:
+    """Return the metric at one size over that at another, paired by block."""
+    return compare_points(a.point, b.point, experiment.metrics[metric], same_run=True)
 
 
 def orders(

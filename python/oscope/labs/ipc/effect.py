@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from math import isfinite, nan
-from typing import NamedTuple
 
 import numpy as np
 
@@ -12,39 +11,13 @@ from oscope import questions as q
 from oscope.labs.ipc import CHANNELS, TRACERS
 from oscope.labs.ipc.moved import RATE, TIME, channels
 from oscope.questions.curve_shapes import orders
-from oscope.statistics import compare_pairs
+from oscope.questions.tracer_effect import Slowdown, counted_calls, slowdowns
 from oscope.trace.factor import UNTRACED
-from oscope.trace.reading import merge
 
 COST, MOVING = "trace.cost", "trace.effect"
 TIMES = {COST: ("time_ns", 1.0), MOVING: (TIME, 1e9)}
 """What is timed in each experiment, and one of its unit in ns."""
 WORK = {COST: "one getppid", MOVING: "moving data"}
-
-
-class Slowdown(NamedTuple):
-    """One point under one tracer."""
-
-    experiment: str
-    tracer: str
-    name: str
-    row: q.ComparedMetric
-    """Time traced over untraced; all of an experiment are one family of tests."""
-    added: q.Summary | None
-    """Time traced less untraced, in the metric's unit, one difference a block."""
-    calls: float | None
-    """System calls in what was timed."""
-    counted: str
-    """Where `calls` is from."""
-
-    def added_ns(self) -> str | None:
-        """Return what is added to a call in ns, with its interval, if it has one."""
-        if self.added is None or not self.calls:
-            return None
-        one = TIMES[self.experiment][1] / self.calls
-        low, high = self.added.ci95 or (nan, nan)
-        added = self.added.median * one
-        return q.bounded_text(added, low * one, high * one) if isfinite(low) else f"{added:.3g}"
 
 
 Finding = tuple[str, str, str]
@@ -60,45 +33,26 @@ def tracers(run: q.Run) -> list[str]:
     return [name for name in run.levels("tracer", TRACERS) if name != UNTRACED]
 
 
-def _slowdowns(run: q.Run, name: str) -> list[Slowdown]:
-    own, (metric, _) = run.beside(name), TIMES[name]
-    if own is None:
-        return []
-    experiment, pairs = own.experiment, []
-    others = [each for each in experiment.varied() if each != "tracer"]
-    for tracer in tracers(own):
-        for point in own.only(tracer=tracer).experiment.points:
-            plain = experiment.point(**{**point.factors, "tracer": UNTRACED})
-            if plain is not None and all(len(q.measured(each, metric)[0]) for each in (plain, point)):
-                pairs.append((plain, point))
-    rows = compare_pairs(experiment, pairs, metric).rows if pairs else ()
-    return [
-        Slowdown(
-            name,
-            str(point.factors["tracer"]),
-            q.label(experiment, point.factors, others),
-            row,
-            q.paired_difference(experiment, plain, point, metric),
-            *_calls(experiment, plain),
-        )
-        for (plain, point), row in zip(pairs, rows, strict=True)
-    ]
-
-
-def _calls(experiment: q.ExperimentResults, plain: q.PointSamples) -> tuple[float | None, str]:
-    """Return how many calls are in what a metric times: one by `syscall.cost`, else as counted."""
-    if "call" in plain.factors:
+def _calls(each: Slowdown) -> tuple[float | None, str]:
+    """Return how many calls are in what a metric times, and by whom they are counted."""
+    if "call" in each.plain.factors:
         return 1.0, "one call is timed"
-    for point in experiment.points:
-        # A tracer of the whole process counts more than the transfer's calls.
-        readings = [each for each in point.traces if "calls" in each and "scope" not in each]
-        if readings and {**point.factors, "tracer": UNTRACED} == {**plain.factors, "tracer": UNTRACED}:
-            whole = merge(readings)
-            count = sum(call["count"] for call in whole["calls"].values())
-            return count / whole["reps"], f"counted by {whole['tracer']}"
-    calls = q.metric(plain, "writes") + q.metric(plain, "reads")
+    if counted := counted_calls(each.experiment, each.plain):
+        return counted[0], f"counted by {counted[1]}"
+    calls = q.metric(each.plain, "writes") + q.metric(each.plain, "reads")
     kept = calls[np.isfinite(calls)]
     return (float(np.median(kept)), "writes and reads") if len(kept) else (None, "")
+
+
+def _added_ns(each: Slowdown) -> str | None:
+    """Return what is added to a call in ns, with its interval, if it has one."""
+    calls = _calls(each)[0]
+    if each.added is None or not calls:
+        return None
+    one = TIMES[each.experiment.experiment][1] / calls
+    low, high = each.added.ci95 or (nan, nan)
+    added = each.added.median * one
+    return q.bounded_text(added, low * one, high * one) if isfinite(low) else f"{added:.3g}"
 
 
 # ---- findings that change
@@ -162,7 +116,7 @@ CHANGES: q.TableOf[Finding] = q.TableOf(
 
 def _figures(_: q.Run, found: Sequence[Slowdown]) -> Iterator[q.Figure]:
     titles = {COST: "Time of a null system call", MOVING: "Time of moving data"}
-    for name, own in q.grouped(found, lambda each: each.experiment).items():
+    for name, own in q.grouped(found, lambda each: each.experiment.experiment).items():
         rows = [(each.name or "getppid", each.tracer, each.row) for each in own]
         yield q.dots(f"{titles[name]}, traced over untraced", "time traced / untraced", rows, note=q.RATIOS)
 
@@ -170,12 +124,17 @@ def _figures(_: q.Run, found: Sequence[Slowdown]) -> Iterator[q.Figure]:
 section = q.Question(
     title="The probe effect",
     experiment=(MOVING, COST),
-    rows=lambda run: [each for name in TIMES for each in _slowdowns(run, name)],
+    rows=lambda run: [
+        each
+        for name, (metric, _) in TIMES.items()
+        if (own := run.beside(name)) is not None
+        for each in slowdowns(own, metric, tracers(own))
+    ],
     headline=q.extremes(
-        lambda most: f"{most.tracer} makes {WORK[most.experiment]} {q.times(most.row)} as long",
+        lambda most: f"{most.tracer} makes {WORK[most.experiment.experiment]} {q.times(most.row)} as long",
         lambda least: f", {least.tracer} {q.times(least.row)}",
         by=lambda each: -each.row.ratio,
-        of=lambda found: [each for each in found if each.experiment == found[0].experiment],
+        of=lambda found: [each for each in found if each.experiment is found[0].experiment],
     ),
     text=(
         "`bpf-count` counts calls, `bpf-histogram` times them in the kernel, `bpf-full` sends an event a "
@@ -187,10 +146,10 @@ section = q.Question(
             q.text("tracer", lambda each: each.tracer),
             q.text("point", lambda each: each.name or "getppid"),
             q.ratio("slow-down", lambda each: each.row, "different"),
-            q.text("added to a call [ns] (95 %)", Slowdown.added_ns),
+            q.text("added to a call [ns] (95 %)", _added_ns),
             q.written("added to a second", lambda each: each.row.ratio - 1, _seconds),
-            q.count("calls", lambda each: each.calls),
-            q.text("calls by", lambda each: each.counted or None),
+            q.count("calls", lambda each: _calls(each)[0]),
+            q.text("calls by", lambda each: _calls(each)[1] or None),
             note="Slow-down: time traced over untraced, paired by block, p corrected (Holm) for all of an "
             "experiment. Added: their difference over the calls.",
         ),

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from oscope import questions as q
 from oscope.labs.ipc import moved as ipc
 from oscope.labs.ipc.moved import CALLS, KNOWN, MODE_WORDS, RATE, SWITCHES, curves, free, modes
-from oscope.questions.curve_shapes import knee
+from oscope.questions.curve_shapes import Knee, knee, ratio_of
 
 HELPS = 1.05
 """A larger buffer helps if it is faster by more than this factor, and found to be faster."""
@@ -16,21 +16,14 @@ FEWEST = 3
 """Sizes that a curve needs to have a knee."""
 
 
-@dataclass(frozen=True)
-class Knee:
-    """The smallest buffer size that no larger one beats, by the medians."""
+class Row(NamedTuple):
+    """The knee of one channel in one mode."""
 
     run: q.Run
     mode: str
     channel: str
     sockbuf: str
-    first: q.At
-    """The smallest size measured."""
-    low: q.At
-    """The smallest size that no larger one is found to beat: at it the knee may be as well."""
-    at: q.At
-    last: q.At
-    """The largest size measured."""
+    knee: Knee
 
     @property
     def name(self) -> str:
@@ -38,31 +31,26 @@ class Knee:
         return f"{self.channel}{' with -s' if self.sockbuf == 'buffer' else ''} {MODE_WORDS[self.mode]}"
 
     @property
-    def place(self) -> str:
-        """Where it is: a size, or the sizes between which it is not known."""
-        return self.at.name if self.low is self.at else f"{self.low.name} to {self.at.name}"
-
-    @property
     def capacity(self) -> float | None:
         """What the channel holds at the knee, in bytes."""
-        return ipc.capacity(self.at.point)
+        return ipc.capacity(self.knee.at.point)
 
     def over(self, a: q.At, b: q.At) -> q.ComparedMetric | None:
         """Return the throughput at one size over that at another."""
-        metric = self.run.experiment.metrics[RATE]
-        return None if a is b else q.compare_points(a.point, b.point, metric, same_run=True)
+        return None if a is b else ratio_of(self.run.experiment, RATE, a, b)
 
     def falling(self, asked: q.Quantity) -> str:
         """Return a quantity at the smallest size, the knee and the largest size."""
-        found = [self.run.summary(one.point, asked) for one in (self.first, self.at, self.last)]
+        ends = (self.knee.first, self.knee.at, self.knee.last)
+        found = (self.run.summary(each.point, asked) for each in ends)
         medians = [float("nan") if each is None else each.median for each in found]
         return " → ".join(q.format_value(n, max(abs(n) * 0.03, 0.01), "") for n in medians)
 
 
-def _rows(run: q.Run) -> list[Knee]:
+def _rows(run: q.Run) -> list[Row]:
     own = free(run)
     return [
-        Knee(own, mode, channel, sockbuf, row[0], *knee(own.experiment, row, RATE, HELPS), row[-1])
+        Row(own, mode, channel, sockbuf, knee(own.experiment, row, RATE, HELPS))
         for sockbuf in ("default", "buffer")
         for mode in modes(own)
         for channel, row in curves(own, RATE, mode=mode, sockbuf=sockbuf).items()
@@ -70,24 +58,24 @@ def _rows(run: q.Run) -> list[Knee]:
     ]
 
 
-def _headline(_: q.Run, found: Sequence[Knee]) -> str:
+def _headline(_: q.Run, found: Sequence[Row]) -> str:
     plain = [each for each in found if each.channel in ("pipe", "local") and each.sockbuf == "default"]
     each = max(plain or found, key=lambda one: (one.mode == "2proc", one.channel == "pipe"))
-    where = "at no size measured" if each.low is each.last else f"at {each.place}"
+    where = "at no size measured" if each.knee.low is each.knee.last else f"at {each.knee.place}"
     holds = "" if each.capacity is None else f"; it holds {q.bytes_text(each.capacity)}"
     return f"For a {each.name}, a larger buffer stops helping {where}{holds}."
 
 
-TABLE: q.TableOf[Knee] = q.TableOf(
+TABLE: q.TableOf[Row] = q.TableOf(
     "Knees",
     q.text("mode", lambda each: each.mode),
     q.text("channel", lambda each: each.channel),
     q.text("socket buffers", lambda each: "set" if each.sockbuf == "buffer" else "default"),
-    q.text("knee", lambda each: each.place),
+    q.text("knee", lambda each: each.knee.place),
     q.written("capacity", lambda each: each.capacity, q.bytes_text),
-    q.number("knee / capacity", lambda each: q.over(each.at.size, each.capacity), ".2g"),
-    q.ratio("knee / smallest", lambda each: each.over(each.first, each.at)),
-    q.ratio("largest / knee", lambda each: each.over(each.at, each.last)),
+    q.number("knee / capacity", lambda each: q.over(each.knee.at.size, each.capacity), ".2g"),
+    q.ratio("knee / smallest", lambda each: each.over(each.knee.first, each.knee.at)),
+    q.ratio("largest / knee", lambda each: each.over(each.knee.at, each.knee.last)),
     q.text("calls a MiB", lambda each: each.falling(CALLS)),
     q.text("switches a MiB", lambda each: each.falling(SWITCHES)),
     note="Calls and switches at the smallest size, the knee and the largest. Sizes from {low} to {high}; a "
@@ -95,13 +83,15 @@ TABLE: q.TableOf[Knee] = q.TableOf(
 )
 
 
-def _table(_: q.Run, found: Sequence[Knee]) -> q.Table:
-    every = sorted((at for each in found for at in (each.first, each.last)), key=lambda one: one.size)
+def _table(_: q.Run, found: Sequence[Row]) -> q.Table:
+    every = sorted(
+        (at for each in found for at in (each.knee.first, each.knee.last)), key=lambda one: one.size
+    )
     return TABLE.of(found, low=every[0].name, high=every[-1].name)
 
 
-def _figure(_: q.Run, found: Sequence[Knee]) -> q.Figure:
-    known = ((each.name, q.over(each.at.size, each.capacity)) for each in found)
+def _figure(_: q.Run, found: Sequence[Row]) -> q.Figure:
+    known = ((each.name, q.over(each.knee.at.size, each.capacity)) for each in found)
     dots = [q.plots.Dot(name, ratio) for name, ratio in known if ratio]
     note = "At 1, no buffer larger than what the channel holds helps. Knees stand at measured sizes."
     return q.plots.dots("The knee over what the channel holds", "knee / capacity", {"knee": dots}, note)
