@@ -11,8 +11,9 @@ from oscope.figures import experiments, plots
 from oscope.figures.tables import shared_scale
 from oscope.model.document import Figure
 from oscope.model.formatting import Scale
+from oscope.model.samples import Floats, Ints
 from oscope.questions.run import Point
-from oscope.statistics import ComparedMetric, Summary
+from oscope.statistics import ComparedMetric, Summary, summarise
 
 INTERVALS = "Medians with their 95 % intervals."
 STRIPS = "Faint: single repetitions. Diamond: median with its 95 % interval."
@@ -47,6 +48,23 @@ def median_lines(
     ]
 
 
+def with_expected(
+    series: Mapping[tuple[str, str], Sequence[tuple[float, str, Drawn, float]]], factor: float
+) -> list[plots.Line]:
+    """Return a line of medians for each series, and, dashed in its colour, what is expected of them.
+
+    A series has two names, for both lines; each of its dots a place, a name, and both figures, in units of
+    `factor`. An infinite one is not known, and a single one makes no line.
+    """
+    lines = []
+    for colour, ((name, expected), row) in enumerate(series.items()):
+        dots = [(place, dot(text, shown, factor)) for place, text, shown, _ in row]
+        known = [(place, plots.Dot(expected, end / factor)) for place, *_, end in row if isfinite(end)]
+        lines.append(plots.Line(name, dots, colour))
+        lines += [plots.Line(expected, known, colour, "dash")] if len(known) > 1 else []
+    return lines
+
+
 def interval(ends: tuple[float, float] | None, factor: float) -> tuple[float, float] | None:
     """Return an interval in units of `factor`."""
     return None if ends is None else (ends[0] / factor, ends[1] / factor)
@@ -64,6 +82,13 @@ def strips(
     scale = shared_scale([point.summary for _, point in named], named[0][1].unit if named else "")
     drawn = [samples_dot(point, scale, name, colour(point)) for name, point in named]
     return plots.strips(title, f"{what} [{scale.unit}]" if what else scale.unit, drawn, note)
+
+
+def sample_strips(title: str, what: str, rows: Iterable[tuple[str, Floats, Ints]]) -> Figure:
+    """Draw groups of samples, each with its name and its blocks, as rows: the samples and their median."""
+    found = ((name, values, summarise(values, blocks)) for name, values, blocks in rows)
+    drawn = [plots.Dot(name, each.median, each.ci95, values) for name, values, each in found]
+    return plots.strips(title, what, drawn, "Faint: single samples. Diamond: median with its 95 % interval.")
 
 
 def by_level(points: Sequence[Point], factor: str) -> Callable[[Point], int]:
@@ -113,6 +138,17 @@ def bars(
             role = "reference" if name in cited else "series"
             drawn.append(plots.Bars(name, shown, intervals, role))
     return plots.bars(title, axis, [category for category, _ in places], drawn, note)
+
+
+def stacked_medians(
+    title: str, what: str, rows: Iterable[tuple[str, str, Summary | None]], unit: str, note: str
+) -> Figure:
+    """Draw medians of parts (first) on top of each other, for each category (second)."""
+    found = list(rows)
+    scale = shared_scale([each for *_, each in found if each is not None], unit)
+    medians = ((name, category, each and each.median) for name, category, each in found)
+    axis = plots.axis(f"{what} [{scale.unit}]", rangemode="tozero")
+    return plots.stacked(bars(title, axis, medians, note, scale.factor))
 
 
 def logarithmic(figure: Figure, axis: str = "xaxis") -> Figure:

@@ -190,3 +190,16 @@ class Run:
         found = dict.fromkeys(str(p.factors[factor]) for p in self.experiment.points if factor in p.factors)
         place = {level: index for index, level in enumerate(order)}
         return sorted(found, key=lambda level: place.get(level, len(place)))
+
+
+def points_beside(
+    results: Analysed, experiment: ExperimentResults, name: str, metric: str, what: str, **wanted: Level
+) -> tuple[list[Point], list[str]]:
+    """Return the points of another experiment of the same machine, or why there is no figure for `what`."""
+    run = Run.of(results, name)
+    if run is None:
+        return [], [words.NOT_RUN.format(name, name)]
+    if run.experiment.environment.get("machine") != experiment.environment.get("machine"):
+        return [], [f"{name} was run on another machine"]
+    found = run.points(metric, **wanted)
+    return found, [] if found else [f"{name} has no figure for {what}"]

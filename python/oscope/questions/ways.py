@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from oscope.figures.tables import row_scale, shared_scale
 from oscope.model.document import Table
 from oscope.model.factors import Level
 from oscope.model.samples import PointSamples
 from oscope.questions.contrast import Asked, Contrast, contrasts
 from oscope.questions.run import Point, Run, known, untraced
 from oscope.questions.table import Column, TableOf, ratio, text
-from oscope.statistics import Summary
+from oscope.statistics import ComparedMetric, Summary
 
 
 def combined(run: Run, name: str, of: Callable[[Mapping[str, Level]], str], *without: str) -> Run:
@@ -64,3 +65,35 @@ def verdict_table(
     )
     note = "Paired by block, p corrected (Holm) for all rows."
     return TableOf(title, *columns, note=note).of(rows)
+
+
+def matrix(
+    title: str,
+    heading: str,
+    found: Mapping[tuple[str, str], tuple[Summary, ComparedMetric | None]],
+    orders: tuple[Sequence[str], Sequence[str]],
+    unit: str,
+    note: str,
+) -> Table:
+    """Return the medians of pairs of levels, the first as rows, each beside its ratio over one of them.
+
+    The title names the `{unit}`. A ratio that is not found different has a question mark.
+    """
+    scale = shared_scale([summary for summary, _ in found.values()], unit)
+    rows, columns = (
+        [name for name in order if name in set(names)]
+        for order, names in zip(orders, zip(*found, strict=True), strict=True)
+    )
+
+    def column(name: str) -> Column[str]:
+        def cell(row: str) -> str | None:
+            summary, over = found.get((row, name), (None, None))
+            if summary is None:
+                return None
+            beside = "" if over is None else f" · {over.ratio:.2f}×{'' if over.different == 'yes' else '?'}"
+            return f"{row_scale(scale, summary).text(summary.median)}{beside}"
+
+        return text(f"→ {name}", cell)
+
+    named = title.format(unit=scale.unit)
+    return TableOf[str](named, text(heading, str), *map(column, columns), note=note).of(rows)

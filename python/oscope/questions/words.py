@@ -164,6 +164,13 @@ def errors_text(errors: Mapping[str, int]) -> str:
     return ", ".join(f"{name}: {format_count(number)}" for name, number in errors.items()) or "none"
 
 
+def greatest(rows: Sequence[_Row], share: Callable[[_Row], float | None]) -> tuple[str, list[_Row]]:
+    """Return the greatest share, and the rows that have it to the digits shown; none of a share of 0."""
+    written = {format_share(found): found for row in rows if (found := share(row))}
+    most = max(written, key=written.__getitem__, default="")
+    return most, [row for row in rows if (found := share(row)) and format_share(found) == most]
+
+
 def first_named(names: Sequence[str]) -> str:
     """Return equal ones in words: two by their names, of more the first and how many others there are."""
     return " and ".join(names) if len(names) < 3 else f"{names[0]} and {len(names) - 1} others"

@@ -132,13 +132,9 @@ def _strips(_: q.Run, rows: Sequence[Cold]) -> Iterator[q.Figure]:
     (cold,) = rows
     by_reads = ("Speed of cold reads by how often the process had read the file", _groups(cold))
     for title, groups in (by_reads, ("Speed of cold reads in the order of the run", _by_block(cold))):
-        dots = []
-        for name, chosen in groups:
-            found = q.summarise(cold.relative[chosen], cold.block[chosen])
-            dots.append(q.plots.Dot(name, found.median, found.ci95, cold.relative[chosen]))
-        if dots:
-            note = "Faint: single samples. Diamond: median with its 95 % interval."
-            yield q.plots.strips(title, "MiB/s over the median of its point", dots, note)
+        samples = ((name, cold.relative[chosen], cold.block[chosen]) for name, chosen in groups)
+        if groups:
+            yield q.sample_strips(title, "MiB/s over the median of its point", samples)
 
 
 section = q.Question(

@@ -110,12 +110,10 @@ class Parts:
     def named(self) -> dict[str, Bounded | None]:
         """Return each part by its name; None where a primitive is missing."""
         rest = Bounded.of(self.on_cpu)
-        for part in (self.calling if self.asking is None else self.asking, self.copying):
+        for part in (self.asking or self.calling, self.copying):
             rest = rest if part is None else rest - part
         # Where what a call costs by itself is not known, the whole call is the file's part.
-        finding = self.asking
-        if self.calling is not None:
-            finding = None if self.asking is None else self.asking - self.calling
+        finding = self.asking - self.calling if self.asking and self.calling else self.asking
         return {
             CALLING: self.calling,
             FINDING: finding,
@@ -127,12 +125,12 @@ class Parts:
     @property
     def plain(self) -> Bounded | None:
         """Return calls * c + copying."""
-        return None if self.calling is None or self.copying is None else self.calling + self.copying
+        return self.calling + self.copying if self.calling and self.copying else None
 
     @property
     def predicted(self) -> Bounded | None:
         """Return calls * f + copying."""
-        return None if self.asking is None or self.copying is None else self.asking + self.copying
+        return self.asking + self.copying if self.asking and self.copying else None
 
 
 def primitives(results: q.Analysed, read: q.ExperimentResults) -> Primitives:
@@ -140,30 +138,20 @@ def primitives(results: q.Analysed, read: q.ExperimentResults) -> Primitives:
     missing: list[str] = []
 
     def points(name: str, metric: str, what: str, **levels: q.Level) -> list[q.Point]:
-        run = q.Run.of(results, name)
-        if run is None:
-            missing.append(q.NOT_RUN.format(name, name))
-        elif run.experiment.environment.get("machine") != read.environment.get("machine"):
-            missing.append(f"{name} was run on another machine")
-        else:
-            if not (found := run.points(metric, **levels)):
-                missing.append(f"{name} has no figure for {what}")
-            return found
-        return []
+        found, why = q.points_beside(results, read, name, metric, what, **levels)
+        missing.extend(why)
+        return found
 
     calls = points("syscall.cost", "time_ns", "read", call="read")
     loop_first = sorted(calls, key=lambda point: point.factors.get("style") != "loop")
     file_calls = points("syscall.throughput", "calls_per_s", "read", call="read")
-    what = "copying with one thread"
-    copies = {
-        # A window of 0 stands for one as large as the buffer.
-        int(point.factors.get("window") or point.factors["size"]): point
-        for point in reversed(points("memory.bandwidth", q.RATE, what, operation="copy", threads=1))
-    }
+    copies = points("memory.bandwidth", q.RATE, "copying with one thread", operation="copy", threads=1)
+    # A window of 0 stands for one as large as the buffer.
+    windows = {int(each.factors.get("window") or each.factors["size"]): each for each in reversed(copies)}
     return Primitives(
         call=next(map(_call, loop_first), None),
         file_call=next(map(_file_call, file_calls), None),
-        copies=[_copy(window, copies[window].summary) for window in sorted(copies)],
+        copies=[_copy(window, windows[window].summary) for window in sorted(windows)],
         missing=missing,
     )
 

@@ -24,14 +24,13 @@ def _calls(point: q.Traced) -> list[Call]:
 
 
 def _most(_: q.Run, found: Sequence[Call]) -> str:
-    most = max(found, key=lambda each: each.share or 0.0)
-    if not most.share:
-        return f"`{most.name}` at {most.where.name}."
-    share = q.format_share(most.share)
-    alike = [each for each in found if each.share and q.format_share(each.share) == share]
+    share, alike = q.greatest(found, lambda each: each.share)
+    names = q.first_named([f"`{each.name}` at {each.where.name}" for each in alike or found[:1]])
+    if not alike:
+        return f"{names}."
+    first = alike[0]
     if len(alike) == 1:
-        return f"`{most.name}` takes {share} of the time in calls at {most.where.name}."
-    names = q.first_named([f"`{each.name}` at {each.where.name}" for each in alike])
+        return f"`{first.name}` takes {share} of the time in calls at {first.where.name}."
     return f"{names} each take {share} of the time in calls."
 
 

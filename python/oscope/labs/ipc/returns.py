@@ -56,15 +56,13 @@ def _transfers(run: q.Run) -> list[Transfers]:
 
 
 def _most_short(_: q.Run, found: Sequence[Transfers]) -> str:
-    most = max(found, key=lambda each: each.short)
-    if not most.short:
-        refused, calls = sum(each.failed for each in found), sum(each.data["count"] for each in found)
-        of = f"{q.format_count(refused)} of {q.format_count(calls)} calls returned an error"
-        return f"No successful call was short; {of}." if refused else "Every call moves what it was asked to."
-    share = q.format_share(most.short)
-    alike = [each for each in found if each.short and q.format_share(each.short) == share]
-    names = q.first_named([f"`{each.call}` at {each.where.name}" for each in alike])
-    return f"Short calls are most frequent of {names}: {share}."
+    share, alike = q.greatest(found, lambda each: each.short)
+    if alike:
+        names = q.first_named([f"`{each.call}` at {each.where.name}" for each in alike])
+        return f"Short calls are most frequent of {names}: {share}."
+    refused, calls = sum(each.failed for each in found), sum(each.data["count"] for each in found)
+    of = f"{q.format_count(refused)} of {q.format_count(calls)} calls returned an error"
+    return f"No successful call was short; {of}." if refused else "Every call moves what it was asked to."
 
 
 def _bytes_written(mean: float) -> str:

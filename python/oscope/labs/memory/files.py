@@ -160,12 +160,9 @@ def _prepared_tables(_: q.Run, found: Sequence[q.Point]) -> Iterator[q.Table]:
 def _prepared_figure(_: q.Run, found: Sequence[q.Point]) -> q.Figure:
     known = [point for point in found if point.of(FUNCTION_TIME) is not None]
     parts = {"initialisation": INIT_TIME, "function": FUNCTION_TIME}
-    rows = [(name, _name(point), point.of(part)) for point in known for name, part in parts.items()]
-    scale = q.shared_scale([each for *_, each in rows if each is not None], "s")
-    bars = ((name, point, each and each.median) for name, point, each in rows)
-    axis = q.plots.axis(f"time [{scale.unit}]", rangemode="tozero")
-    note, title = "Medians; the tables have their intervals.", "Time of initialisation and function"
-    return q.plots.stacked(q.bars(title, axis, bars, note, scale.factor))
+    rows = ((name, _name(point), point.of(part)) for point in known for name, part in parts.items())
+    title, note = "Time of initialisation and function", "Medians; the tables have their intervals."
+    return q.stacked_medians(title, "time", rows, "s", note)
 
 
 INITIALISATION = q.Question(

@@ -77,18 +77,11 @@ CALLS: q.TableOf[Mapping[str, Any]] = q.TableOf(
 
 
 def _figure(phases: Sequence[Mapping[str, Any]]) -> q.Figure:
-    return q.bars(
-        "Time by phase",
+    parts = {"from its first call to the next phase": "span_ns", "in its calls": "time_ns"}
+    known = (phase for phase in phases if phase["span_ns"] is not None)
+    rows = ((name, phase["title"], phase[key]) for phase in known for name, key in parts.items())
+    axis, note = (
         q.plots.axis("time under strace [ms]"),
-        (
-            (series, phase["title"], phase[key])
-            for phase in phases
-            if phase["span_ns"] is not None
-            for series, key in (
-                ("from its first call to the next phase", "span_ns"),
-                ("in its calls", "time_ns"),
-            )
-        ),
-        "What is not in calls is the program itself, and strace between them.",
-        1e6,
+        "What is not in calls is the program itself, and strace",
     )
+    return q.bars("Time by phase", axis, rows, f"{note} between them.", 1e6)

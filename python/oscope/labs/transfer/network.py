@@ -12,6 +12,7 @@ from oscope import questions as q
 from oscope.labs.transfer.ways import RATE, TIME
 
 NS = 1e9
+BOUND = "bytes over (bytes / rate + one round trip)"
 
 
 def _rate(point: q.Point) -> float:
@@ -104,27 +105,24 @@ def _table(_: q.Run, found: Sequence[q.Point]) -> q.Table:
         q.text("shaped by", _shaped),
         *([q.ratio("time / without loss", lossy.get, "different")] if lossy else ()),
         note="Round trips: (time - bytes / rate) / round trip, in which losses show as further ones. Bound: "
-        "bytes over (bytes / rate + one round trip). Loss is compared paired by block (Holm).",
+        f"{BOUND}. Loss is compared paired by block (Holm).",
     ).of(found)
 
 
-def _figures(_: q.Run, found: Sequence[q.Point]) -> list[q.Figure]:
+def _figure(_: q.Run, found: Sequence[q.Point]) -> q.Figure | None:
     plain = [each for each in found if not _lost(each)]
     if len(set(map(_round_trip_s, plain))) < 2:
-        return []
+        return None
     scale = q.shared_scale([each.summary for each in plain], "B/s")
-    lines = []
-    for colour, (rate, own) in enumerate(q.grouped(plain, _rate).items()):
-        here = [(_round_trip_s(each) * 1e3, each) for each in own]
-        measured = [(place, q.dot(_name(each), each.summary, scale.factor)) for place, each in here]
-        known = [(place, _bound(each) / scale.factor) for place, each in here if isfinite(_bound(each))]
-        bounds = [(place, q.plots.Dot("bound", bound)) for place, bound in known]
-        lines.append(q.plots.Line(_rate_name(rate), measured, colour))
-        if len(bounds) > 1:
-            lines.append(q.plots.Line(f"{_rate_name(rate)}, bound", bounds, colour, "dash"))
+    series = {
+        (_rate_name(rate), f"{_rate_name(rate)}, bound"): [
+            (_round_trip_s(each) * 1e3, _name(each), each.summary, _bound(each)) for each in own
+        ]
+        for rate, own in q.grouped(plain, _rate).items()
+    }
     axes = (q.plots.axis("round trip [ms]"), q.plots.axis(f"[{scale.unit}]", scale="log"))
-    note = f"{q.INTERVALS} Dashed: bytes over (bytes / rate + one round trip)."
-    return [q.plots.lines("Throughput over the line's round trip", axes, lines, note)]
+    note, title = f"{q.INTERVALS} Dashed: {BOUND}.", "Throughput over the line's round trip"
+    return q.plots.lines(title, axes, q.with_expected(series, scale.factor), note)
 
 
 section = q.Question(
@@ -136,6 +134,6 @@ section = q.Question(
     headline=_headline,
     text="Two namespaces joined by a veth; a connection needs round trips until it fills bandwidth × delay.",
     tables=_table,
-    figures=_figures,
+    figures=_figure,
     timed=True,
 )

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 
 from oscope import questions as q
 from oscope.labs.transfer import DIGESTS, LAB, PLAIN, RECEIVERS, SENDERS, pair
-from oscope.labs.transfer.ways import ARROW, PLAIN_WAY, RATE, compared_ways, curves, named, way
+from oscope.labs.transfer.ways import ARROW, PLAIN_WAY, RATE, compared_ways, curves, way
+from oscope.questions.ways import matrix
 
 # ---- pairs
 
@@ -47,26 +48,12 @@ def _digests(run: q.Run) -> list[q.Contrast]:
 def _matrix(run: q.Run, size: int) -> q.Table:
     """Return the throughput of each sender (rows) with each receiver, beside the plain pair."""
     levels: dict[str, q.Level] = {"size": size, "digest": _digest(run)}
-    points = run.points(RATE, **levels)
-    by_pair = {pair(each.factors): each for each in points}
-    senders = [name for name in ("auto", *SENDERS) if any(name == each for each, _ in by_pair)]
-    receivers = [name for name in ("auto", *RECEIVERS) if any(name == each for _, each in by_pair)]
-    scale = q.shared_scale([each.summary for each in points], "B/s")
     ratios = {each.ends[1]: each.row for each in compared_ways(run, RATE, PLAIN_WAY, **levels)}
-
-    def column(receiver: str) -> q.Column[str]:
-        def cell(sender: str) -> str | None:
-            one, row = by_pair.get((sender, receiver)), ratios.get(named((sender, receiver)))
-            if one is None:
-                return None
-            beside = "" if row is None else f" · {row.ratio:.2f}×{'' if row.different == 'yes' else '?'}"
-            return f"{q.row_scale(scale, one.summary).text(one.summary.median)}{beside}"
-
-        return q.text(f"→ {receiver}", cell)
-
-    title = f"Throughput of every pair at {q.format_bytes(size)} [{scale.unit}]"
+    points = run.points(RATE, **levels)
+    cells = {pair(each.factors): (each.summary, ratios.get(way(each.factors))) for each in points}
+    title = f"Throughput of every pair at {q.format_bytes(size)} [{{unit}}]"
     note = f"×: over {PLAIN_WAY}, paired by block; ?: not found different. {q.MISSING}: not measured."
-    return q.TableOf[str](title, q.text("sender", str), *map(column, receivers), note=note).of(senders)
+    return matrix(title, "sender", cells, (("auto", *SENDERS), ("auto", *RECEIVERS)), "B/s", note)
 
 
 DIGEST_COSTS: q.TableOf[q.Contrast] = q.TableOf(

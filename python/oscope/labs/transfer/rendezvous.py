@@ -119,16 +119,17 @@ TABLE: q.TableOf[Met] = q.TableOf(
 
 
 def _step_figure(_: q.Run, found: Sequence[Met]) -> q.Figure:
-    lines = []
-    for colour, meeting in enumerate(LATE):
-        here = [(each, each.step) for each in found if each.step is not None and each.meeting == meeting]
-        if len(here) > 1:
-            steps = [(each.late_s, q.dot("step", step, NS)) for each, step in here]
-            expected = [(each.late_s, q.plots.Dot("expected", each.expected_ns / NS)) for each, _ in here]
-            lines.append(q.plots.Line(f"the {AGAIN[meeting]} tries again", steps, colour))
-            lines.append(q.plots.Line(FORMULA[meeting], expected, colour, "dash"))
+    series = {
+        (f"the {AGAIN[meeting]} tries again", FORMULA[meeting]): [
+            (each.late_s, "step", each.step, float(each.expected_ns))
+            for each in found
+            if each.step is not None and each.meeting == meeting
+        ]
+        for meeting in LATE
+    }
     axes = (q.plots.axis("late by [s]"), q.plots.axis("step [s]", rangemode="tozero"))
     note = "Medians with their 95 % intervals. Dashed: what sleeps of a whole interval make expect."
+    lines = q.with_expected({names: row for names, row in series.items() if len(row) > 1}, NS)
     return q.plots.lines("The receiver's step over the lateness", axes, lines, note)
 
 
