@@ -105,6 +105,16 @@ def best(found: Sequence[At], experiment: ExperimentResults, metric: str) -> tup
     return first, sorted(alike, key=lambda each: each.size)
 
 
+def best_sizes(curves: Curves, experiment: ExperimentResults, metric: str) -> dict[int, list[str]]:
+    """Return the curves of which a size is the best, or is not distinguished from it; none of one size."""
+    found: dict[int, list[str]] = {}
+    for name, row in curves.items():
+        first, alike = best(row, experiment, metric)
+        for each in (first, *alike) if len(row) > 1 else ():
+            found.setdefault(each.size, []).append(name)
+    return found
+
+
 def best_of(points: Sequence[Point]) -> tuple[Point, list[Point]]:
     """Return the same of points of one experiment: the best, and in their order those that are like it."""
     run, metric = points[0].run, points[0].metric

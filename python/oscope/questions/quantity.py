@@ -67,6 +67,22 @@ def plain(name: str, key: str, unit: str = "") -> Quantity:
     return Quantity(name, unit, lambda point: metric(point, key), key)
 
 
+def scaled(name: str, unit: str, key: str, factor: Callable[[PointSamples], float]) -> Quantity:
+    """Return a metric times a number that a point has."""
+    return Quantity(name, unit, lambda point: metric(point, key) * factor(point), key, factor)
+
+
+def over_metric(name: str, key: str, other: str, factor: float = 1.0) -> Quantity:
+    """Return a metric over another one, where that is above 0, and over `factor`."""
+
+    def of(point: PointSamples) -> Floats:
+        divisor = metric(point, other)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.where(divisor > 0, metric(point, key) / (factor * divisor), np.nan)
+
+    return Quantity(name, "", of)
+
+
 def a_mebibyte(name: str, unit: str, of: Values) -> Quantity:
     """Return what is computed for each sample, over the MiB that it moved."""
     return Quantity(name, unit, lambda point: of(point) / (metric(point, "bytes") / MEBIBYTE))

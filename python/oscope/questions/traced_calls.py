@@ -33,6 +33,27 @@ class Call(NamedTuple):
     share: float | None
     """Of some time, as `calls_of` was given it; None where one of both is not known."""
 
+    @property
+    def failed(self) -> int:
+        """How many returned an error."""
+        return int(sum(self.data.get("errors", {}).values()))
+
+    @property
+    def done(self) -> int:
+        """How many ended without an error."""
+        return int(self.data["count"]) - self.failed
+
+    @property
+    def short(self) -> float:
+        """Share of those without an error that moved fewer bytes than were asked."""
+        return over(self.data.get("short"), self.done) or 0.0
+
+    @property
+    def commonest(self) -> tuple[int, float] | None:
+        """The commonest number of bytes moved, and its share of the calls."""
+        sizes = moved(self.data)
+        return (sizes[0][0], sizes[0][1] / self.data["count"]) if sizes else None
+
 
 def calls_of(point: Traced, whole_ns: float | None) -> list[Call]:
     """Return the calls of a point, each with the share of `whole_ns` that is spent in it."""

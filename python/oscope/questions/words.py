@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import nan
 from typing import NamedTuple, TypeVar
 
 from oscope.figures.words import counted, emulation, median
@@ -92,6 +93,15 @@ def over(part: float | None, whole: float | Summary | None) -> float | None:
     """Return a figure over another one, or its median; None where one is missing, or that is not above 0."""
     number = whole.median if isinstance(whole, Summary) else whole
     return part / number if part is not None and number is not None and number > 0 else None
+
+
+def quotient_text(a: Summary | None, b: Summary | None) -> str | None:
+    """Return a figure over another one that is above 0, with the interval that the latter's makes of it."""
+    if a is None or b is None or not b.median > 0:
+        return None
+    low, high = b.ci95 or (nan, nan)
+    bounds = (a.median / high, a.median / low) if low > 0 else (nan, nan)
+    return bounded_text(a.median / b.median, *bounds)
 
 
 def rough(value: float, unit: str = "") -> str:

@@ -64,18 +64,8 @@ def _sizes(points: Iterable[q.PointSamples]) -> list[str]:
     return [f"{q.format_count(value)} B" for value in np.unique(values)]
 
 
-def _quickest(run: q.Run) -> dict[int, list[str]]:
-    """Return the caches with which a size is the fastest, or is not distinguished from it."""
-    found: dict[int, list[str]] = {}
-    for cache, row in _curves(run).items():
-        first, alike = q.best(row, run.experiment, METRIC)
-        for each in (first, *alike) if len(row) > 1 else ():
-            found.setdefault(each.size, []).append(cache)
-    return found
-
-
 def _table(run: q.Run, _: object) -> q.Table:
-    quickest = _quickest(run)
+    quickest = q.best_sizes(_curves(run), run.experiment, METRIC)
 
     def xor(size: int) -> str | None:
         read = _xors(point for point in run.experiment.points if point.factors.get("block_size") == size)
@@ -86,8 +76,8 @@ def _table(run: q.Run, _: object) -> q.Table:
         *q.size_columns({cache: _curves(run).get(cache, ()) for cache in CACHES}, "s"),
         q.text("XOR", xor),
         q.text("fastest, or not distinguished", lambda size: q.listed(quickest.get(size, ())) or None),
-        q.number("original cold [s]", reference.XOR_COLD.get, "d"),
-        q.number("original warm [s]", reference.XOR_WARM.get, "d"),
+        q.cited("cold", "s", reference.XOR_COLD, "d"),
+        q.cited("warm", "s", reference.XOR_WARM, "d"),
         note="Medians. The original read an image of Ubuntu 21.04, with four threads, each row once.",
     ).of(q.sizes_of(_curves(run)))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from math import isfinite
 
 import numpy as np
@@ -17,11 +17,6 @@ READ_FACTORS = ("cache", "engine", "block_size")
 def _plain(run: q.Run) -> q.Run:
     """Return the reads by read(2) at one level of every factor that is not shown."""
     return run.only(engine="read").narrowed("tool", *READ_FACTORS)
-
-
-def _originals(cited: Mapping[str, Mapping[int, float]]) -> list[q.Column[int]]:
-    """Return columns of the original report's speeds by block size."""
-    return [q.written(f"{name} [{q.RATE_UNIT}]", row.get, str, numeric=True) for name, row in cited.items()]
 
 
 def _by_size(what: str, run: q.Run, curves: q.Curves, note: str, *more: q.Column[int]) -> q.Table:
@@ -59,7 +54,8 @@ def _tool_table(run: q.Run, _: Sequence[int]) -> q.Table:
         curves,
         f"Medians. A ratio is paired by block; above 1 oscope is the faster one. {q.MISSING}: not measured.",
         *(q.ratio(f"{OURS} / {tool}", rows.get, "different") for tool, rows in over.items()),
-        *_originals({"original": reference.COLD, "original dd": reference.DD}),
+        q.cited("cold", q.RATE_UNIT, reference.COLD, "d"),
+        q.cited("dd", q.RATE_UNIT, reference.DD, "d"),
     )
 
 
@@ -132,11 +128,10 @@ def _cache_table(run: q.Run, _: Sequence[int]) -> q.Table:
         {cache: curves.get(cache, ()) for cache in CACHES},
         f"Medians; the factor is paired by block. The original is of another machine.{_proof(run)}",
         q.ratio("warm / cold", _warm_over_cold(run).get),
-        *_originals({"original cold": reference.COLD, "original warm": reference.WARM}),
-        q.number(
-            "original warm / cold",
-            lambda size: q.over(reference.WARM.get(size), reference.COLD.get(size)),
-            ".1f",
+        q.cited("cold", q.RATE_UNIT, reference.COLD, "d"),
+        q.cited("warm", q.RATE_UNIT, reference.WARM, "d"),
+        q.cited(
+            "warm / cold", "", lambda size: q.over(reference.WARM.get(size), reference.COLD.get(size)), ".1f"
         ),
     )
 
@@ -269,8 +264,8 @@ def _top_speeds(run: q.Run, _: object) -> str:
         parts = [f"{q.bracketed(at.summary, q.RATE_UNIT)} with sync={sync}" for sync, at in tops.items()]
         return f"A file is written at up to {q.listed(parts[:2])}."
     last = _cold(run)[-1]
-    size = f"{reasonable(last.summary)} by blocks of {last.name}"
-    return f"A file that is read cold in {LEAST_S:g} to {MOST_S:g} s should have {size} (predicted)."
+    size = f"{reasonable(last.summary)} by blocks of {last.name} (predicted from the measured speed)"
+    return f"A file that is read cold in {LEAST_S:g} to {MOST_S:g} s should have {size}."
 
 
 def _how(run: q.Run, _: object) -> Iterable[str]:

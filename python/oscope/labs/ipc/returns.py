@@ -2,63 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
 
 from oscope import questions as q
 from oscope.labs.ipc import COMPARED
 from oscope.labs.ipc import moved as ipc
-from oscope.questions.traced_calls import moved, returned
+from oscope.questions.traced_calls import Call, calls_of, moved, returned
 
 
-class Transfers(NamedTuple):
-    """The calls of one name at one point that moved bytes."""
-
-    where: q.Traced
-    call: str
-    data: Mapping[str, Any]
-    """How many there were (`count`) and were short, and the bytes `asked` and `returned`."""
-    refused: Mapping[str, int]
-    """By errno."""
-    sizes: Sequence[tuple[int, int]]
-    """Sizes returned with their counts, the commonest first; where bytes were returned."""
-
-    @property
-    def failed(self) -> int:
-        """How many calls returned an error."""
-        return sum(self.refused.values())
-
-    @property
-    def done(self) -> int:
-        """How many calls ended without an error."""
-        return int(self.data["count"]) - self.failed
-
-    @property
-    def short(self) -> float:
-        """Share of the calls that returned less than was asked; errors are no short transfers."""
-        return q.over(self.data["short"], self.done) or 0.0
-
-    def commonest(self) -> str | None:
-        """Return the commonest size returned where calls were short, with its share of the calls."""
-        if not self.data["short"] or not self.sizes:
-            return None
-        size, number = self.sizes[0]
-        return f"{q.bytes_text(size)} ({q.format_share(number / self.data['count'])})"
+def _transfers(run: q.Run) -> list[Call]:
+    every = (each for point in ipc.traces(run, "calls") for each in calls_of(point, None))
+    return [each for each in every if each.data.get("asked")]
 
 
-def _transfers(run: q.Run) -> list[Transfers]:
-    return [
-        Transfers(point, name, call, call.get("errors", {}), moved(call))
-        for point in ipc.traces(run, "calls")
-        for name, call in point.reading["calls"].items()
-        if call.get("asked")
-    ]
+def _commonest(each: Call) -> str | None:
+    """Return the commonest size returned where calls were short, with its share of the calls."""
+    found = each.commonest if each.short else None
+    return found and f"{q.bytes_text(found[0])} ({q.format_share(found[1])})"
 
 
-def _most_short(_: q.Run, found: Sequence[Transfers]) -> str:
+def _most_short(_: q.Run, found: Sequence[Call]) -> str:
     share, alike = q.greatest(found, lambda each: each.short)
     if alike:
-        names = q.first_named([f"`{each.call}` at {each.where.name}" for each in alike])
+        names = q.first_named([f"`{each.name}` at {each.where.name}" for each in alike])
         return f"Short calls are most frequent of {names}: {share}."
     refused, calls = sum(each.failed for each in found), sum(each.data["count"] for each in found)
     of = f"{q.format_count(refused)} of {q.format_count(calls)} calls returned an error"
@@ -69,8 +35,8 @@ def _bytes_written(mean: float) -> str:
     return q.format_value(mean, None, "B")
 
 
-def _short_figure(_: q.Run, found: Sequence[Transfers]) -> q.Figure:
-    rows = ((each.call, each.where.name, each.short) for each in found)
+def _short_figure(_: q.Run, found: Sequence[Call]) -> q.Figure:
+    rows = ((each.name, each.where.name, each.short) for each in found)
     note = q.effect_note(each.where for each in found)
     axis = q.plots.axis("short [% of the calls]", range=[0, 105])
     return q.bars("Share of short transfers", axis, rows, note, 0.01)
@@ -88,14 +54,14 @@ TRACED = q.Question(
     tables=q.TableOf(
         "Bytes asked for and returned",
         q.text("point", lambda each: each.where.name),
-        q.text("call", lambda each: each.call),
+        q.text("call", lambda each: each.name),
         q.count("calls", lambda each: each.data["count"]),
         q.written("asked, mean", lambda each: q.over(each.data["asked"], each.data["count"]), _bytes_written),
         q.written("returned, mean", lambda each: q.over(each.data["returned"], each.done), _bytes_written),
         q.text("short", lambda each: q.format_share(each.short) if each.data["short"] else "none"),
-        q.text("errors", lambda each: q.errors_text(each.refused)),
-        q.count("different returns", lambda each: len(each.sizes)),
-        q.text("commonest return, where some are short", Transfers.commonest),
+        q.text("errors", lambda each: q.errors_text(each.data["errors"])),
+        q.count("different returns", lambda each: len(moved(each.data))),
+        q.text("commonest return, where some are short", _commonest),
         q.written("capacity", lambda each: ipc.capacity(each.where.plain or each.where.point), q.bytes_text),
         q.effect_column(lambda each: each.where),
         note=f"Calls of all traced repetitions. Returned: mean of the calls without error. {q.EFFECT}",

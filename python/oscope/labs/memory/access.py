@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-import numpy as np
-
 from oscope import questions as q
 from oscope.labs.memory import reference
 from oscope.questions.original_figures import Known
@@ -22,11 +20,7 @@ def sets(point: q.PointSamples) -> int:
 
 def each_set(name: str, key: str, unit: str = "", factor: float = 1.0) -> q.Quantity:
     """Return a metric over the number of sets, times `factor`."""
-
-    def scaled(point: q.PointSamples) -> float:
-        return factor / sets(point)
-
-    return q.Quantity(name, unit, lambda point: q.metric(point, key) * scaled(point), key, scaled)
+    return q.scaled(name, unit, key, lambda point: factor / sets(point))
 
 
 TIME = q.plain("time of a set", "set_ns", "ns")
@@ -44,13 +38,7 @@ RESIDENT = q.plain("resident memory of the mapping", "resident_kib", "KiB")
 
 def each_page(name: str, key: str, factor: float = 1.0) -> q.Quantity:
     """Return a metric over the number of pages touched, and over `factor`."""
-
-    def of(point: q.PointSamples) -> q.Floats:
-        pages = q.metric(point, "touched_pages")
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return np.where(pages > 0, q.metric(point, key) / (factor * pages), np.nan)
-
-    return q.Quantity(name, "", of)
+    return q.over_metric(name, key, "touched_pages", factor)
 
 
 FAULTS_EACH_PAGE = each_page("minor faults for a page mapped", "minflt")

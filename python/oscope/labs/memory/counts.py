@@ -54,14 +54,6 @@ def _equal(point: q.Point) -> str:
     return "yes" if all(bool(np.all(values == one)) for values, one in found) else "no"
 
 
-def _loop(*_: object) -> str:
-    wanted = formula(reference.SETS)
-    reads, writes = q.format_count(wanted["reads"]), q.format_count(wanted["writes"])
-    return (
-        f"The loop of {q.format_count(reference.SETS)} sets makes {reads} reads and {writes} writes, 7 to 1."
-    )
-
-
 def _beyond(kind: str) -> float:
     """Return what the original report's counters have more than the formula."""
     return reference.PATTERN["seq"][HARDWARE[kind]].mean - formula(reference.SETS)[kind]
@@ -73,6 +65,7 @@ EXPERIMENT: q.Column[q.Point] = q.text("experiment", lambda point: point.run.exp
 ORIGINAL: q.TableOf[str] = q.TableOf(
     "The original report's counters beside the formula",
     q.text("", lambda kind: kind),
+    q.count("by the formula", lambda kind: formula(reference.SETS)[kind]),
     q.count("more", _beyond),
     q.text("share", lambda kind: q.format_share(_beyond(kind) / formula(reference.SETS)[kind])),
     q.number("more, a set", lambda kind: _beyond(kind) / reference.SETS, ".4f"),
@@ -113,7 +106,7 @@ COUNTS = q.Question(
     title="How many accesses there are",
     experiment=EXPERIMENTS,
     rows=lambda run: [point for own in run.all(*EXPERIMENTS) for point in own.points("accesses")],
-    headline=_loop,
+    headline="A set makes {reads} reads and {writes} writes".format(**formula(1)),
     text="A counter sees all of the process: 9 more a set fit a random generator with 4 words of state.",
     tables=(
         lambda _, found: ACCESSES.of(_different(found)),
@@ -201,15 +194,6 @@ def _geometry(run: q.Run, _: Sequence[Where]) -> list[str]:
     return list(dict.fromkeys(note for point in simulated for note in point.samples.notes))
 
 
-def _off(where: Where, event: str) -> str | None:
-    model, counted = (where.of(event, kind) for kind in KINDS)
-    if model is None or counted is None or not counted.median > 0:
-        return None
-    low, high = counted.ci95 or (np.nan, np.nan)
-    bounds = (model.median / high, model.median / low) if low > 0 else (np.nan, np.nan)
-    return q.bounded_text(model.median / counted.median, *bounds)
-
-
 def _cited(each: Where, event: str) -> str | None:
     if each.footprint != "first64th":
         return None
@@ -226,7 +210,7 @@ EVENTS_TABLE: q.TableOf[tuple[Where, str]] = q.TableOf(
     q.text("event, for a set", lambda row: row[1]),
     q.text("simulated", lambda row: _cell(row[0].of(row[1], "simulated"), row[1])),
     q.text("hardware", lambda row: _cell(row[0].of(row[1], "hardware"), row[1])),
-    q.text("simulated / hardware", lambda row: _off(*row)),
+    q.text("simulated / hardware", lambda row: q.quotient_text(*(row[0].of(row[1], kind) for kind in KINDS))),
     q.text("original report (hardware)", lambda row: _cited(*row)),
     note=f"{NOT_MEASURED}. {q.MISSING}: not counted, or not in the report. {{walked}} {reference.WHERE}",
 )
