@@ -12,7 +12,7 @@ from oscope.figures.tables import shared_scale
 from oscope.model.document import Figure
 from oscope.model.formatting import Scale
 from oscope.model.samples import Floats, Ints
-from oscope.questions.run import Point
+from oscope.questions.run import Point, Run
 from oscope.statistics import ComparedMetric, Summary, summarise
 
 INTERVALS = "Medians with their 95 % intervals."
@@ -89,6 +89,17 @@ def sample_strips(title: str, what: str, rows: Iterable[tuple[str, Floats, Ints]
     found = ((name, values, summarise(values, blocks)) for name, values, blocks in rows)
     drawn = [plots.Dot(name, each.median, each.ci95, values) for name, values, each in found]
     return plots.strips(title, what, drawn, "Faint: single samples. Diamond: median with its 95 % interval.")
+
+
+def strips_by(
+    title: str, what: str, factor: str, name: Callable[[Point], str], note: str = STRIPS
+) -> Callable[[Run, Sequence[Point]], Figure]:
+    """Return what draws the points as such rows, each level of a factor in a colour of its own."""
+
+    def draw(_: Run, found: Sequence[Point]) -> Figure:
+        return strips(title, what, ((name(each), each) for each in found), by_level(found, factor), note)
+
+    return draw
 
 
 def by_level(points: Sequence[Point], factor: str) -> Callable[[Point], int]:

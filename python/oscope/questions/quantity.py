@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -103,3 +104,29 @@ def plain_number(value: float, unit: str = "") -> str:
     if value == round(value):
         return " ".join(filter(None, [format_count(value), unit]))
     return format_value(value, None, unit)
+
+
+class Change(NamedTuple):
+    """What something was before and after an act, and by how much it became less."""
+
+    before: Summary
+    after: Summary
+    less: Summary
+    """Before less after."""
+    share: Summary
+    """That over what was there before; below zero where more was there afterwards."""
+
+
+def change(experiment: ExperimentResults, point: PointSamples, before: str, after: str) -> Change | None:
+    """Return how a point's metric `after` differs from that `before`; None where none was above 0."""
+    values = metric(point, before), metric(point, after)
+    keep = np.isfinite(values[0]) & np.isfinite(values[1]) & (values[0] > 0)
+    if not keep.any():
+        return None
+    first, last, block = values[0][keep], values[1][keep], point.block[keep]
+    amounts = (summarise(each, block, seed=experiment.seed) for each in (first, last))
+    less = (
+        summarise(each, block, seed=experiment.seed, kind="difference")
+        for each in (first - last, (first - last) / first)
+    )
+    return Change(*amounts, *less)

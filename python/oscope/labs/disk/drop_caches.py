@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import product
 from typing import NamedTuple
-
-import numpy as np
 
 from oscope import questions as q
 
@@ -40,32 +39,21 @@ class Freed(NamedTuple):
 
     value: str
     kind: Kind
-    before: q.Summary
-    after: q.Summary
-    freed: q.Summary
-    """Before less after."""
-    share: q.Summary
-    """Freed over what was there before; below zero where more was there afterwards."""
+    was: q.Change
 
 
-def _freed(experiment: q.ExperimentResults, point: q.PointSamples, kind: Kind) -> Freed | None:
-    before, after = (q.metric(point, name) for name in (kind.before, kind.after))
-    keep = np.isfinite(before) & np.isfinite(after) & (before > 0)
-    if not keep.any():
-        return None
-    first, last, block = before[keep], after[keep], point.block[keep]
-    amounts = [q.summarise(each, block, seed=experiment.seed) for each in (first, last)]
-    freed = [
-        q.summarise(each, block, seed=experiment.seed, kind="difference")
-        for each in (first - last, (first - last) / first)
+def _freed(run: q.Run) -> list[Freed]:
+    return [
+        Freed(str(point.factors.get("value", "")), kind, was)
+        for point, kind in product(run.experiment.points, KINDS)
+        if (was := q.change(run.experiment, point, kind.before, kind.after)) is not None
     ]
-    return Freed(str(point.factors.get("value", "")), kind, *amounts, *freed)
 
 
 def _headline(_: q.Run, found: Sequence[Freed]) -> str:
     promised = [each for each in found if each.value == each.kind.promised] or found[:1]
     parts = [
-        f"{each.value} freed {q.format_share(each.share.median, 0.1)} of the {each.kind.name}"
+        f"{each.value} freed {q.format_share(each.was.share.median, 0.1)} of the {each.kind.name}"
         for each in promised
     ]
     return f"Of the values written to drop_caches, {q.listed(parts[:2])}."
@@ -81,25 +69,27 @@ def _documented(each: Freed, found: Sequence[Freed]) -> str | None:
 
 def _over_all(each: Freed, found: Sequence[Freed]) -> float | None:
     """Return what a value freed of a cache over what 3 did; None where 3 freed nothing in a sample."""
-    whole = next((one.freed for one in found if one.value == ALL and one.kind is each.kind), None)
+    whole = next((one.was.less for one in found if one.value == ALL and one.kind is each.kind), None)
     if whole is None or whole.minimum <= 0:
         return None
-    return each.freed.median / whole.median
+    return each.was.less.median / whole.median
 
 
 def _table(_: q.Run, found: Sequence[Freed]) -> q.Table:
     scales = {kind.name: _scale([each for each in found if each.kind is kind], kind) for kind in KINDS}
 
-    def amount(heading: str) -> q.Column[Freed]:
-        return q.text(heading, lambda row: scales[row.kind.name].with_unit(getattr(row, heading).median))
+    def amount(heading: str, of: Callable[[q.Change], q.Summary]) -> q.Column[Freed]:
+        return q.text(heading, lambda row: scales[row.kind.name].with_unit(of(row.was).median))
 
     return q.TableOf[Freed](
         "Caches before and after writing to drop_caches",
         q.text("value", lambda each: each.value),
         q.text("cache", lambda each: each.kind.name),
-        q.count("n", lambda each: each.share.n),
-        *map(amount, ("before", "after", "freed")),
-        q.text("share freed (95 %)", lambda each: q.share_text(each.share)),
+        q.count("n", lambda each: each.was.share.n),
+        amount("before", lambda was: was.before),
+        amount("after", lambda was: was.after),
+        amount("freed", lambda was: was.less),
+        q.text("share freed (95 %)", lambda each: q.share_text(each.was.share)),
         q.share(f"of what {ALL} freed", lambda each: _over_all(each, found), 0.1),
         q.text("as documented", lambda each: _documented(each, found)),
         note="Medians. Freed: before less after; below zero, more was there afterwards. The kernel's "
@@ -110,12 +100,12 @@ def _table(_: q.Run, found: Sequence[Freed]) -> q.Table:
 def _scale(found: Sequence[Freed], kind: Kind) -> q.Scale:
     if not found or not kind.unit:
         return q.Scale("", 1.0, 0)
-    scale = q.shared_scale([each.before for each in found], kind.unit)
+    scale = q.shared_scale([each.was.before for each in found], kind.unit)
     return q.Scale(scale.unit, scale.factor, 1)
 
 
 def _figure(_: q.Run, found: Sequence[Freed]) -> q.Figure:
-    rows = ((each.value, each.kind.name, each.share) for each in found)
+    rows = ((each.value, each.kind.name, each.was.share) for each in found)
     # Shares as per cent.
     return q.bars("Share freed by writing 1, 2 and 3", q.plots.axis("freed [%]"), rows, factor=0.01)
 
@@ -123,12 +113,7 @@ def _figure(_: q.Run, found: Sequence[Freed]) -> q.Figure:
 section = q.Question(
     title="What drop_caches frees",
     experiment="disk.drop-caches",
-    rows=lambda run: [
-        freed
-        for point in run.experiment.points
-        for kind in KINDS
-        if (freed := _freed(run.experiment, point, kind)) is not None
-    ],
+    rows=_freed,
     headline=_headline,
     text="The caches are filled first; the whole machine's are counted. What 3 frees is what can be freed.",
     tables=_table,

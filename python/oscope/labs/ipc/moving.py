@@ -129,12 +129,7 @@ LATENCY = q.Question(
         q.number("voluntary switches", "voluntary"),
         note=f"Medians over the repetitions, of one round trip. {q.MISSING}: too few for the percentile.",
     ),
-    figures=lambda _, found: q.strips(
-        "Round-trip time, median of each repetition",
-        "time",
-        ((_trip(each), each) for each in found),
-        q.by_level(found, "channel"),
-    ),
+    figures=q.strips_by("Round-trip time, median of each repetition", "time", "channel", _trip),
     factors=ROUND_TRIP,
 )
 

@@ -231,11 +231,8 @@ BANDWIDTH = q.Question(
         q.ratio("all / one", lambda each: q.beside(each, "threads", ONE, ALL)),
         note="Medians; the ratio is paired by block, p corrected (Holm) for the operations.",
     ),
-    figures=lambda _, found: q.strips(
-        "Throughput of memory",
-        "throughput",
-        ((each.name, each) for each in found),
-        q.by_level(found, "operation"),
+    figures=q.strips_by(
+        *("Throughput of memory", "throughput", "operation", lambda each: each.name),
         f"{q.STRIPS} 0 threads: one for each CPU.",
     ),
     factors=("operation", "threads", "window"),
