@@ -14,11 +14,12 @@ import synthetic_ipc
 from oscope.figures import traces
 from oscope.figures.analysed import Analysed
 from oscope.figures.traced import traced
-from oscope.labs.ipc import COMPARED, calls, effect
+from oscope.labs.ipc import CHANNELS, COMPARED, calls, effect
 from oscope.model.document import Section
 from oscope.model.factors import Level
 from oscope.model.samples import ExperimentResults, PointSamples, Results
 from oscope.questions import histograms
+from oscope.questions.curve_shapes import orders
 from oscope.questions.run import Run
 from oscope.questions.traced import effect_note, losses
 from oscope.statistics.multiplicity import holm
@@ -318,6 +319,6 @@ def test_channels_whose_medians_contradict_the_pairs_have_no_order() -> None:
     plain = synthetic_ipc.effect(blocks=40)
     points = tuple(point for point in plain.points if point.factors["tracer"] == "none")
     made = changed(dataclasses.replace(plain, points=points), reversed_by_few)
-    assert set(effect.pairs(made).values()) == {0}
+    assert set(orders(made, "throughput", "channel", CHANNELS).values()) == {0}
     often["local"] = often["pipe"] * 1.1
-    assert set(effect.pairs(changed(made, reversed_by_few)).values()) == {-1}
+    assert set(orders(changed(made, reversed_by_few), "throughput", "channel", CHANNELS).values()) == {-1}

@@ -9,8 +9,8 @@ import numpy as np
 
 from oscope import questions as q
 from oscope.labs.ipc import CHANNELS, TRACERS
-from oscope.labs.ipc.moved import RATE, TIME, channels
-from oscope.questions.curve_shapes import orders
+from oscope.labs.ipc.moved import RATE, TIME
+from oscope.questions.findings import changed_findings
 from oscope.questions.tracer_effect import Slowdown, counted_calls, slowdowns
 from oscope.trace.factor import UNTRACED
 
@@ -62,49 +62,13 @@ def _changes(run: q.Run) -> list[Finding]:
     own = run.beside(MOVING)
     if own is None:
         return []
-    plain, found = own.only(tracer=UNTRACED), []
+    found: list[Finding] = []
     for tracer in tracers(own):
-        traced = own.only(tracer=tracer)
-        if any(len(q.measured(point, RATE)[0]) for point in traced.experiment.points):
-            changed = [
-                *_orders(plain.experiment, traced.experiment),
-                *(text for channel in channels(own) if (text := _best_size((plain, traced), channel))),
-            ]
+        plain, traced = own.only(tracer=UNTRACED), own.only(tracer=tracer)
+        if any(len(q.measured(each, RATE)[0]) for each in traced.experiment.points):
+            changed = changed_findings(plain, traced, RATE, "channel", CHANNELS)
             found += [(tracer, *each) for each in changed or [("nothing changes", q.MISSING)]]
     return found
-
-
-def _orders(plain: q.ExperimentResults, traced: q.ExperimentResults) -> list[tuple[str, str]]:
-    before, after = pairs(plain), pairs(traced)
-    changed = [(key, was, after[key]) for key, was in before.items() if after.get(key, was) != was]
-    # An order that is reversed comes before one that is only no longer found.
-    changed.sort(key=lambda one: one[1] * one[2])
-    return [
-        (f"by {q.format_bytes(size)}, {_order(a, b, was)}", _order(a, b, now))
-        for (a, b, size), was, now in changed
-    ]
-
-
-def pairs(experiment: q.ExperimentResults) -> dict[tuple[str, str, int], int]:
-    """Return for each two channels and buffer size which is faster: 1 the first, -1 the second, 0 neither."""
-    return orders(experiment, RATE, "channel", CHANNELS)
-
-
-def _order(a: str, b: str, which: int) -> str:
-    if not which:
-        return f"{a} and {b} cannot be distinguished"
-    return f"{a} is faster than {b}" if which > 0 else f"{b} is faster than {a}"
-
-
-def _best_size(sides: tuple[q.Run, q.Run], channel: str) -> tuple[str, str] | None:
-    """Return what the tracer says of a channel's best buffer size, if it is not what is so untraced."""
-    found = [(q.curve(one, RATE, channel=channel), one.experiment) for one in sides]
-    if any(len(row) < 2 for row, _ in found):
-        return None
-    (was, _), (now, alike) = (q.best(row, experiment, RATE) for row, experiment in found)
-    if was.size in {now.size, *(each.size for each in alike)}:
-        return None
-    return f"the best buffer of {channel} is {was.name}", f"it is {now.name}"
 
 
 CHANGES: q.TableOf[Finding] = q.TableOf(

@@ -7,13 +7,11 @@ from functools import partial
 from typing import NamedTuple
 
 from oscope import questions as q
-from oscope.labs.memory import FOOTPRINTS, LINE, SET_LINES, reference
+from oscope.labs.memory import FOOTPRINTS, LINE, SET_LINES, access, reference
 from oscope.labs.memory.access import (
     FAULTS_EACH_PAGE,
-    NEAR,
     RESIDENT,
     RESOURCES,
-    TICKS,
     TIME,
     cite,
     each_set,
@@ -58,7 +56,7 @@ def _zeros(_: q.Run, found: Sequence[q.Point]) -> list[str]:
         if all(point.factors.get(name, level) == level for name, level in fresh.items())
         and (each := point.of(FAULTS_EACH_PAGE)) is not None
     ]
-    return [ZEROS] if any(each > 1 + NEAR for each in faults) else []
+    return [ZEROS] if any(each > 1 + access.NEAR for each in faults) else []
 
 
 Figures = Mapping[str, Mapping[str, Known]]
@@ -71,7 +69,7 @@ def _tables(sides: q.Sides, run: q.Run, places: Iterable[Place]) -> Iterator[q.T
     for title, levels, theirs in places:
         ends = (q.first(run.experiment, **{**levels, sides.factor: end}) for end in sides.ends)
         here = walked(point for point in ends if point is not None)
-        note = " ".join([here, TICKS, *([reference.WHERE] if theirs else [])])
+        note = " ".join([here, access.TICKS, *([reference.WHERE] if theirs else [])])
         yield sides.table(title, run, note, partial(cite, theirs) if theirs else None, **levels)
 
 

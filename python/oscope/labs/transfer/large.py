@@ -60,8 +60,7 @@ def firsts(run: q.Run, metric: str) -> str:
 
 def of_one_size(run: q.Run, metric: str) -> list[q.Point]:
     """Return the points whose files all have one size, by rising size."""
-    found = (each for each in run.points(metric) if each.factors.get("sizes", "equal") == "equal")
-    return sorted(found, key=lambda each: each.size)
+    return sorted(run.only(sizes="equal").points(metric), key=lambda each: each.size)
 
 
 def table_of_times(run: q.Run, sides: Sides, title: str, note: str = "") -> q.Table:
@@ -85,16 +84,15 @@ def verdicts(rows: Sequence[q.Contrast], base: str, title: str) -> q.Table:
 
 def figures(run: q.Run, metric: str, title: str) -> Iterator[q.Figure]:
     """Draw time over size for each content that was measured at several sizes."""
-    levels = {"sizes": "equal"} if run.levels("sizes") else {}
-    unit = run.experiment.metrics[metric].unit
+    own, unit = run.only(sizes="equal"), run.experiment.metrics[metric].unit
     for content in run.levels("content"):
-        curves = moved.curves(run, metric, content=content, **levels)
+        curves = moved.curves(own, metric, content=content)
         yield from q.several(f"{title}, {content}", curves, unit, "size of the file")
 
 
 Cited = tuple[str, str, str, Sequence[float]]
 CITED: Sequence[Cited] = [
-    (side, *key, reference.averaged(inputs, key) or ())
+    (side, *key, reference.averaged(inputs, key))
     for side, inputs in (("receiver", reference.RECEIVER), ("sender", reference.SENDER))
     for key in inputs
 ]
