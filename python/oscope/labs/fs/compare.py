@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import product
 
@@ -86,34 +86,28 @@ WINS = q.Question(
 
 # ---- which file system for what
 
-Chosen = Mapping[tuple[str, float], Sequence[str]]
-"""The fastest at each operation and delay, with those not distinguished from it."""
-
 CHOICE_TITLE = "Which file system for what"
 
 
-def _chosen(run: q.Run) -> Chosen:
-    shown = Shown.of(run)
-    return run.once("chosen", lambda: {place: _fastest(shown, *place) for place in shown.places})
-
-
-def _fastest(shown: Shown, operation: str, delay: float) -> list[str]:
-    """Return the fastest system, then those not distinguished from it; empty where none has times.
+def _chosen(run: q.Run) -> dict[str, dict[float, list[str]]]:
+    """Return by operation and delay the fastest system, then those not distinguished from it.
 
     One that was measured alone is not called the fastest of anything.
     """
-    points = [(index, shown.point(system, operation, delay)) for index, system in enumerate(shown.far)]
-    timed = ((*each, shown.run.summary(each[1], shown.time)) for each in points)
-    found = [q.At(index, point, summary) for index, point, summary in timed if point and summary]
-    if len(found) < 2:
-        return []
-    first, alike = q.best(found, shown.experiment, shown.time)
-    return [shown.far[each.size] for each in (first, *alike)]
+
+    def make() -> dict[str, dict[float, list[str]]]:
+        shown = Shown.of(run)
+        rows = q.grouped(shown.rows, lambda row: row.level("operation"))
+        return {
+            name: {delay_of(row.factors): row.best(shown.far) for row in own} for name, own in rows.items()
+        }
+
+    return run.once("chosen", make)
 
 
 def _choice_table(run: q.Run, operations: Sequence[str]) -> q.Table:
     def names(delay: float) -> Callable[[str], str | None]:
-        return lambda operation: ", ".join(NAMES[one] for one in _chosen(run)[operation, delay]) or None
+        return lambda name: ", ".join(NAMES[one] for one in _chosen(run)[name].get(delay, ())) or None
 
     return q.TableOf[str](
         "The fastest by operation and delay",
@@ -132,7 +126,7 @@ def _always_fastest(run: q.Run, _: object) -> str:
     never: list[str] = []
     whole = True
     for operation in shown.operations:
-        cells = {tuple(chosen[operation, delay]) for delay in shown.delays}
+        cells = {tuple(chosen[operation].get(delay, ())) for delay in shown.delays}
         winners = cells - {()}
         one = next(iter(winners)) if len(winners) == 1 else ()
         sole = len(one) == 1
@@ -209,13 +203,8 @@ def _delayed(run: q.Run, _: object) -> q.Table:
 
 def _times_table(run: q.Run, _: object) -> q.Table:
     shown = Shown.of(run)
-    return q.TableOf[tuple[str, float]](
-        "Time of each operation",
-        q.text("operation", lambda row: row[0]),
-        q.text("delay, one way", lambda row: q.format_duration(row[1])),
-        *shown.times(),
-        note=q.INTERVALS,
-    ).of(row for row in shown.places if any(shown.summary(system, *row) for system in shown.systems))
+    columns = (OPERATION, DELAY, *shown.times())
+    return q.TableOf("Time of each operation", *columns, note=q.INTERVALS).of(shown.rows)
 
 
 OPERATIONS: q.TableOf[str] = q.TableOf(
@@ -225,13 +214,16 @@ OPERATIONS: q.TableOf[str] = q.TableOf(
 )
 
 
+NOTES: q.TableOf[tuple[str, str]] = q.TableOf(
+    "How it was mounted and served", *q.items("file system", "as the probe noted")
+)
+
+
 def mounted(run: q.Run, _: object) -> q.Table:
     """Return what the probe noted of each system: versions, and how it was mounted and served."""
-    shown, rows = Shown.of(run), []
-    for system in shown.systems:
-        points = q.known(shown.experiment, shown.time, system=system)
-        rows += [[NAMES[system], note] for note in dict.fromkeys(n for point in points for n in point.notes)]
-    return q.Table("How it was mounted and served", ["file system", "as the probe noted"], rows)
+    points = Shown.of(run).experiment.points
+    noted = {(NAMES[str(point.factors["system"])], note): None for point in points for note in point.notes}
+    return NOTES.of(sorted(noted, key=lambda row: list(NAMES.values()).index(row[0])))
 
 
 def _times_figures(run: q.Run, _: object) -> Iterator[q.Figure]:
@@ -239,11 +231,15 @@ def _times_figures(run: q.Run, _: object) -> Iterator[q.Figure]:
     if len(shown.delays) < 2:
         return
     across = q.even_axis("delay, one way", list(map(q.format_duration, shown.delays)))
-    for operation in shown.operations:
-        found: dict[str, list[tuple[float, q.Summary]]] = {NAMES[system]: [] for system in shown.systems}
-        for system, (place, delay) in product(shown.systems, enumerate(shown.delays)):
-            if one := shown.summary(system, operation, delay):
-                found[NAMES[system]].append((float(place), one))
+    for operation, rows in q.grouped(shown.rows, lambda row: row.level("operation")).items():
+        found: dict[str, list[tuple[float, q.Summary]]] = {
+            NAMES[system]: [
+                (float(shown.delays.index(delay_of(row.factors))), one)
+                for row in rows
+                if (one := row.at(system))
+            ]
+            for system in shown.systems
+        }
         scale = q.shared_scale([one for row in found.values() for _, one in row], shown.unit)
         axes = (across, q.plots.axis(f"time [{scale.unit}]", scale="log"))
         lines = q.median_lines(found, scale.factor)
@@ -292,28 +288,30 @@ def _nearest(_: q.Run, rows: Sequence[q.Contrast]) -> str:
     return f"{text}." if most is least else f"{text}, {q.times(most.row)} at {most.level('operation')}."
 
 
-def _local_table(run: q.Run, _: object) -> q.Table:
-    def over(base: str) -> q.Column[tuple[str, float]]:
-        found = {each.level("operation"): each.row for each in _over(run, base)}
-        return q.ratio(f"oscope-fs / {NAMES[base]}", lambda row: found.get(row[0]), "different")
+def _local(run: q.Run) -> list[q.PivotRow]:
+    return [row for row in Shown.of(run).rows if not delay_of(row.factors)]
 
-    shown = Shown.of(run)
-    return q.TableOf[tuple[str, float]](
+
+def _local_table(run: q.Run, _: object) -> q.Table:
+    def over(base: str) -> q.Column[q.PivotRow]:
+        found = {each.level("operation"): each.row for each in _over(run, base)}
+        return q.ratio(
+            f"oscope-fs / {NAMES[base]}", lambda row: found.get(row.level("operation")), "different"
+        )
+
+    return q.TableOf[q.PivotRow](
         f"Time without delay ({run.experiment.experiment})",
-        q.text("operation", lambda row: row[0]),
-        *shown.times(),
+        OPERATION,
+        *Shown.of(run).times(),
         *map(over, BASES),
         note="Medians with their 95 % intervals. Ratios paired by block, p corrected (Holm).",
-    ).of((operation, 0.0) for operation in shown.operations)
+    ).of(_local(run))
 
 
 def _local_figure(run: q.Run, _: object) -> q.Figure:
     shown = Shown.of(run)
-    rows = [
-        (NAMES[system], operation, one)
-        for system, operation in product(shown.systems, shown.operations)
-        if (one := shown.summary(system, operation, 0.0)) is not None
-    ]
+    every = product(shown.systems, _local(run))
+    rows = [(NAMES[name], row.level("operation"), one) for name, row in every if (one := row.at(name))]
     return q.dots(f"Time without delay ({run.experiment.experiment})", "time", rows, shown.unit)
 
 

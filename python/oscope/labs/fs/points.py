@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from oscope import questions as q
 from oscope.labs.fs import LOCAL, OPERATIONS, OSCOPE, SYSTEMS
@@ -34,6 +35,7 @@ class Shown:
     """An experiment as far as the lab shows it: no tracer, one level of every factor that is not its own."""
 
     run: q.Run
+    """Its points that have times."""
     notes: Sequence[str]
     """Which levels these are, and what speaks against the times."""
 
@@ -45,7 +47,9 @@ class Shown:
             plain = replace(run.experiment, points=tuple(q.untraced(run.experiment)))
             counted = [COUNTED] if plain.clock == "instructions" else []
             said = [*q.narrowing(plain, OWN), *counted, *q.cautions(plain)]
-            return cls(q.Run(run.results, plain).narrowed(*OWN), said)
+            own = q.Run(run.results, plain).narrowed(*OWN).experiment
+            timed = replace(own, points=tuple(q.known(own, own.headline)))
+            return cls(q.Run(run.results, timed), said)
 
         return run.once("shown", make)
 
@@ -67,12 +71,12 @@ class Shown:
     @property
     def systems(self) -> list[str]:
         """File systems that have times, in the lab's order."""
-        return [name for name in SYSTEMS if q.known(self.experiment, self.time, system=name)]
+        return self.run.levels("system", SYSTEMS)
 
     @property
     def operations(self) -> list[str]:
         """Operations that have times, in the lab's order."""
-        return [name for name in OPERATIONS if q.known(self.experiment, self.time, operation=name)]
+        return self.run.levels("operation", OPERATIONS)
 
     @property
     def far(self) -> list[str]:
@@ -82,29 +86,18 @@ class Shown:
     @property
     def delays(self) -> list[float]:
         """Delays at which there are times, rising, in seconds one way."""
-        return sorted({delay_of(point.factors) for point in q.known(self.experiment, self.time)})
+        return sorted({delay_of(point.factors) for point in self.experiment.points})
 
     @property
-    def places(self) -> list[tuple[str, float]]:
-        """Every operation at every delay."""
-        return [(operation, delay) for operation in self.operations for delay in self.delays]
+    def rows(self) -> list[q.PivotRow]:
+        """All file systems at each operation and delay, in the lab's order."""
+        found = q.pivot(self.run, self.time, "system")
+        order = self.operations.index
+        return sorted(found, key=lambda row: (order(row.level("operation")), delay_of(row.factors)))
 
-    def point(self, system: str, operation: str, delay: float) -> q.PointSamples | None:
-        """Return the point, if it has times."""
-        found = q.known(self.experiment, self.time, system=system, operation=operation)
-        return next((point for point in found if delay_of(point.factors) == delay), None)
-
-    def summary(self, system: str, operation: str, delay: float) -> q.Summary | None:
-        """Return the summary of a point's times, if it has some."""
-        return self.run.summary(self.point(system, operation, delay), self.time)
-
-    def times(self) -> list[q.Column[tuple[str, float]]]:
-        """Return the columns of a table over operation and delay: the time of each system."""
-
-        def column(system: str) -> q.Column[tuple[str, float]]:
-            return q.value(f"{NAMES[system]} (95 %)", lambda row: self.summary(system, *row), self.unit)
-
-        return [column(system) for system in self.systems]
+    def times(self) -> list[q.Column[q.PivotRow]]:
+        """Return the columns of the times, one for each system."""
+        return q.pivoted({system: NAMES[system] for system in self.systems}, self.unit)
 
     def against(self, *bases: str) -> list[q.Contrast]:
         """Return the time of oscope-fs over that of each base at each operation and delay (paired, Holm)."""
@@ -127,5 +120,5 @@ def delay_text(delay: float) -> str:
     return f"{q.format_duration(delay)} each way" if delay else "no delay"
 
 
-OPERATION: q.Column[q.Contrast] = q.level("operation")
-DELAY: q.Column[q.Contrast] = q.text("delay, one way", lambda row: q.format_duration(delay_of(row.factors)))
+OPERATION: q.Column[Any] = q.level("operation")
+DELAY: q.Column[Any] = q.text("delay, one way", lambda row: q.format_duration(delay_of(row.factors)))

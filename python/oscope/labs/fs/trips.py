@@ -63,6 +63,12 @@ class Case(NamedTuple):
         return self.shown.delays[-1]
 
     @property
+    def point(self) -> q.PointSamples | None:
+        """The point, if it has times."""
+        every = self.shown.experiment
+        return every.point(system=self.system, operation=self.operation, delay=self.delay)
+
+    @property
     def verdict(self) -> str:
         """Whether the model fits."""
         if self.found is None or self.found.delays < FEWEST_DELAYS:
@@ -71,7 +77,7 @@ class Case(NamedTuple):
 
     def of(self, what: q.Quantity) -> q.Summary | None:
         """Return what was moved."""
-        return self.shown.run.summary(self.shown.point(self.system, self.operation, self.delay), what)
+        return self.shown.run.summary(self.point, what)
 
     def waiting(self) -> float | None:
         """Return the share of the time that is waiting for round trips, where the model holds."""
@@ -161,7 +167,7 @@ def _moved(run: q.Run) -> list[Case]:
     if not any(shown.run.summary(point, PACKETS) for point in shown.experiment.points):
         return []
     cases = [Case(shown, *place, model.get(place)) for place in product(shown.operations, shown.far)]
-    return [case for case in cases if shown.point(case.system, case.operation, case.delay) is not None]
+    return [case for case in cases if case.point is not None]
 
 
 PLACE: tuple[q.Column[Case], ...] = (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from oscope import questions as q
 from oscope.labs.syscalls import reference
@@ -19,42 +18,24 @@ VDSO_CLOCK_SOURCES = frozenset({"tsc", "kvm-clock", "hyperv_clocksource_tsc_page
 """Clock sources that the vDSO reads by itself (asm/vdso/clocksource.h of x86 and arm64)."""
 
 
-class Call(NamedTuple):
-    """One call in both styles."""
-
-    run: q.Run
-    name: str
-
-    def point(self, style: str) -> q.PointSamples | None:
-        """Return its point in a style, measured or not."""
-        return self.run.experiment.point(call=self.name, style=style)
-
-    def of(self, style: str) -> q.Summary | None:
-        """Return its cost in a style."""
-        return self.run.summary(self.point(style), METRIC)
-
-    def why(self, style: str) -> str:
-        """Return why a style has no cost."""
-        point = self.point(style)
-        return q.unmeasured(point, METRIC) if point else f"style={style} was not run"
-
-    def difference(self) -> q.Summary | None:
-        """Return single less loop, paired by block."""
-        return _difference(self.run, self.point("loop"), self.point("single"))
-
-    def differs(self) -> str | None:
-        """Say whether it differs timed by itself from one in a loop by more than the clock's step."""
-        found = self.difference()
-        return None if found is None else ("yes" if q.excludes_zero(found) else "not found")
+def by_style(run: q.Run, **wanted: q.Level) -> list[q.PivotRow]:
+    """Return each call in both styles."""
+    return q.pivot(run.narrowed("call", "style"), METRIC, "style", **wanted)
 
 
-def _difference(run: q.Run, a: q.PointSamples | None, b: q.PointSamples | None) -> q.Summary | None:
-    return q.paired_difference(run.experiment, a, b, METRIC) if a and b else None
+def differs(call: q.PivotRow) -> str | None:
+    """Say whether it differs timed by itself from one in a loop by more than the clock's step."""
+    found = call.difference(*STYLES)
+    return None if found is None else ("yes" if q.excludes_zero(found) else "not found")
 
 
-def _cheapest(_: q.Run, calls: Sequence[Call]) -> str:
+def _style(style: str) -> q.Column[q.PivotRow]:
+    return q.stat(style, lambda call: call.at(style), "ns", why=lambda call: call.why(style))
+
+
+def _cheapest(_: q.Run, calls: Sequence[q.PivotRow]) -> str:
     for style, where in (("loop", "in a loop"), ("single", "timed by itself")):
-        found = {call.name: summary for call in calls if (summary := call.of(style)) is not None}
+        found = {call.level("call"): summary for call in calls if (summary := call.at(style)) is not None}
         if found:
             ordered = sorted(found, key=lambda name: found[name].median)
             first, last = BARE if BARE in found else ordered[0], ordered[-1]
@@ -64,7 +45,7 @@ def _cheapest(_: q.Run, calls: Sequence[Call]) -> str:
     return ""
 
 
-def _crossing(run: q.Run, _: Sequence[Call]) -> str | None:
+def _crossing(run: q.Run, _: Sequence[q.PivotRow]) -> str | None:
     bare, outside = (run.experiment.point(call=call, style="loop") for call in (BARE, OUTSIDE))
     if bare is None or outside is None:
         return None
@@ -74,7 +55,8 @@ def _crossing(run: q.Run, _: Sequence[Call]) -> str | None:
             "What a call costs over the vDSO is not measured: the kernel's clock source is "
             f"{source or 'not known'}, which the vDSO cannot be relied on to read."
         )
-    difference, base = _difference(run, outside, bare), run.summary(outside, METRIC)
+    difference = q.paired_difference(run.experiment, outside, bare, METRIC)
+    base = run.summary(outside, METRIC)
     if difference is None or base is None:
         return None
     if difference.median <= 0 or not q.excludes_zero(difference):
@@ -89,8 +71,9 @@ def _crossing(run: q.Run, _: Sequence[Call]) -> str | None:
     )
 
 
-def _cost_figure(_: q.Run, calls: Sequence[Call]) -> q.Figure | None:
-    found = [(style, call.name, cost) for style in STYLES for call in calls if (cost := call.of(style))]
+def _cost_figure(_: q.Run, calls: Sequence[q.PivotRow]) -> q.Figure | None:
+    every = ((style, call.level("call"), call.at(style)) for style in STYLES for call in calls)
+    found = [(style, name, cost) for style, name, cost in every if cost is not None]
     styles = dict.fromkeys(style for style, *_ in found)
     title = f"Cost of one call, {q.listed([STYLES[style] for style in styles])}"
     note = "Medians with their 95 % intervals; where none is seen, it is narrower than the dot."
@@ -100,16 +83,15 @@ def _cost_figure(_: q.Run, calls: Sequence[Call]) -> q.Figure | None:
 COST = q.Question(
     title="What a call costs",
     experiment="syscall.cost",
-    rows=lambda run: [Call(run, name) for name in run.levels("call")],
+    rows=by_style,
     headline=_cheapest,
     text=_crossing,
     tables=q.TableOf(
         "Cost of one call",
-        q.text("call", lambda call: call.name),
-        q.stat("loop", lambda call: call.of("loop"), "ns", why=lambda call: call.why("loop")),
-        q.stat("single", lambda call: call.of("single"), "ns", why=lambda call: call.why("single")),
-        q.stat("single - loop", Call.difference, "ns"),
-        q.text("differ", Call.differs),
+        q.level("call"),
+        *map(_style, STYLES),
+        q.stat("single - loop", lambda call: call.difference(*STYLES), "ns"),
+        q.text("differ", differs),
         note="Medians, less the cost of reading the clock. The difference is paired by block; not found: "
         "its interval reaches 0, or half a step of the clock. gethostid(3) is a library function that reads "
         "a file.",

@@ -11,7 +11,7 @@ from oscope import questions as q
 from oscope.figures import method, variation
 from oscope.figures.variation import NAMED, Attributed
 from oscope.figures.words import share
-from oscope.labs.syscalls.cost import BARE, Call
+from oscope.labs.syscalls.cost import BARE, STYLES, by_style
 from oscope.statistics.attribution import FEWEST_SAMPLES, LEAST_EXTREME, Attribution
 from oscope.statistics.shape import FEWEST_FOR_MODES
 from oscope.statistics.summary import FEWEST_FOR_SHAPE
@@ -245,8 +245,9 @@ def _why(experiment: q.ExperimentResults, names: tuple[str, ...]) -> str:
 
 def _pipelining(results: q.Analysed) -> str:
     """Compare single calls, whose serialised readings let nothing overlap, with calls in a loop."""
-    call = Call(cost, BARE) if (cost := q.Run.of(results, "syscall.cost")) else None
-    difference, base = (call.difference(), call.of("loop")) if call else (None, None)
+    run = q.Run.of(results, "syscall.cost")
+    call = next(iter(by_style(run, call=BARE) if run else ()), None)
+    difference, base = (call.difference(*STYLES), call.at("loop")) if call else (None, None)
     if difference is None or base is None or difference.ci95 is None:
         return "Not measured, because getppid was not run both in a loop and by itself."
     opening = "Calls in a loop may overlap and single ones, between serialised readings, may not"
