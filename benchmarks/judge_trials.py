@@ -21,7 +21,7 @@ import sqlalchemy as sa
 
 from oscope.analysis.calibration.methods import judge
 from oscope.analysis.calibration.trials import Trial
-from oscope.labs.trust.answers import by_method_and_way, by_subject
+from oscope.figures.error_rates import by_method_and_way, by_subject
 from oscope.model.errors import OscopeError
 from oscope.model.samples import ExperimentResults
 from oscope.report import terminal

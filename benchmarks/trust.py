@@ -21,7 +21,7 @@ from oscope.analysis.calibration.running import measure
 from oscope.analysis.calibration.spec import SUBJECTS, WAYS, CalibrationSpec
 from oscope.analysis.calibration.trials import Trial
 from oscope.cli.views.calibrate import watching
-from oscope.labs.trust.answers import by_method_and_way, by_subject
+from oscope.figures.error_rates import by_method_and_way, by_subject
 from oscope.report import terminal
 from oscope.statistics.rate import Rate
 

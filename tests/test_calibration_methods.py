@@ -21,7 +21,8 @@ from oscope.analysis.calibration.methods import MEDIAN, METHODS, MINIMUM, OSCOPE
 from oscope.analysis.calibration.peers import CRITERION, HYPERFINE, PYPERF, RULES, WELCH
 from oscope.analysis.calibration.spec import CalibrationSpec
 from oscope.analysis.calibration.trials import Trial
-from oscope.labs.trust.answers import by_method, by_method_and_way, section
+from oscope.figures.error_rates import by_method, by_method_and_way
+from oscope.labs.trust.answers import section
 from oscope.model.samples import ExperimentResults, Floats
 from oscope.storage import record
 from oscope.storage.store import Store

@@ -7,6 +7,7 @@ import itertools
 
 import numpy as np
 import pytest
+from oscope.labs.ipc.points import RATE, plain
 
 import synthetic
 import synthetic_ipc
@@ -15,7 +16,6 @@ from oscope import questions as q
 from oscope.figures.analysed import Analysed
 from oscope.labs.ipc import SOCKETS
 from oscope.labs.ipc.moving import best_sizes
-from oscope.labs.ipc.points import RATE, plain
 from oscope.model.document import Section
 from oscope.model.factors import Level
 from oscope.model.samples import ExperimentResults, PointSamples

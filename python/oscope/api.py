@@ -21,6 +21,7 @@ from oscope.model.clocks import Clock
 from oscope.model.errors import UsageError
 from oscope.model.experiment import Experiment, Inspection
 from oscope.model.factors import Level, Profile
+from oscope.model.labs import Labs
 from oscope.model.samples import ExperimentResults, Results
 from oscope.model.units import parse_bytes, parse_duration, parse_share
 from oscope.planning.plan import Amount, make_plan
@@ -366,7 +367,7 @@ def tell(text: str) -> None:
 
 
 def parts_named(
-    name: str, known: labs.Labs | None = None
+    name: str, known: Labs | None = None
 ) -> tuple[tuple[Experiment, ...], tuple[Inspection, ...]]:
     """Return the experiments and inspections of a lab, or the one that is named; of `known`, or built in."""
     known = known or labs.built_in()

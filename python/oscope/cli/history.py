@@ -21,6 +21,7 @@ from oscope.cli.targets import Output, check_distinct, is_standard_output, outpu
 from oscope.cli.views.history import autocorrelation, changes, print_history
 from oscope.model.errors import UsageError
 from oscope.model.experiment import Experiment
+from oscope.model.labs import nearest_name
 from oscope.report import terminal
 from oscope.report.terminal import print_prose
 from oscope.storage import record
@@ -157,7 +158,7 @@ def _refuse(experiment: str, measured: Collection[str]) -> None:
     known = labs.built_in().names
     if experiment not in known:
         # The user's own experiments are known by their runs.
-        remedy = labs.nearest_name(experiment, known.union(measured))
+        remedy = nearest_name(experiment, known.union(measured))
         raise UsageError(f"there is no experiment {experiment!r}", remedy=remedy)
     if any(lab.name == experiment for lab in labs.LABS):
         parts = ", ".join(each.name for each in labs.lab(experiment).experiments)

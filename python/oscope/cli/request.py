@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 
 from oscope import labs
 from oscope.cli.options import parse_option
-from oscope.labs import Labs
 from oscope.model import units
 from oscope.model.clocks import Clock
 from oscope.model.errors import UsageError
 from oscope.model.experiment import Experiment, Inspection
 from oscope.model.factors import Profile
+from oscope.model.labs import Labs
 from oscope.planning.plan import Amount, Plan
 from oscope.runner.injection import causes
 from oscope.runner.injection.spec import Injection

@@ -11,7 +11,7 @@ from functools import partial
 from oscope.figures import experiments, method
 from oscope.figures.analysed import Analysed
 from oscope.figures.experiments import ExperimentView
-from oscope.labs.late import Late
+from oscope.figures.late import Late
 from oscope.model.document import Figure, Section, Table
 from oscope.model.experiment import Lab
 from oscope.model.formatting import format_count

@@ -15,6 +15,7 @@ from oscope.analysis.calibration.trials import SCHEMA, Trial
 if TYPE_CHECKING:
     from oscope.analysis.calibration.running import Listener
     from oscope.model.experiment import Experiment
+    from oscope.model.factors import Profile
 
 INSPECTION = "trust.calibration"
 """The inspection by whose name the store has it."""
@@ -25,6 +26,13 @@ class Silence:
 
     def trial(self, done: int, total: int, name: str) -> None:
         """Ignore it."""
+
+
+def inspect(profile: Profile, *, find: Callable[[str], Experiment]) -> dict[str, Any]:
+    """Calibrate this machine as the inspection does: with few pairs in the quick profile; see `calibrate`."""
+    quick = CalibrationSpec(pairs=1, effects=(0.05,), blocks=5, reps=5)
+    spec = quick if profile == "quick" else CalibrationSpec(pairs=10, effects=(0.02,))
+    return calibrate(spec, find=find)
 
 
 def calibrate(

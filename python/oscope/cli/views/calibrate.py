@@ -13,7 +13,7 @@ from oscope.analysis.calibration import trials
 from oscope.analysis.calibration.certificate import entries
 from oscope.analysis.calibration.running import Listener
 from oscope.figures import reach
-from oscope.labs.trust.answers import answer, by_method_and_way, by_subject
+from oscope.figures.error_rates import by_method_and_way, by_subject, sentences
 from oscope.report.terminal import console, print_prose, print_table
 
 
@@ -46,7 +46,7 @@ def print_calibration(result: Mapping[str, Any], run_id: str, out: Console) -> N
     rates = (by_subject(found), *by_method_and_way(found)) if trials.effects(found) else ()
     for table in (*rates, *([reach.table(certified)] if certified else [])):
         print_table(table, out)
-    print_prose(answer(found), out, style="bold")
+    print_prose(" ".join(sentences(found)), out, style="bold")
     if result["interrupted"]:
         print_prose("interrupted: these are the pairs up to then", out, style="bold red")
     print_prose(f"stored as run {run_id}", out, style="dim")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from oscope.figures.late import Late
 from oscope.labs import memory, syscalls
-from oscope.labs.late import Late
 from oscope.model.experiment import Design, Experiment, Lab
 from oscope.model.factors import Level
 from oscope.model.units import KIBIBYTE, MEBIBYTE, PAGE
@@ -146,7 +146,7 @@ LAB = Lab(
         DROP_CACHES,
     ),
     sections=Late(
-        "disk",
+        __name__,
         *("speeds:SWEEP", "speeds:COLD_AND_WARM", "time_breakdown", "speeds:ENGINES", "drift", "checksum"),
         *("speeds:WRITING", "drop_caches", "syscalls.cost:THROUGHPUT"),
     ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from oscope.labs.late import Late
+from oscope.figures.late import Late
 from oscope.model.experiment import Design, Experiment, GuestSpec, Lab
 from oscope.model.factors import Level
 from oscope.model.units import MEBIBYTE
@@ -70,7 +70,7 @@ LAB = Lab(
     document="a student report's section that has only a heading: a networked file system in user space",
     experiments=(COMPARE, ON_THIS_MACHINE),
     sections=Late(
-        "fs",
+        __name__,
         *("compare:WINS", "trips", "compare:CHOICE", "compare:TIMES", "compare:HERE", "compare:COMPARE"),
         "fuse",
     ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from oscope.labs.late import Late
+from oscope.figures.late import Late
 from oscope.model.experiment import Design, Experiment, Lab
 from oscope.model.factors import Level
 from oscope.model.units import KIBIBYTE, MEBIBYTE, PAGE
@@ -165,7 +165,7 @@ LAB = Lab(
     document="a laboratory on pipes and sockets: buffers, calls and switches, traced, and the probe effect",
     experiments=(THROUGHPUT, LATENCY, TRACE, EFFECT, COST, FAULT),
     sections=Late(
-        "ipc",
+        __name__,
         *("moving:PERFORMANCE", "moving:LATENCY", "returns", "moving:SOCKET_BUFFER", "calls:INSIDE"),
         *("moving:SWITCHING", "knee", "moving:THREADS", "calls:CALLS", "faults", "effect"),
     ),

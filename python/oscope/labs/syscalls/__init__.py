@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from oscope.labs.late import Late
+from oscope.figures.late import Late
 from oscope.model.experiment import Design, Experiment, Lab
 from oscope.model.units import MEBIBYTE
 
@@ -68,7 +68,7 @@ LAB = Lab(
     document="two student reports: one timed a new system call and fork(), the other counted calls in 10 s",
     experiments=(COST, THROUGHPUT, CREATE, ENTRY, URING),
     sections=Late(
-        "syscalls",
+        __name__,
         *("cost:COST", "cost:THROUGHPUT", "create:PAGE_TABLES", "create:TABLE_ONE", "spread:SHAPE"),
         *("spread:CAUSES", "spread:ESTIMATOR", "cost:ENTRY", "cost:URING"),
     ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from oscope.labs.late import late_inspected, late_inspection
+from oscope.figures.late import late_inspected, late_inspection
 from oscope.model.experiment import Inspection, Lab
 
 SESSION = Inspection(
@@ -58,7 +58,7 @@ LAB = Lab(
     experiments=(),
     inspections=(SESSION, EXPLAIN, DEVICES, INTERFACES, DHCP),
     sections=late_inspected(
-        "tools",
+        __name__,
         session="inspection_sections:session",
         explain="explain",
         devices="inspection_sections:devices",

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from oscope.labs.late import late_inspected, late_inspection
-from oscope.model.experiment import Inspection, Lab
+from collections.abc import Callable
 
-CALIBRATION = Inspection(
-    name="trust.calibration",
-    title="How often verdicts are wrong here",
-    question="How often are equal measurements found to differ, and how often is a true difference found?",
-    inspect=late_inspection("labs.trust.answers", "calibrate"),
-    quick=False,
-    quick_share="not in it: hundreds of runs, some minutes; oscope calibrate says how many and shows how far",
-)
+from oscope.figures.late import late_inspected, late_inspection
+from oscope.model.experiment import Experiment, Inspection, Lab
 
 
-LAB = Lab(
-    name="trust",
-    title="Trust",
-    document="no laboratory report: they guess why their numbers vary, and none says how often it is wrong",
-    experiments=(),
-    inspections=(CALIBRATION,),
-    sections=late_inspected("trust", calibration="answers"),
-)
+def lab(find: Callable[[str], Experiment]) -> Lab:
+    """Return the lab; `find` returns one of the experiments that it judges by its name."""
+    calibration = Inspection(
+        name="trust.calibration",
+        title="How often verdicts are wrong here",
+        question="How often are equal measurements found to differ, and how often is a difference found?",
+        inspect=late_inspection("analysis.calibration.result", "inspect", find=find),
+        quick=False,
+        quick_share="not in it: hundreds of runs, some minutes; oscope calibrate shows how far it is",
+    )
+    return Lab(
+        name="trust",
+        title="Trust",
+        document="no laboratory report: they guess why their numbers vary, none says how often it is wrong",
+        experiments=(),
+        inspections=(calibration,),
+        sections=late_inspected(__name__, calibration="answers"),
+    )

@@ -6,30 +6,32 @@ from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from oscope.model.document import Section
+
 if TYPE_CHECKING:
-    from oscope.model.document import Section
+    from oscope.figures.analysed import Analysed
     from oscope.model.factors import Profile
     from oscope.model.samples import Results
 
 
 def _load(module: str) -> Any:
-    return import_module(f"oscope.{module}")  # late import: `oscope list` needs neither numpy nor figures
+    return import_module(module)  # late import: `oscope list` needs neither numpy nor figures
 
 
 class Late:
     """Answers a lab's questions by modules that are imported when it is asked, in this order.
 
-    A module is one of the lab's folder, or one of another lab, as `disk.sweep`. Its `section` answers one
+    A module is one of the lab's `package`, or one of another lab, as `disk.sweep`. Its `section` answers one
     question: a `Question`, or a function of results that returns a section, or None where nothing was run.
     Its `sections`, if it has them, are several; `calls:INSIDE` is one of them by its name.
     """
 
-    def __init__(self, lab: str, *modules: str) -> None:
-        self.lab, self.modules = lab, modules
+    def __init__(self, package: str, *modules: str) -> None:
+        self.package, self.modules = package, modules
 
     def __call__(self, results: Results) -> list[Section]:
         """Return the sections of all modules, in their order."""
-        analysed = _load("figures.analysed").Analysed.of(results)
+        analysed = _analysed(results)
         made = (ask(analysed) for ask in self._asked())
         return [section for section in made if section is not None]
 
@@ -38,7 +40,7 @@ class Late:
 
         The answer of a `Question` does not wait for the section's text, tables and figures.
         """
-        analysed = _load("figures.analysed").Analysed.of(results)
+        analysed = _analysed(results)
         for ask in self._asked():
             if hasattr(ask, "answer"):
                 yield ask.answer(analysed)
@@ -49,42 +51,48 @@ class Late:
         """Yield the `Question` or function of each section."""
         for asked in self.modules:
             name, _, which = asked.partition(":")
-            module = _load(f"labs.{name if '.' in name else f'{self.lab}.{name}'}")
+            package = self.package.rpartition(".")[0] if "." in name else self.package
+            module = _load(f"{package}.{name}")
             if which:
                 yield getattr(module, which)
             else:
                 yield from getattr(module, "sections", None) or (module.section,)
 
 
-def late_inspection(module: str, name: str) -> Callable[[Profile], Mapping[str, Any]]:
-    """Return what carries out an inspection: the function `name` of a module of `oscope`."""
+def _analysed(results: Results) -> Analysed:
+    found: Analysed = _load("oscope.figures.analysed").Analysed.of(results)
+    return found
+
+
+def late_inspection(module: str, name: str, **given: Any) -> Callable[[Profile], Mapping[str, Any]]:
+    """Return what carries out an inspection: a function of a module of `oscope`, with what is given."""
 
     def inspect(profile: Profile) -> Mapping[str, Any]:
-        found: Mapping[str, Any] = getattr(_load(module), name)(profile)
+        found: Mapping[str, Any] = getattr(_load(f"oscope.{module}"), name)(profile, **given)
         return found
 
     return inspect
 
 
-def late_inspected(lab: str, **modules: str) -> Callable[[Results], list[Section]]:
+def late_inspected(package: str, **modules: str) -> Callable[[Results], list[Section]]:
     """Return what draws a lab's inspections: for each, `LAB.NAME`, the module whose `section` does.
 
     `shown:devices` is another function of a module. It takes the title and the result. Where there is no
     result, the section has the reason and how to fix it.
     """
+    lab = package.rpartition(".")[2]
 
     def answers(results: Results) -> list[Section]:
-        section = _load("model.document").Section
         found: list[Section] = []
         for name, module in modules.items():
             inspected = results.inspected(f"{lab}.{name}")
             if inspected is not None and inspected.result is not None:
                 file, _, which = module.partition(":")
-                make = getattr(_load(f"labs.{lab}.{file}"), which or "section")
+                make = getattr(_load(f"{package}.{file}"), which or "section")
                 found.append(make(inspected.title, inspected.result))
             elif inspected is not None:
                 missing = ": ".join(filter(None, [inspected.skipped, inspected.remedy]))
-                found.append(section(inspected.title, "", missing=missing))
+                found.append(Section(inspected.title, "", missing=missing))
         return found
 
     return answers
