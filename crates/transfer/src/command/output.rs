@@ -360,7 +360,7 @@ mod tests {
     #[test]
     fn a_name_that_is_free_resolves_through_links_to_nowhere() {
         let folder = tempfile::tempdir().expect("a folder");
-        let real = folder.path().canonicalize().expect("it is there");
+        let real = folder.path().canonicalize().expect("the folder exists");
         symlink("missing/file", folder.path().join("link")).expect("a link");
         let found = resolve(&folder.path().join("link")).expect("no loop");
         assert_eq!(found, real.join("missing/file"));
