@@ -9,6 +9,7 @@ mod mounting;
 mod mountpoint;
 mod operations;
 mod place;
+mod process;
 mod record;
 mod recovery;
 mod refreshing;

@@ -1,24 +1,22 @@
 //! `oscope-fs umount`: unmount, and wait until the mount's process has copied everything back and ended.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde_json::Value;
 
 use super::arguments::Umount;
 use super::mountinfo::{self, Mount};
 use super::mountpoint::{Outcome, Way, look, take_away};
+use super::process::Process;
 use super::record::{self, Record};
 use super::{Ending, failed, held, place, socket, status};
 use crate::log::note;
 use crate::mount::shown;
 use crate::store::{Store, digest};
 use oscope_sys::error::Failure;
-use oscope_sys::worker::pidfd;
 
 /// How long a process may take to end after it was unmounted, before it is asked what keeps it.
 const LOOK: Duration = Duration::from_millis(500);
@@ -283,22 +281,4 @@ fn not_mounted(at: &Path, cache: Option<&Path>) -> Failure {
         format!("{} is not mounted: its process was killed", at.display()),
         format!("oscope-fs recover --cache {}", cache.display()),
     )
-}
-
-/// A process, held so that its number cannot become another's.
-pub(super) struct Process(OwnedFd);
-
-impl Process {
-    /// The process of this number; None where there is none.
-    pub(super) fn open(pid: u32) -> Option<Self> {
-        pidfd(pid).ok().map(Self)
-    }
-
-    /// Wait for the end, after which all that it had locked is free; at most this long.
-    pub(super) fn ended_within(&self, limit: Duration) {
-        let mut watched = [PollFd::new(self.0.as_fd(), PollFlags::POLLIN)];
-        let limit = PollTimeout::try_from(limit).unwrap_or(PollTimeout::MAX);
-        // The lock of the cache says whether it has ended; a signal ends the wait early.
-        let _ = poll(&mut watched, limit);
-    }
 }
