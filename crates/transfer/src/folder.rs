@@ -14,7 +14,6 @@ use nix::sys::stat::{Mode, mkdirat};
 use super::beneath::{self, FOLDER};
 use super::names;
 use super::partial::Granted;
-use super::stop::Reason;
 use oscope_sys::error::Failure;
 
 /// A destination folder, held open.
@@ -98,34 +97,57 @@ impl<'a> DirCache<'a> {
     /// A folder below the destination, made if it is not there; empty for the destination itself.
     ///
     /// # Errors
-    /// In one line, why it cannot be had.
-    pub fn folder(&mut self, folder: &[u8]) -> Result<BorrowedFd<'_>, Reason> {
+    /// `Failure::Failed`: it, or one above it, cannot be opened or made.
+    pub fn folder(&mut self, folder: &[u8]) -> Result<BorrowedFd<'_>, Failure> {
         self.place(folder).map(|(handle, _)| handle)
+    }
+
+    /// As [`Self::folder`], for an error about the folder itself and not about what is to be put there.
+    ///
+    /// # Errors
+    /// As [`Self::folder`].
+    pub fn folder_itself(&mut self, folder: &[u8]) -> Result<BorrowedFd<'_>, Failure> {
+        let itself = |error: NotEntered| match error.folder == folder {
+            true => error.explained("it"),
+            false => error.into(),
+        };
+        self.reach(folder).map_err(itself)?;
+        Ok(self.reached(folder).0)
     }
 
     /// As [`Self::folder`], with what is known of the modes that files get there.
     ///
     /// # Errors
-    /// In one line, why it cannot be had.
-    pub fn place(&mut self, folder: &[u8]) -> Result<(BorrowedFd<'_>, &Granted), Reason> {
-        if folder.is_empty() {
-            return Ok((self.root.handle.as_fd(), &self.root_granted));
+    /// As [`Self::folder`].
+    pub fn place(&mut self, folder: &[u8]) -> Result<(BorrowedFd<'_>, &Granted), Failure> {
+        self.reach(folder)?;
+        Ok(self.reached(folder))
+    }
+
+    /// Open a folder, unless it is the destination itself or open already.
+    fn reach(&mut self, folder: &[u8]) -> Result<(), NotEntered> {
+        if folder.is_empty() || self.open.as_ref().is_some_and(|(open, _)| open == folder) {
+            return Ok(());
         }
-        if self.open.as_ref().is_none_or(|(open, _)| open != folder) {
-            let handle = match self.enter(folder) {
-                Err(Errno::ENOENT) => {
-                    self.make(folder)?;
-                    self.enter(folder)
-                }
-                other => other,
-            };
-            let handle = handle.map_err(|error| why(folder, error))?;
-            self.open = Some((folder.to_owned(), handle));
-            self.granted.set(0);
+        let handle = match self.enter(folder) {
+            Err(Errno::ENOENT) => {
+                self.make(folder)?;
+                self.enter(folder)
+            }
+            other => other,
+        };
+        let handle = handle.map_err(|error| NotEntered::new(folder, error))?;
+        self.open = Some((folder.to_owned(), handle));
+        self.granted.set(0);
+        Ok(())
+    }
+
+    /// The folder that was opened last, or the destination.
+    fn reached(&self, folder: &[u8]) -> (BorrowedFd<'_>, &Granted) {
+        match &self.open {
+            Some((_, handle)) if !folder.is_empty() => (handle.as_fd(), &self.granted),
+            _ => (self.root.handle.as_fd(), &self.root_granted),
         }
-        let open = self.open.as_ref();
-        let handle = open.map_or(self.root.handle.as_fd(), |(_, handle)| handle.as_fd());
-        Ok((handle, &self.granted))
     }
 
     /// Open a folder without leaving the destination, by `..` or by a symbolic link.
@@ -135,7 +157,7 @@ impl<'a> DirCache<'a> {
     }
 
     /// Make a folder and those above it.
-    fn make(&mut self, folder: &[u8]) -> Result<(), Reason> {
+    fn make(&mut self, folder: &[u8]) -> Result<(), NotEntered> {
         let ends = (0..=folder.len()).filter(|&at| at == folder.len() || folder[at] == b'/');
         for end in ends {
             let (above, own) = names::split(&folder[..end]);
@@ -143,7 +165,8 @@ impl<'a> DirCache<'a> {
             let parent = match above {
                 b"" => self.root.handle.as_fd(),
                 _ => {
-                    handle = self.enter(above).map_err(|error| why(above, error))?;
+                    let entered = self.enter(above);
+                    handle = entered.map_err(|error| NotEntered::new(above, error))?;
                     handle.as_fd()
                 }
             };
@@ -157,28 +180,53 @@ impl<'a> DirCache<'a> {
                     self.fresh.insert(folder[..end].to_owned());
                 }
                 Err(Errno::EEXIST) => {}
-                Err(error) => return Err(why(&folder[..end], error)),
+                Err(error) => return Err(NotEntered::new(&folder[..end], error)),
             }
         }
         Ok(())
     }
 }
 
-fn why(folder: &[u8], error: Errno) -> Reason {
-    let shown = names::shown(folder);
-    match error {
-        Errno::ELOOP => Reason::new(
-            format!("its folder {shown} is, or leads through, a symbolic link"),
-            "at the receiver, put a folder in the place of the link, or receive --into another folder",
-        ),
-        Errno::ENOTDIR => Reason::new(
-            format!("its folder {shown} is no folder there"),
-            "at the receiver, rename or remove what has its name, or receive --into another folder",
-        ),
-        Errno::EACCES | Errno::EPERM => Reason::new(
-            format!("its folder {shown}: {}", error.desc()),
-            "let the receiver's user write there, or receive --into another folder",
-        ),
-        _ => Reason::system(&format!("its folder {shown}"), error),
+/// A folder that could not be opened or made, and the kernel's reason.
+struct NotEntered {
+    folder: Vec<u8>,
+    error: Errno,
+}
+
+impl NotEntered {
+    fn new(folder: &[u8], error: Errno) -> Self {
+        let folder = folder.to_owned();
+        Self { folder, error }
+    }
+
+    /// Why, in a sentence about `subject`.
+    fn explained(&self, subject: &str) -> Failure {
+        let (message, remedy) = match self.error {
+            Errno::ELOOP => (
+                format!("{subject} is, or leads through, a symbolic link"),
+                "at the receiver, put a folder in the place of the link, or receive --into another folder",
+            ),
+            Errno::ENOTDIR => (
+                format!("{subject} is no folder there"),
+                "at the receiver, rename or remove what has its name, or receive --into another folder",
+            ),
+            Errno::EACCES | Errno::EPERM => {
+                return Failure::system(&self.named(), self.error).with_remedy(
+                    "let the receiver's user write there, or receive --into another folder",
+                );
+            }
+            _ => return Failure::system(&self.named(), self.error),
+        };
+        Failure::failed(message).with_remedy(remedy)
+    }
+
+    fn named(&self) -> String {
+        format!("its folder {}", names::shown(&self.folder))
+    }
+}
+
+impl From<NotEntered> for Failure {
+    fn from(error: NotEntered) -> Self {
+        error.explained(&error.named())
     }
 }

@@ -152,22 +152,20 @@ fn unmade(path: &Path, error: &io::Error) -> Failure {
     failure.with_remedy(remedy)
 }
 
-fn check_private(file: &File) -> Result<(), String> {
-    let meta = file
-        .metadata()
-        .map_err(|error| oscope_sys::error::errno_message(&error))?;
+fn check_private(file: &File) -> Result<(), Failure> {
+    let meta = file.metadata()?;
     let own = geteuid().as_raw();
     if !meta.is_file() {
-        return Err("not a plain file".into());
+        return Err(Failure::failed("not a plain file"));
     }
     if meta.uid() != own && meta.uid() != 0 {
-        return Err(format!("it is of user {}", meta.uid()));
+        return Err(Failure::failed(format!("it is of user {}", meta.uid())));
     }
     if meta.mode() & 0o077 != 0 {
-        return Err(format!(
+        return Err(Failure::failed(format!(
             "other users may use it (mode {:o})",
             meta.mode() & 0o777
-        ));
+        )));
     }
     Ok(())
 }

@@ -14,10 +14,10 @@ use nix::sys::time::TimeSpec;
 use nix::unistd::{UnlinkatFlags, symlinkat, unlinkat};
 
 use super::names::{self, Origin};
-use super::partial::{Partial, time};
-use super::stop::{Reason, Stop};
+use super::partial::{Partial, no_name, time};
+use super::stop::Stop;
 use super::wire::{Entry, SEGMENT};
-use oscope_sys::error::errno_message;
+use oscope_sys::error::Failure;
 
 /// Give a file a name, if nothing has it.
 ///
@@ -63,7 +63,7 @@ pub fn give_name<P: NixPath + ?Sized>(
     from: &P,
     entry: &Entry,
     replaces: bool,
-) -> Result<(), Reason> {
+) -> Result<(), Failure> {
     let (_, base) = names::split(entry.name);
     let plainly = || renameat(parent, from, parent, base);
     let named = match replaces {
@@ -81,13 +81,13 @@ pub fn give_name<P: NixPath + ?Sized>(
     };
     named.map_err(|error| match error {
         Errno::EEXIST => taken(),
-        _ => Reason::system("naming it", error),
+        _ => Failure::system("naming it", error),
     })
 }
 
 /// Why a file does not get its name, where another one has it that is not to be replaced.
-pub fn taken() -> Reason {
-    Reason::new(
+pub fn taken() -> Failure {
+    Failure::remediable(
         "another file has its name there by now, or one that differs in capitals alone",
         "rename one of the two, or receive --into a folder that distinguishes capitals",
     )
@@ -102,8 +102,8 @@ pub fn put_symbolic(
     entry: &Entry,
     target: &[u8],
     replaces: bool,
-) -> Result<(), Reason> {
-    let failed = |error: Errno| Reason::system("making the link", error);
+) -> Result<(), Failure> {
+    let failed = |error: Errno| Failure::system("making the link", error);
     for name in names::partials(entry, Origin::Plain) {
         match symlinkat(target, parent, name.as_str()) {
             Err(Errno::EEXIST) => continue,
@@ -121,7 +121,12 @@ pub fn put_symbolic(
         .and_then(|()| give_name(parent, name.as_str(), entry, replaces))
         .inspect_err(|_| forget(parent, &name));
     }
-    Err("all names for making the link are taken".into())
+    Err(all_taken())
+}
+
+/// Other processes have every name under which a link could be made.
+fn all_taken() -> Failure {
+    Failure::failed("all names for making the link are taken")
 }
 
 /// The error to report is the first one.
@@ -133,16 +138,16 @@ fn forget(parent: BorrowedFd, name: &str) {
 ///
 /// # Errors
 /// In one line: something else has its name by now.
-pub fn arrived(parent: BorrowedFd, entry: &Entry) -> Result<File, String> {
+pub fn arrived(parent: BorrowedFd, entry: &Entry) -> Result<File, Failure> {
     let (_, base) = names::split(entry.name);
     let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-    let shown = names::shown(entry.name);
+    let it = format!("the file {} that it links to", names::shown(entry.name));
     let file = openat(parent, base, flags, Mode::empty())
         .map(File::from)
-        .map_err(|error| format!("the file {shown} that it links to: {}", error.desc()))?;
+        .map_err(|error| Failure::system(&it, error))?;
     match file.metadata() {
         Ok(meta) if meta.is_file() && meta.len() == entry.size => Ok(file),
-        _ => Err(format!("the file {shown} that it links to has changed")),
+        _ => Err(Failure::failed(format!("{it} has changed"))),
     }
 }
 
@@ -158,18 +163,15 @@ pub fn put_hard(
     replaces: bool,
     alive: impl FnMut() -> Result<(), Stop>,
 ) -> Result<bool, Stop> {
-    let refused = |reason: Reason| Stop::refused(entry.name, reason);
+    let refused = |reason: Failure| Stop::refused(entry.name, reason);
     let (_, base) = names::split(entry.name);
-    let own = file
-        .metadata()
-        .map_err(|error| refused(errno_message(&error).into()))?;
+    let own = file.metadata().map_err(|error| refused(error.into()))?;
     let there = fstatat(parent, base, AtFlags::AT_SYMLINK_NOFOLLOW);
     if there.is_ok_and(|there| there.st_ino == own.ino() && there.st_dev == own.dev()) {
         return Ok(true);
     }
     for name in names::partials(entry, Origin::Plain) {
-        let path =
-            CString::new(name.as_str()).map_err(|error| refused(error.to_string().into()))?;
+        let path = CString::new(name.as_str()).map_err(|error| refused(no_name(&error)))?;
         match link(file, parent, &path) {
             Ok(()) => {
                 return give_name(parent, name.as_str(), entry, replaces)
@@ -181,7 +183,7 @@ pub fn put_hard(
             Err(_) => return copy(parent, entry, file, replaces, alive).map(|()| false),
         }
     }
-    Err(refused("all names for making the link are taken".into()))
+    Err(refused(all_taken()))
 }
 
 /// Make a copy of a file that is known by its place alone.
@@ -192,12 +194,12 @@ fn copy(
     replaces: bool,
     mut alive: impl FnMut() -> Result<(), Stop>,
 ) -> Result<(), Stop> {
-    let refused = |reason: Reason| Stop::refused(entry.name, reason);
+    let refused = |reason: Failure| Stop::refused(entry.name, reason);
     let failed = |error: io::Error| Stop::system(entry.name, "copying it", &error);
     let from = File::open(format!("/proc/self/fd/{}", file.as_raw_fd())).map_err(failed)?;
     let mut partial = Partial::open(parent, entry, Origin::Plain).map_err(refused)?;
     let mut fill = || {
-        partial.keep(0).map_err(|reason| refused(reason.into()))?;
+        partial.keep(0).map_err(refused)?;
         loop {
             alive()?;
             let mut part = (&from).take(SEGMENT as u64);

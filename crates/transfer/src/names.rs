@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use super::key::{Key, LENGTH};
-use super::stop::Reason;
 use super::wire::Entry;
+use oscope_sys::error::Failure;
 
 /// What the name of a file that is not whole begins with.
 pub const PARTIAL: &str = ".oscope-partial-";
@@ -66,23 +66,13 @@ pub enum Clash<'a> {
 
 impl<'a> Clash<'a> {
     /// The name, what is wrong with it, and what helps.
-    pub fn explained(self) -> (&'a [u8], Reason) {
-        match self {
-            Self::Twice(name) => (
-                name,
-                Reason::new(
-                    "two files would have this name",
-                    "rename one, or send them in two transfers, into two folders",
-                ),
-            ),
-            Self::FileAndFolder(name) => (
-                name,
-                Reason::new(
-                    "a file has the name of another's folder",
-                    "rename one, or send them in two transfers, into two folders",
-                ),
-            ),
-        }
+    pub fn explained(self) -> (&'a [u8], Failure) {
+        let (name, why) = match self {
+            Self::Twice(name) => (name, "two files would have this name"),
+            Self::FileAndFolder(name) => (name, "a file has the name of another's folder"),
+        };
+        let remedy = "rename one, or send them in two transfers, into two folders";
+        (name, Failure::remediable(why, remedy))
     }
 }
 

@@ -238,9 +238,9 @@ pub fn limit(option: &str, text: &str) -> Result<Duration, Failure> {
 }
 
 /// Bytes a call on the command line.
-pub fn chunk(text: &str) -> Result<usize, String> {
+pub fn chunk(text: &str) -> Result<usize, Failure> {
     match text.parse() {
         Ok(bytes) if (4096..=64 << 20).contains(&bytes) => Ok(bytes),
-        _ => Err("bytes, 4096 to 67108864".into()),
+        _ => Err(Failure::usage("bytes, 4096 to 67108864")),
     }
 }

@@ -1,7 +1,7 @@
 //! A file while it is not whole: under another name, locked, and given its own name at the end.
 
 use std::cell::Cell;
-use std::ffi::{CStr, CString};
+use std::ffi::{CStr, CString, NulError};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -17,8 +17,8 @@ use nix::unistd::{UnlinkatFlags, geteuid, unlinkat};
 
 use super::linked::{give_name, link};
 use super::names::{self, Origin};
-use super::stop::Reason;
 use super::wire::{Entry, SEGMENT};
+use oscope_sys::error::Failure;
 
 /// Bits of a mode beside the file's type.
 const MODE: u32 = 0o7777;
@@ -69,7 +69,7 @@ impl Partial {
     ///
     /// # Errors
     /// In one line: another transfer has it, or the kernel's reason.
-    pub fn open(parent: BorrowedFd, entry: &Entry, origin: Origin) -> Result<Self, Reason> {
+    pub fn open(parent: BorrowedFd, entry: &Entry, origin: Origin) -> Result<Self, Failure> {
         let partial = Self::find(parent, entry, origin)?;
         partial.own(parent)?;
         Ok(partial)
@@ -77,10 +77,10 @@ impl Partial {
 
     /// The file under its partial name, made or found, which another transfer may have at the same time. What has such
     /// a name and is not this user's alone is left as it is, and another name taken.
-    pub(super) fn find(parent: BorrowedFd, entry: &Entry, origin: Origin) -> Result<Self, Reason> {
+    pub(super) fn find(parent: BorrowedFd, entry: &Entry, origin: Origin) -> Result<Self, Failure> {
         let mut calls = 3;
         for name in names::partials(entry, origin) {
-            let name = CString::new(name).map_err(|error| error.to_string())?;
+            let name = CString::new(name).map_err(|error| no_name(&error))?;
             calls += 1;
             let new = openat(
                 parent,
@@ -93,13 +93,13 @@ impl Partial {
                 Err(Errno::EEXIST) => {
                     calls += 3;
                     let old = adopt(parent, &name)
-                        .map_err(|error| format!("its partial file: {}", error.desc()))?;
+                        .map_err(|error| Failure::system("its partial file", error))?;
                     match old {
                         Some(handle) => (handle, false),
                         None => continue,
                     }
                 }
-                Err(error) => return Err(Reason::system("making it", error)),
+                Err(error) => return Err(Failure::system("making it", error)),
             };
             return Ok(Self {
                 file: handle.into(),
@@ -108,7 +108,9 @@ impl Partial {
                 calls,
             });
         }
-        Err("all names of its partial file are taken by what is not this user's alone".into())
+        Err(Failure::failed(
+            "all names of its partial file are taken by what is not this user's alone",
+        ))
     }
 
     /// Whether a later transfer would resume it; where a file system gives every file to the same user, none does.
@@ -118,28 +120,25 @@ impl Partial {
 
     /// Have it alone. One that was made just now, too, may have been found, filled and named by another transfer before
     /// this one locked it.
-    pub(super) fn own(&self, parent: BorrowedFd) -> Result<(), String> {
+    pub(super) fn own(&self, parent: BorrowedFd) -> Result<(), Failure> {
         self.lock()?;
         self.check_identity(parent)
     }
 
-    fn lock(&self) -> Result<(), String> {
+    fn lock(&self) -> Result<(), Failure> {
         // SAFETY: `flock` takes no pointer, and the file is open.
         match Errno::result(unsafe {
             libc::flock(self.file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB)
         }) {
             Ok(_) => Ok(()),
-            Err(Errno::EWOULDBLOCK) => Err("another transfer of it is under way".into()),
-            Err(error) => Err(format!("locking its partial file: {}", error.desc())),
+            Err(Errno::EWOULDBLOCK) => Err(Failure::failed("another transfer of it is under way")),
+            Err(error) => Err(Failure::system("locking its partial file", error)),
         }
     }
 
     /// Between opening and locking another transfer may have given the file its name: it is no partial any more.
-    fn check_identity(&self, parent: BorrowedFd) -> Result<(), String> {
-        let own = self
-            .file
-            .metadata()
-            .map_err(|error| oscope_sys::error::errno_message(&error))?;
+    fn check_identity(&self, parent: BorrowedFd) -> Result<(), Failure> {
+        let own = self.file.metadata()?;
         let named = fstatat(parent, self.name.as_c_str(), AtFlags::AT_SYMLINK_NOFOLLOW);
         match named {
             Ok(named)
@@ -147,8 +146,10 @@ impl Partial {
             {
                 Ok(())
             }
-            Ok(_) | Err(Errno::ENOENT) => Err("another transfer of it has just ended".into()),
-            Err(error) => Err(format!("its partial file: {}", error.desc())),
+            Ok(_) | Err(Errno::ENOENT) => {
+                Err(Failure::failed("another transfer of it has just ended"))
+            }
+            Err(error) => Err(Failure::system("its partial file", error)),
         }
     }
 
@@ -156,23 +157,16 @@ impl Partial {
     ///
     /// # Errors
     /// There are fewer, or the kernel's reason.
-    pub fn keep(&mut self, length: u64) -> Result<(), String> {
+    pub fn keep(&mut self, length: u64) -> Result<(), Failure> {
         self.calls += 2;
-        let have = self
-            .file
-            .metadata()
-            .map_err(|error| oscope_sys::error::errno_message(&error))?
-            .len();
+        let have = self.file.metadata()?.len();
         if have < length {
-            return Err("another transfer of it has been under way".into());
+            return Err(Failure::failed("another transfer of it has been under way"));
         }
-        match have == length {
-            true => Ok(()),
-            false => self
-                .file
-                .set_len(length)
-                .map_err(|error| oscope_sys::error::errno_message(&error)),
+        if have > length {
+            self.file.set_len(length)?;
         }
+        Ok(())
     }
 
     /// How many bytes of it have surely been received.
@@ -203,7 +197,7 @@ impl Partial {
         parent: BorrowedFd,
         entry: &Entry,
         replaces: bool,
-    ) -> Result<(), Reason> {
+    ) -> Result<(), Failure> {
         self.calls += 3;
         dress(&self.file, entry)?;
         give_name(parent, self.name.as_c_str(), entry, replaces)
@@ -213,9 +207,9 @@ impl Partial {
     ///
     /// # Errors
     /// The reason of unlinkat(2), why it stays.
-    pub fn remove(&self, parent: BorrowedFd) -> Result<(), String> {
+    pub fn remove(&self, parent: BorrowedFd) -> Result<(), Failure> {
         unlinkat(parent, self.name.as_c_str(), UnlinkatFlags::NoRemoveDir)
-            .map_err(|error| format!("removing its partial file: {}", error.desc()))
+            .map_err(|error| Failure::system("removing its partial file", error))
     }
 }
 
@@ -279,6 +273,11 @@ fn adopt(parent: BorrowedFd, name: &CStr) -> Result<Option<OwnedFd>, Errno> {
     Ok(own.then_some(handle))
 }
 
+/// A partial name that holds a zero byte.
+pub(super) fn no_name(error: &NulError) -> Failure {
+    Failure::failed(error.to_string())
+}
+
 /// Whether it is a plain file of this user that nobody else can write, and that has no other name: what resumes it
 /// changes nothing else.
 fn is_own(status: &FileStat) -> bool {
@@ -304,19 +303,19 @@ fn make_accessible(parent: BorrowedFd, name: &CStr) -> Result<(), Errno> {
 
 /// Give a file its mode and its time. The mode cannot be given when the file is made: the folder's default ACL or the
 /// umask may take bits.
-fn dress(file: &File, entry: &Entry) -> Result<(), String> {
+fn dress(file: &File, entry: &Entry) -> Result<(), Failure> {
     set_mode(file, entry)?;
     set_time(file, entry)
 }
 
-fn set_mode(file: &File, entry: &Entry) -> Result<(), String> {
+fn set_mode(file: &File, entry: &Entry) -> Result<(), Failure> {
     fchmod(file.as_fd(), Mode::from_bits_truncate(entry.mode & KEPT))
-        .map_err(|error| format!("setting its mode: {}", error.desc()))
+        .map_err(|error| Failure::system("setting its mode", error))
 }
 
-fn set_time(file: &File, entry: &Entry) -> Result<(), String> {
+fn set_time(file: &File, entry: &Entry) -> Result<(), Failure> {
     futimens(file.as_fd(), &TimeSpec::UTIME_OMIT, &time(entry))
-        .map_err(|error| format!("setting its time: {}", error.desc()))
+        .map_err(|error| Failure::system("setting its time", error))
 }
 
 /// When it was modified.
@@ -338,7 +337,7 @@ fn modified(seconds: i64, nanoseconds: i64) -> i64 {
 ///
 /// # Errors
 /// A folder has the name.
-pub fn at_place(parent: BorrowedFd, entry: &Entry) -> Result<(There, Option<(u64, u64)>), Reason> {
+pub fn at_place(parent: BorrowedFd, entry: &Entry) -> Result<(There, Option<(u64, u64)>), Failure> {
     let (_, base) = names::split(entry.name);
     match fstatat(parent, base, AtFlags::AT_SYMLINK_NOFOLLOW) {
         Ok(stat) => {
@@ -350,11 +349,11 @@ pub fn at_place(parent: BorrowedFd, entry: &Entry) -> Result<(There, Option<(u64
 }
 
 /// Whether what has this status is like the file.
-fn is_alike(parent: BorrowedFd, entry: &Entry, stat: &FileStat) -> Result<There, Reason> {
+fn is_alike(parent: BorrowedFd, entry: &Entry, stat: &FileStat) -> Result<There, Failure> {
     let (_, base) = names::split(entry.name);
     let kind = SFlag::from_bits_truncate(stat.st_mode & SFlag::S_IFMT.bits());
     if kind == SFlag::S_IFDIR {
-        return Err(Reason::new(
+        return Err(Failure::remediable(
             "a folder has its name there",
             "at the receiver, rename or remove that folder, or receive --into another folder",
         ));
@@ -383,7 +382,7 @@ fn is_alike(parent: BorrowedFd, entry: &Entry, stat: &FileStat) -> Result<There,
 ///
 /// # Errors
 /// In one line: another transfer is at it.
-pub fn begun(parent: BorrowedFd, entry: &Entry, origin: Origin) -> Result<Option<u64>, Reason> {
+pub fn begun(parent: BorrowedFd, entry: &Entry, origin: Origin) -> Result<Option<u64>, Failure> {
     let status = |name: String| fstatat(parent, name.as_str(), AtFlags::AT_SYMLINK_NOFOLLOW).ok();
     if !names::partials(entry, origin)
         .map_while(status)
@@ -392,8 +391,6 @@ pub fn begun(parent: BorrowedFd, entry: &Entry, origin: Origin) -> Result<Option
         return Ok(None);
     }
     let partial = Partial::open(parent, entry, origin)?;
-    partial.received(entry.size).map(Some).map_err(|error| {
-        let why = oscope_sys::error::errno_message(&error);
-        format!("its partial file: {why}").into()
-    })
+    let received = partial.received(entry.size).map(Some);
+    received.map_err(|error| Failure::system("its partial file", error))
 }

@@ -219,9 +219,8 @@ impl<'a, 'w> Receiver<'a, 'w> {
         if !partial.is_new {
             partial.keep(from).map_err(|reason| item.refused(reason))?;
         } else if from > 0 {
-            return Err(item
-                .refused("what an earlier transfer left of it is gone")
-                .with_remedy("send again"));
+            let why = "what an earlier transfer left of it is gone";
+            return Err(Stop::file(&item.name, why).with_remedy("send again"));
         }
         let digest = self.arrive(item, &mut partial, from);
         let useless = |stop: &Stop| {
@@ -355,7 +354,7 @@ impl<'a, 'w> Receiver<'a, 'w> {
         self.link.calls += calls;
         while moved < length {
             if oscope_sys::cancel::requested() {
-                return Err(item.refused("interrupted"));
+                return Err(Stop::file(&item.name, "interrupted"));
             }
             // The sender may have sent all, and wait for the receipt while much of it is still on its way.
             self.link.alive()?;

@@ -16,14 +16,6 @@ const ROOM: &str = "make room at the receiver and send again";
 /// The same, where a later transfer resumes what arrived of the file.
 const ROOM_TO_RESUME: &str = "make room at the receiver and send again: what arrived is kept";
 
-/// What helps where the kernel answered this; empty if nothing is known that would.
-fn remedy(errno: Option<i32>) -> &'static str {
-    match errno {
-        Some(libc::ENOSPC | libc::EDQUOT) => ROOM,
-        _ => "",
-    }
-}
-
 /// What ends a transfer on this side.
 #[derive(Debug)]
 pub struct Stop {
@@ -35,35 +27,6 @@ pub struct Stop {
     pub useless: bool,
     /// Nothing of the file was sent yet, and the others can be: why this one cannot, and what would fix it.
     pub leaves_out: Option<Box<(String, &'static str)>>,
-}
-
-/// Why something cannot be put in its place, and what would fix that; empty if nothing is known that would.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Reason {
-    /// Why, in one line.
-    pub text: String,
-    /// What would fix it, in one line.
-    pub remedy: &'static str,
-}
-
-impl Reason {
-    /// A reason with what would fix it.
-    pub fn new(text: impl Into<String>, remedy: &'static str) -> Self {
-        let text = text.into();
-        Self { text, remedy }
-    }
-
-    /// A system call failed.
-    pub fn system(doing: &str, error: Errno) -> Self {
-        let text = format!("{doing}: {}", error.desc());
-        Self::new(text, remedy(Some(error as i32)))
-    }
-}
-
-impl<T: Into<String>> From<T> for Reason {
-    fn from(text: T) -> Self {
-        Self::new(text, "")
-    }
 }
 
 impl Stop {
@@ -90,23 +53,23 @@ impl Stop {
 
     /// A file cannot be sent, or not be received.
     pub fn file(name: &[u8], reason: impl Into<String>) -> Self {
-        let reason = reason.into();
-        // A name from the wire may be as long as a frame; with a reason beside it, it would not fit one.
-        let name = &name[..name.len().min(LONGEST)];
-        Self {
-            error: Failure::failed(format!("{}: {reason}", shown(name))),
-            useless: false,
-            leaves_out: None,
-            to_peer: Some(Box::new((name.to_vec(), reason))),
-        }
+        Self::refused(name, Failure::failed(reason))
     }
 
-    /// A file cannot be put in its place.
-    pub fn refused(name: &[u8], reason: impl Into<Reason>) -> Self {
-        let Reason { text, remedy } = reason.into();
-        match remedy {
-            "" => Self::file(name, text),
-            _ => Self::file(name, text).with_remedy(remedy),
+    /// The same, where more is known of the reason than its text.
+    pub fn refused(name: &[u8], reason: Failure) -> Self {
+        // A name from the wire may be as long as a frame; with a reason beside it, it would not fit one.
+        let name = &name[..name.len().min(LONGEST)];
+        let to_peer = Some(Box::new((name.to_vec(), reason.to_string())));
+        let error = match (reason.remedy(), reason.errno()) {
+            (None, Some(Errno::ENOSPC | Errno::EDQUOT)) => reason.with_remedy(ROOM),
+            _ => reason,
+        };
+        Self {
+            error: error.context(&shown(name)),
+            useless: false,
+            leaves_out: None,
+            to_peer,
         }
     }
 
@@ -130,8 +93,7 @@ impl Stop {
 
     /// A system call on a file failed.
     pub fn system(name: &[u8], doing: &str, error: &io::Error) -> Self {
-        let text = format!("{doing}: {}", errno_message(error));
-        Self::refused(name, Reason::new(text, remedy(error.raw_os_error())))
+        Self::refused(name, Failure::system(doing, error))
     }
 
     /// A method that was asked for cannot be made ready.

@@ -77,6 +77,6 @@ fn refused(path: &Path, errno: Errno) -> Failure {
     match errno {
         Errno::ENOEXEC => Failure::unavailable(format!("{path} is for another kernel"), REMEDY),
         Errno::EPERM => Failure::unavailable(format!("{path} must not be loaded"), "run as root"),
-        _ => Failure::failed(format!("loading {path}: {}", errno.desc())),
+        _ => Failure::system(&format!("loading {path}"), errno),
     }
 }

@@ -254,22 +254,19 @@ fn receive_file(
     shelf: &mut DirCache,
     meter: &mut Meter,
 ) -> Result<Option<[u8; DIGEST]>, Failure> {
-    let refused = |why: String| Stop::file(file_name, why).error;
+    let refused = |reason: Failure| Stop::refused(file_name, reason).error;
     let entry = Entry {
         name: file_name,
         size: header.size,
         mode: header.mode,
         mtime_ns: header.mtime_ns,
     };
-    let parent = shelf
-        .folder(names::split(file_name).0)
-        .map_err(|reason| Stop::refused(file_name, reason).error)?;
-    let mut partial = Partial::open(parent, &entry, names::Origin::Plain)
-        .map_err(|reason| Stop::refused(file_name, reason).error)?;
+    let parent = shelf.folder(names::split(file_name).0).map_err(refused)?;
+    let mut partial = Partial::open(parent, &entry, names::Origin::Plain).map_err(refused)?;
     let filled = fill_file(&entry, header.digest, &mut partial, come, meter).and_then(|digest| {
         partial
             .finish(parent, &entry, true)
-            .map_err(|reason| Stop::refused(file_name, reason).error)
+            .map_err(refused)
             .map(|()| digest)
     });
     if filled.is_err() {
@@ -289,9 +286,10 @@ fn fill_file(
     meter: &mut Meter,
 ) -> Result<Option<[u8; DIGEST]>, Failure> {
     let label = shown(entry.name);
-    let refused = |why: String| Stop::file(entry.name, why).error;
     let failed = system(&label);
-    partial.keep(0).map_err(refused)?;
+    partial
+        .keep(0)
+        .map_err(|reason| Stop::refused(entry.name, reason).error)?;
     let mut hash = Sha512::new();
     let mut left = entry.size;
     let mut writes = 0;
@@ -320,7 +318,8 @@ fn fill_file(
         let mut received_digest = [0; DIGEST];
         come.fill_whole(&mut received_digest).map_err(&failed)?;
         if received_digest != *digest {
-            return Err(refused("its SHA-512 is not that of what was sent".into()));
+            let why = "its SHA-512 is not that of what was sent";
+            return Err(Stop::file(entry.name, why).error);
         }
     }
     Ok(digest)

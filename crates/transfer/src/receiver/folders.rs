@@ -12,9 +12,9 @@ use nix::sys::time::TimeSpec;
 use nix::unistd::geteuid;
 
 use super::{Item, Kind, Receiver};
-use crate::names;
 use crate::partial::{KEPT, time};
-use crate::stop::{Reason, Stop};
+use crate::stop::Stop;
+use oscope_sys::error::Failure;
 
 /// The bit of a mode by which what is made in a folder has its group. It is the receiver's own, and stays.
 const SETGID: u32 = 0o2000;
@@ -28,16 +28,10 @@ const OWNERS: u32 = 0o700;
 impl Receiver<'_, '_> {
     /// Have a folder that takes files, and that is from now on no more open than at the sender.
     pub(super) fn open_folder(&mut self, item: &Item) -> Result<(), Stop> {
-        let handle = self.shelf.folder(&item.name).map_err(|reason| {
-            // Here it is the thing itself, and not the folder of one.
-            let own = format!("its folder {} ", names::shown(&item.name));
-            let Reason { text, remedy } = reason;
-            let text = match text.strip_prefix(&own) {
-                Some(rest) => format!("it {rest}"),
-                None => text,
-            };
-            item.refused(Reason { text, remedy })
-        })?;
+        let handle = self
+            .shelf
+            .folder_itself(&item.name)
+            .map_err(|reason| item.refused(reason))?;
         let narrowed = fstat(handle).and_then(|status| {
             let mode = status.st_mode & 0o7777;
             let meanwhile = mode & (item.mode & KEPT | SETGID | STICKY) | OWNERS;
@@ -49,7 +43,7 @@ impl Receiver<'_, '_> {
         self.shelf.calls += 1;
         match narrowed {
             Ok(()) | Err(Errno::EPERM) => Ok(()),
-            Err(error) => Err(item.refused(format!("setting its mode: {}", error.desc()))),
+            Err(error) => Err(item.refused(Failure::system("setting its mode", error))),
         }
     }
 
@@ -73,7 +67,7 @@ impl Receiver<'_, '_> {
                 Ok(true) => {}
                 Ok(false) | Err(Errno::EPERM) => others += 1,
                 Err(error) => {
-                    let reason = format!("setting its mode and time: {}", error.desc());
+                    let reason = Failure::system("setting its mode and time", error);
                     return Err(item.refused(reason));
                 }
             }

@@ -5,8 +5,9 @@ use crate::link::Link;
 use crate::names::{self, Origin};
 use crate::options::DigestKind;
 use crate::outcome::FileDone;
-use crate::stop::{Reason, Stop};
+use crate::stop::Stop;
 use crate::wire::{Entry, Frame};
+use oscope_sys::error::Failure;
 
 /// What something of the manifest is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,7 +68,7 @@ impl Item {
         self.room == Room::Taken
     }
 
-    pub fn refused(&self, reason: impl Into<Reason>) -> Stop {
+    pub fn refused(&self, reason: Failure) -> Stop {
         Stop::refused(&self.name, reason)
     }
 
@@ -118,6 +119,9 @@ pub fn contents<'l>(
 
 /// The file's bytes are not those that were sent.
 pub fn mismatch(item: &Item) -> Stop {
-    item.refused("it arrived damaged: its digest is not the sender's")
-        .with_remedy("send again")
+    Stop::file(
+        &item.name,
+        "it arrived damaged: its digest is not the sender's",
+    )
+    .with_remedy("send again")
 }

@@ -28,7 +28,10 @@ impl Receiver<'_, '_> {
                 let item = &items[*index];
                 // Nothing but a file of this transfer is given another name.
                 let Some(file) = files.get(&target[..]) else {
-                    return Err(item.refused("it links to no file of this transfer"));
+                    return Err(Stop::file(
+                        &item.name,
+                        "it links to no file of this transfer",
+                    ));
                 };
                 copies += u64::from(!self.make_hard(item, file)?);
             }
@@ -51,7 +54,7 @@ impl Receiver<'_, '_> {
         let there = self
             .shelf
             .folder(names::split(&file.name).0)
-            .and_then(|parent| Ok(linked::arrived(parent, &file.entry())?))
+            .and_then(|parent| linked::arrived(parent, &file.entry()))
             .map_err(|reason| item.refused(reason))?;
         let parent = self
             .shelf

@@ -33,7 +33,7 @@ pub fn check(files: &[Source]) -> Result<(), Stop> {
 }
 
 fn clashing(files: &[Source], clash: Clash) -> Stop {
-    let (name, mut reason) = clash.explained();
+    let (name, reason) = clash.explained();
     let is_below = |file: &Source| file.name.len() > name.len() && file.name.starts_with(name);
     let has_it = |file: &&Source| match clash {
         Clash::Twice(_) => file.name == name,
@@ -47,8 +47,8 @@ fn clashing(files: &[Source], clash: Clash) -> Stop {
         .take(2)
         .map(|file| names::shown(file.path.as_os_str().as_bytes()))
         .collect();
-    reason.text = format!("{}: {}", reason.text, paths.join(" and "));
-    Stop::refused(name, reason)
+    let paths = format!(": {}", paths.join(" and "));
+    Stop::refused(name, reason.followed_by(&paths))
 }
 
 impl Sender<'_, '_> {

@@ -164,7 +164,7 @@ fn a_file_that_another_transfer_has_named_meanwhile_is_not_written_to() {
     fast.finish(parent.as_fd(), &ENTRY, true).expect("named");
     drop(fast);
     let refused = slow.own(parent.as_fd()).expect_err("it is no partial");
-    assert!(refused.contains("has just ended"), "{refused}");
+    assert!(refused.to_string().contains("has just ended"), "{refused}");
 }
 
 /// What a user without privileges does, in a thread of its own.
@@ -193,7 +193,10 @@ fn a_partial_that_has_its_files_own_mode_already_is_gone_on_with() {
             let busy = Partial::open(parent.as_fd(), &ENTRY, Origin::Plain)
                 .err()
                 .expect("locked");
-            assert!(busy.text.contains("another transfer of it"), "{busy:?}");
+            assert!(
+                busy.to_string().contains("another transfer of it"),
+                "{busy:?}"
+            );
         }
         drop(begun);
         let begun = Partial::open(parent.as_fd(), &ENTRY, Origin::Plain);

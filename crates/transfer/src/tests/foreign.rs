@@ -152,7 +152,7 @@ fn all_names_taken_is_an_error_and_changes_nothing() {
         .err()
         .expect("no name");
     assert!(
-        error.text.contains("names of its partial file"),
+        error.to_string().contains("names of its partial file"),
         "{error:?}"
     );
     assert_eq!(listed(&place.root.join("into")).len(), before);
