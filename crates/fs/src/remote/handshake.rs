@@ -156,81 +156,90 @@ fn folder(talk: &mut RequestPipeline<'_>) -> Result<Result<(), Failure>, Request
     })
 }
 
+/// Words of ssh, and what would fix it.
+const KNOWN: [(&str, &str); 14] = [
+    // Before what the rest of its line would be taken for.
+    (
+        "user config file",
+        "name a file of ssh's settings that is there by -F, or leave -F out",
+    ),
+    (
+        "HOST IDENTIFICATION HAS CHANGED",
+        "find out why the server's key has changed; then fix known_hosts",
+    ),
+    (
+        "key verification failed",
+        "compare the server's key with what its owner says, then `ssh HOST` once, or add it to known_hosts",
+    ),
+    (
+        "Permission denied",
+        "see that `ssh HOST` lets you in without asking for a password: a key file or an agent is needed",
+    ),
+    (
+        "Too many authentication failures",
+        "name the right key with -o IdentityFile=FILE -o IdentitiesOnly=yes",
+    ),
+    (
+        "Connection refused",
+        "see that sshd runs there, and give its port with -p",
+    ),
+    ("resolve hostname", "check the host's name"),
+    ("Name or service not known", "check the host's name"),
+    (
+        "timed out",
+        "see that the host is up and that nothing between drops the packets",
+    ),
+    (
+        "no answer within",
+        "see that the host is up, or allow more time with --timeout",
+    ),
+    (
+        "No route to host",
+        "see that the host is up and the network reaches it",
+    ),
+    ("Network is unreachable", "see that the network is up"),
+    (
+        "subsystem request failed",
+        "let sshd offer SFTP: `Subsystem sftp internal-sftp` in its sshd_config",
+    ),
+    (
+        "onfiguration option",
+        "check the options given with -o and the file given with -F",
+    ),
+];
+
+/// What the server's shell says of a program that is not there, where one was asked for.
+const HELPER: [(&str, &str); 2] = [
+    (
+        "not found",
+        "install oscope-fs there or give its path by --helper=PROGRAM; without --helper only SFTP is needed",
+    ),
+    (
+        "No such file or directory",
+        "give the path of oscope-fs there by --helper=PROGRAM; without --helper only SFTP is needed",
+    ),
+];
+
 /// What ssh said, as a failure with what would fix it.
 pub fn explain(target: &Target, said: &str) -> Failure {
-    const KNOWN: [(&str, &str); 15] = [
-        // Before what the rest of its line would be taken for.
-        (
-            "user config file",
-            "name a file of ssh's settings that is there by -F, or leave -F out",
-        ),
-        (
-            "HOST IDENTIFICATION HAS CHANGED",
-            "find out why the server's key has changed; then fix known_hosts",
-        ),
-        (
-            "key verification failed",
-            "compare the server's key with what its owner says, then `ssh HOST` once, or add it to known_hosts",
-        ),
-        (
-            "Permission denied",
-            "see that `ssh HOST` lets you in without asking for a password: a key file or an agent is needed",
-        ),
-        (
-            "Too many authentication failures",
-            "name the right key with -o IdentityFile=FILE -o IdentitiesOnly=yes",
-        ),
-        (
-            "Connection refused",
-            "see that sshd runs there, and give its port with -p",
-        ),
-        ("resolve hostname", "check the host's name"),
-        ("Name or service not known", "check the host's name"),
-        (
-            "timed out",
-            "see that the host is up and that nothing between drops the packets",
-        ),
-        (
-            "no answer within",
-            "see that the host is up, or allow more time with --timeout",
-        ),
-        (
-            "No route to host",
-            "see that the host is up and the network reaches it",
-        ),
-        ("Network is unreachable", "see that the network is up"),
-        (
-            "subsystem request failed",
-            "let sshd offer SFTP: `Subsystem sftp internal-sftp` in its sshd_config",
-        ),
-        (
-            "onfiguration option",
-            "check the options given with -o and the file given with -F",
-        ),
-        ("no program ssh", "install OpenSSH's client"),
-    ];
-    /// What the server's shell says of a program that is not there, where one was asked for.
-    const HELPER: [(&str, &str); 2] = [
-        (
-            "not found",
-            "install oscope-fs there or give its path by --helper=PROGRAM; without --helper only SFTP is needed",
-        ),
-        (
-            "No such file or directory",
-            "give the path of oscope-fs there by --helper=PROGRAM; without --helper only SFTP is needed",
-        ),
-    ];
     let helper = target.helper.as_ref().map_or(&[][..], |_| &HELPER[..]);
     let remedy = KNOWN
         .iter()
         .chain(helper)
-        .find(|(part, _)| said.contains(part));
+        .find(|(part, _)| said.contains(part))
+        .map(|(_, remedy)| *remedy);
+    no_connection(target, said, remedy)
+}
+
+/// Why there is no ssh that could say anything.
+pub fn not_started(target: &Target, why: &Failure) -> Failure {
+    no_connection(target, &why.to_string(), why.remedy())
+}
+
+fn no_connection(target: &Target, why: &str, remedy: Option<&str>) -> Failure {
+    let (host, why) = (&target.host, why.trim_end_matches('.'));
     Failure::remediable(
-        format!(
-            "cannot connect to {}: {}",
-            target.host,
-            said.trim_end_matches('.')
-        ),
-        remedy.map_or("see what `ssh HOST` says", |(_, remedy)| *remedy),
+        format!("cannot connect to {host}: {why}"),
+        remedy.unwrap_or("see what `ssh HOST` says"),
     )
 }

@@ -12,7 +12,7 @@ use nix::errno::Errno;
 
 use super::attributes::{Attributes, Extensions};
 use super::clock::Clock;
-use super::handshake::{explain, greet};
+use super::handshake::{explain, greet, not_started};
 use super::leftovers::Leftovers;
 use super::session::{Session, locked};
 use super::talk::RequestPipeline;
@@ -286,14 +286,14 @@ impl Keeper {
     /// Make a session, ready for use.
     fn make(&self) -> Result<Arc<Session>, Failure> {
         let hub = Arc::downgrade(&self.hub);
-        let bell = Arc::new(move || {
+        let on_close = Arc::new(move || {
             if let Some(hub) = hub.upgrade() {
                 drop(locked(&hub.now));
                 hub.changed.notify_all();
             }
         });
-        let session =
-            Session::start(&self.target, bell).map_err(|why| explain(&self.target, &why))?;
+        let session = Session::start(&self.target, on_close)
+            .map_err(|why| not_started(&self.target, &why))?;
         let closing = {
             let mut now = locked(&self.hub.now);
             now.coming = Some(Arc::clone(&session));

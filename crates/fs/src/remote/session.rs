@@ -6,9 +6,10 @@
 
 mod child;
 pub mod cipher;
-mod gate;
+mod write_lock;
 
 use std::collections::HashMap;
+use std::convert::Infallible;
 use std::io::{BufReader, Read};
 use std::process::ChildStdout;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -18,12 +19,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use child::Ssh;
-use gate::Gate;
+use write_lock::WriteLock;
 
 use super::attributes::Extensions;
 use super::talk::RequestError;
 use super::target::Target;
 use super::wire::{self, Answer, Packet, Reader};
+use oscope_sys::error::Failure;
 
 /// Where an answer goes, or the news that there will be none.
 type Waiter = Sender<(u32, Option<Answer>)>;
@@ -46,7 +48,7 @@ pub type OnClose = Arc<dyn Fn() + Send + Sync>;
 /// One connection.
 pub struct Session {
     ssh: Ssh,
-    gate: Gate,
+    writer: WriteLock,
     pending: Mutex<Option<HashMap<u32, Waiter>>>,
     next: AtomicU32,
     buffers: Mutex<Vec<Vec<u8>>>,
@@ -58,7 +60,7 @@ pub struct Session {
     why: Mutex<Option<String>>,
     /// Requests that nobody waits for, to be sent before the next one.
     put_off: Mutex<Vec<u8>>,
-    bell: OnClose,
+    on_close: OnClose,
     /// What the server can do; there once the connection is made.
     pub extensions: OnceLock<Extensions>,
 }
@@ -72,12 +74,12 @@ impl Session {
     /// Start `ssh`. It ends with the thread that called this (`PR_SET_PDEATHSIG`).
     ///
     /// # Errors
-    /// It cannot be started: why, in one line.
-    pub fn start(target: &Target, bell: OnClose) -> Result<Arc<Self>, String> {
+    /// `Failure::Failed`: ssh cannot be started, or no thread is to be had.
+    pub fn start(target: &Target, on_close: OnClose) -> Result<Arc<Self>, Failure> {
         let (ssh, input, output) = Ssh::start(target)?;
         let session = Arc::new(Self {
             ssh,
-            gate: Gate::new(input),
+            writer: WriteLock::new(input),
             pending: Mutex::new(Some(HashMap::new())),
             next: AtomicU32::new(HELLO + 1),
             buffers: Mutex::new(Vec::new()),
@@ -87,19 +89,19 @@ impl Session {
             fastest_ns: AtomicU64::new(u64::MAX),
             why: Mutex::new(None),
             put_off: Mutex::new(Vec::new()),
-            bell,
+            on_close,
             extensions: OnceLock::new(),
         });
         let reading = Arc::clone(&session);
         let reader = thread::Builder::new().name("sftp-answers".into());
         let started = reader.spawn(move || {
-            let why = reading.receive(output).unwrap_or_else(|why| why);
-            reading.end(&why);
+            let Err(why) = reading.receive(output);
+            reading.end(&why.to_string());
         });
         if let Err(error) = started {
             session.end("no thread");
             session.reap();
-            return Err(format!("no thread for the answers of ssh: {error}"));
+            return Err(Failure::system("no thread for the answers of ssh", error));
         }
         Ok(session)
     }
@@ -112,15 +114,15 @@ impl Session {
     /// End it; the first reason given is kept.
     pub fn end(&self, why: &str) {
         locked(&self.why).get_or_insert_with(|| why.to_owned());
-        // Before the gate is shut: who finds that shut asks for the next session at once, and must not get this one.
+        // Before the pipe is shut: who finds that shut asks for the next session at once, and must not get this one.
         let waiting = locked(&self.pending).take();
         self.ssh.kill();
-        self.gate.shut();
+        self.writer.shut();
         for (id, waiter) in waiting.into_iter().flatten() {
             // A waiter that has gone away in the meantime needs no answer.
             let _ = waiter.send((id, None));
         }
-        (self.bell)();
+        (self.on_close)();
     }
 
     /// Wait for the end of the child: why the session ended, in what ssh said or, if it said nothing, in our words.
@@ -221,10 +223,10 @@ impl Session {
     }
 
     fn send_now(&self, bytes: &[u8], deadline: Instant) -> Result<(), RequestError> {
-        let sent = self.gate.send(bytes, deadline);
+        let sent = self.writer.send(bytes, deadline);
         match sent {
             // A part of a packet was sent: what followed would be taken for its rest.
-            Err(RequestError::Late) if self.gate.broken() => {
+            Err(RequestError::Late) if self.writer.broken() => {
                 self.end("the server takes no more requests")
             }
             Err(RequestError::Lost) => self.end("the connection ended"),
@@ -248,20 +250,23 @@ impl Session {
     }
 
     /// Read answers until the end: why it ended.
-    fn receive(&self, output: ChildStdout) -> Result<String, String> {
+    fn receive(&self, output: ChildStdout) -> Result<Infallible, Failure> {
         let mut output = BufReader::with_capacity(AHEAD, output);
         let hello = self.packet(&mut output)?;
         match Reader(&hello[1..]).number() {
             Ok(wire::VERSION) if hello[0] == wire::kind::VERSION => {}
             Ok(version) if hello[0] == wire::kind::VERSION => {
-                return Err(format!("the server speaks SFTP version {version}, not 3"));
+                return Err(Failure::failed(format!(
+                    "the server speaks SFTP version {version}, not 3"
+                )));
             }
-            _ => return Err("the server's first words are not SFTP".to_owned()),
+            _ => return Err(Failure::failed("the server's first words are not SFTP")),
         }
         let mut bytes = hello;
         let mut id = HELLO;
         loop {
-            let (own, answer) = Answer::new(bytes).map_err(|_| "a broken packet".to_owned())?;
+            let (own, answer) =
+                Answer::new(bytes).map_err(|_| Failure::failed("a broken packet"))?;
             if id != HELLO {
                 id = own;
             }
@@ -272,17 +277,18 @@ impl Session {
     }
 
     /// One packet without its length.
-    fn packet(&self, output: &mut BufReader<ChildStdout>) -> Result<Vec<u8>, String> {
+    fn packet(&self, output: &mut BufReader<ChildStdout>) -> Result<Vec<u8>, Failure> {
         let mut length = [0; 4];
         let ended = |error: std::io::Error| match error.kind() {
-            std::io::ErrorKind::UnexpectedEof => "the connection ended".to_owned(),
-            _ => format!("reading from ssh: {error}"),
+            std::io::ErrorKind::UnexpectedEof => Failure::failed("the connection ended"),
+            _ => Failure::system("reading from ssh", error),
         };
         output.read_exact(&mut length).map_err(ended)?;
         let length = u32::from_be_bytes(length) as usize;
         if !(5..=wire::LONGEST).contains(&length) {
-            return Err("the server sends what is not SFTP; if its shell start-up files print text, silence \
-                them".to_owned());
+            return Err(Failure::failed(
+                "the server sends what is not SFTP; if its shell start-up files print text, silence them",
+            ));
         }
         let kept = match length >= LARGE {
             true => locked(&self.buffers).pop(),

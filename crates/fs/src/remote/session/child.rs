@@ -18,6 +18,7 @@ use nix::unistd::{Pid, getpid, getppid, setsid};
 use super::cipher::preference;
 use super::locked;
 use crate::remote::target::Target;
+use oscope_sys::error::Failure;
 
 /// Lines of what ssh said that are kept.
 const LINES: usize = 20;
@@ -45,7 +46,10 @@ impl Ssh {
     /// child has them too until it executes, where each is closed (`do_close_on_exec`, fs/exec.c), and that asks the
     /// mount to copy it back; this waits for the connection, up to its limit for each file. A mount's own process,
     /// which opens nothing there, has none.
-    pub fn start(target: &Target) -> Result<(Self, ChildStdin, ChildStdout), String> {
+    ///
+    /// # Errors
+    /// `Failure::Failed`: there is no program ssh, or no process, pipe or thread is to be had.
+    pub fn start(target: &Target) -> Result<(Self, ChildStdin, ChildStdout), Failure> {
         let mut command = Command::new("ssh");
         if let Some(option) = preference(target) {
             command.args(["-o", &option]);
@@ -57,8 +61,10 @@ impl Ssh {
             .stderr(Stdio::piped());
         in_own_session(&mut command);
         let mut child = command.spawn().map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => "there is no program ssh".to_owned(),
-            _ => format!("starting ssh: {error}"),
+            io::ErrorKind::NotFound => {
+                Failure::remediable("there is no program ssh", "install OpenSSH's client")
+            }
+            _ => Failure::system("starting ssh", error),
         })?;
         let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let (silent, waiting) = mpsc::channel();
@@ -86,7 +92,7 @@ impl Ssh {
             Err(error) => {
                 ssh.kill();
                 ssh.reap();
-                Err(format!("the pipes of ssh: {error}"))
+                Err(Failure::system("the pipes of ssh", error))
             }
         }
     }

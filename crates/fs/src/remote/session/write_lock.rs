@@ -1,4 +1,4 @@
-//! The way in: one writer at a time, each within his own limit.
+//! The pipe to `ssh`: one writer at a time, each within his own limit.
 
 use std::io::{ErrorKind, Write};
 use std::os::fd::AsFd;
@@ -22,14 +22,14 @@ struct Turn {
     broken: bool,
 }
 
-/// The pipe to `ssh`.
-pub struct Gate {
+/// The pipe to `ssh`, and the lock of its writers.
+pub struct WriteLock {
     pipe: ChildStdin,
     turn: Mutex<Turn>,
     free: Condvar,
 }
 
-impl Gate {
+impl WriteLock {
     /// Over a pipe that does not block.
     pub fn new(pipe: ChildStdin) -> Self {
         Self {
