@@ -4,6 +4,10 @@
 //! sides have, a connection is authenticated and encrypted ([`send_sealed`], [`receive_sealed`]); without, it is for
 //! measurements over loopback, where other users are refused, and for networks that are trusted. Contents are not
 //! forced to the disk.
+//!
+//! Threads are std's and not `oscope_sys::worker`'s, whose workers end with their job and start at one moment. Here they
+//! are scoped ones that share borrowed state (`receiver::small`, `source::walk`), one for each file under way that
+//! sleeps until there is more to digest (`digest`), and one that cannot be ended: the resolver's (`addresses`).
 
 mod addresses;
 mod admission;
@@ -12,8 +16,8 @@ mod beneath;
 pub mod command;
 pub mod device;
 mod digest;
+mod dir_cache;
 mod entrance;
-mod folder;
 mod handshake;
 mod holes;
 mod key;
@@ -48,8 +52,8 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{SigHandler, Signal};
 
 pub use admission::admit;
+pub use dir_cache::Folder;
 pub use entrance::{Arrival, Entrance};
-pub use folder::Folder;
 pub use key::Key;
 pub use options::{
     DEFAULT_CHUNK, DigestKind, ReceiveMethod, ReceiveOptions, SendMethod, SendOptions,

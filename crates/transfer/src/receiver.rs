@@ -13,7 +13,7 @@ use std::sync::Mutex;
 use std::thread;
 
 use super::digest::StreamingDigest;
-use super::folder::{DirCache, Folder};
+use super::dir_cache::{DirCache, Folder};
 use super::holes;
 use super::link::Link;
 use super::meter::Meter;
@@ -26,15 +26,15 @@ use super::send_methods::Piece;
 use super::sender::SMALL;
 use super::stop::Stop;
 use super::trial::{self, Methods};
-use super::wire::{Frame, SEGMENT, segment};
-use item::{Contents, Item, Kind, Wanted, contents, mismatch};
+use super::wire::{FilePlan, Frame, SEGMENT, segment};
+use item::{Contents, Item, Kind, contents, mismatch};
 use left::Coming;
 use small::Small;
 
 /// One side of one connection.
 pub struct Receiver<'a, 'w> {
     link: &'a mut Link,
-    shelf: DirCache<'a>,
+    dirs: DirCache<'a>,
     options: &'a ReceiveOptions,
     meter: Meter<'w>,
     digest: DigestKind,
@@ -59,7 +59,7 @@ impl<'a, 'w> Receiver<'a, 'w> {
         };
         Self {
             link,
-            shelf: DirCache::new(into),
+            dirs: DirCache::new(into),
             options,
             meter,
             digest: DigestKind::None,
@@ -95,7 +95,7 @@ impl<'a, 'w> Receiver<'a, 'w> {
         self.link.put(&Frame::Hello(self.digest))?;
         self.plan(&mut items)?;
         let files = self.files(&items)?;
-        let calls = self.link.calls + self.shelf.calls;
+        let calls = self.link.calls + self.dirs.calls;
         let here = self.meter.tally(calls)?;
         self.link.put(&Frame::Receipt(here.clone()))?;
         self.link.flush()?;
@@ -106,15 +106,15 @@ impl<'a, 'w> Receiver<'a, 'w> {
     /// Every file, while a second thread writes small ones that are verified.
     fn files(&mut self, items: &[Item]) -> Result<Vec<FileDone>, Stop> {
         let trouble = Mutex::new(None);
-        let shelf = self.shelf.alike();
+        let dirs = self.dirs.alike();
         thread::scope(|scope| {
-            let mut small = Small::new(scope, shelf, items, &trouble);
+            let mut small = Small::new(scope, dirs, items, &trouble);
             let mut links = Vec::new();
             let files: Result<Vec<_>, Stop> = (0..items.len())
                 .filter_map(|index| self.file(items, index, &mut small, &mut links).transpose())
                 .collect();
             // What is verified gets its name even if the connection broke behind it.
-            let written = small.finish(&mut self.shelf);
+            let written = small.finish(&mut self.dirs);
             let files = files?;
             written?;
             // Links come last: nothing of this transfer is written through one.
@@ -169,12 +169,12 @@ impl<'a, 'w> Receiver<'a, 'w> {
             ReceiveMethod::Auto | ReceiveMethod::ReadWrite
         );
         let memory = item.size <= SMALL && !item.sparse && (buffered || item.size == 0);
-        let memory = memory && !matches!(item.wanted, Wanted::From(_));
+        let memory = memory && !matches!(item.plan, FilePlan::From(_));
         if !memory {
-            small.write(&mut self.shelf)?;
+            small.write(&mut self.dirs)?;
         }
-        let have = match &item.wanted {
-            Wanted::Have(digest) => Some(digest),
+        let have = match &item.plan {
+            FilePlan::Have(digest) => Some(digest),
             _ => None,
         };
         // What is received in memory is looked at as it comes.
@@ -182,7 +182,7 @@ impl<'a, 'w> Receiver<'a, 'w> {
             true => Coming::Contents,
             false => self.coming()?,
         };
-        let (digest, skipped) = match (coming, have, &item.wanted) {
+        let (digest, skipped) = match (coming, have, &item.plan) {
             (Coming::Same, Some(digest), _) => {
                 self.meter.passed(&item.name, item.size);
                 (digest.clone(), true)
@@ -193,7 +193,7 @@ impl<'a, 'w> Receiver<'a, 'w> {
                 Some(digest) => (digest, false),
                 None => return Ok(None),
             },
-            (_, _, Wanted::From(at)) => (self.large_leanly(item, *at)?, false),
+            (_, _, FilePlan::From(at)) => (self.large_leanly(item, *at)?, false),
             _ => (self.large_leanly(item, 0)?, false),
         };
         self.meter.file(skipped);
@@ -211,7 +211,7 @@ impl<'a, 'w> Receiver<'a, 'w> {
     fn large(&mut self, item: &Item, from: u64) -> Result<Vec<u8>, Stop> {
         let (folder, _) = names::split(&item.name);
         let parent = self
-            .shelf
+            .dirs
             .folder(folder)
             .map_err(|reason| item.refused(reason))?;
         let mut partial = Partial::open(parent, &item.entry(), item.origin)
@@ -230,7 +230,7 @@ impl<'a, 'w> Receiver<'a, 'w> {
             return digest.map_err(Stop::kept);
         }
         // No later transfer resumes it; why this one failed is the error to report.
-        if let Ok(parent) = self.shelf.folder(folder) {
+        if let Ok(parent) = self.dirs.folder(folder) {
             let _ = partial.remove(parent);
         }
         digest
@@ -311,7 +311,7 @@ impl<'a, 'w> Receiver<'a, 'w> {
             .map_err(|error| Stop::system(&item.name, "reading what arrived", &error))?;
         let (folder, _) = names::split(&item.name);
         let parent = self
-            .shelf
+            .dirs
             .folder(folder)
             .map_err(|reason| item.refused(reason))?;
         if received_digest != digest {
@@ -323,7 +323,7 @@ impl<'a, 'w> Receiver<'a, 'w> {
         partial
             .finish(parent, &item.entry(), item.replaces())
             .map_err(|reason| item.refused(reason))?;
-        self.shelf.calls += partial.calls + 1;
+        self.dirs.calls += partial.calls + 1;
         Ok(digest)
     }
 

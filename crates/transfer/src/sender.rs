@@ -18,9 +18,8 @@ use super::send_methods::{self, Piece, SendStep};
 use super::source::{Source, modified};
 use super::stop::Stop;
 use super::trial::{self, Methods};
-use super::wire::{Frame, SEGMENT, segment};
+use super::wire::{FilePlan, Frame, SEGMENT, segment};
 use opener::follow;
-use plan::Wanted;
 
 pub use opener::Opener;
 pub use plan::check;
@@ -78,9 +77,9 @@ impl<'a, 'w> Sender<'a, 'w> {
         self.manifest(files)?;
         let plan = self.plan(files)?;
         let mut done = Vec::with_capacity(files.len());
-        for (file, wanted) in files.iter().zip(plan) {
+        for (file, plan) in files.iter().zip(plan) {
             not_interrupted(&file.name)?;
-            match self.file(file, &wanted) {
+            match self.file(file, &plan) {
                 Ok(one) => done.extend(one),
                 Err(stop) => match &stop.leaves_out {
                     Some(why) => self.leave(file, &why.0, why.1)?,
@@ -129,7 +128,7 @@ impl<'a, 'w> Sender<'a, 'w> {
     }
 
     /// One thing; `None` for a folder, and for what is left out.
-    fn file(&mut self, source: &Source, wanted: &Wanted) -> Result<Option<FileDone>, Stop> {
+    fn file(&mut self, source: &Source, plan: &FilePlan) -> Result<Option<FileDone>, Stop> {
         if source.is_folder() {
             self.meter.folder();
             return Ok(None);
@@ -142,10 +141,10 @@ impl<'a, 'w> Sender<'a, 'w> {
             }
         }
         let mut from = 0;
-        match wanted {
-            Wanted::Whole => {}
-            Wanted::From(at) => from = *at,
-            Wanted::Have(there) => {
+        match plan {
+            FilePlan::Whole => {}
+            FilePlan::From(at) => from = *at,
+            FilePlan::Have(there) => {
                 let own = self.digest_of(source)?;
                 if own == *there {
                     self.link.put(&Frame::Same)?;

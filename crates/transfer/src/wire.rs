@@ -87,6 +87,38 @@ pub enum Step<'a> {
     Have(&'a [u8]),
 }
 
+/// A [`Step`] that is kept.
+#[derive(Debug, PartialEq, Eq)]
+pub enum FilePlan {
+    /// As [`Step::Whole`].
+    Whole,
+    /// As [`Step::From`].
+    From(u64),
+    /// As [`Step::Have`].
+    Have(Vec<u8>),
+}
+
+impl From<Step<'_>> for FilePlan {
+    fn from(step: Step<'_>) -> Self {
+        match step {
+            Step::Whole => Self::Whole,
+            Step::From(at) => Self::From(at),
+            Step::Have(digest) => Self::Have(digest.to_vec()),
+        }
+    }
+}
+
+impl FilePlan {
+    /// As it is sent.
+    pub fn step(&self) -> Step<'_> {
+        match self {
+            Self::Whole => Step::Whole,
+            Self::From(at) => Step::From(*at),
+            Self::Have(digest) => Step::Have(digest),
+        }
+    }
+}
+
 /// One message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Frame<'a> {

@@ -12,7 +12,7 @@ use super::header::{DIGEST, Header, LENGTH};
 use super::node::{self, Device};
 use super::stream::{Incoming, Method, Outgoing};
 use super::uapi::{AREA, Descriptor};
-use crate::folder::{DirCache, Folder};
+use crate::dir_cache::{DirCache, Folder};
 use crate::meter::Meter;
 use crate::names::{self, Clash, shown};
 use crate::observer::Event;
@@ -198,7 +198,7 @@ pub fn receive(
     meter.method(name(options.method));
     let mut come =
         Incoming::new(device, options.method, BUFFER).map_err(system("mapping the area"))?;
-    let mut shelf = DirCache::new(folder);
+    let mut dirs = DirCache::new(folder);
     let mut files = Vec::new();
     let mut all_names = HashSet::new();
     let mut promised = None;
@@ -223,7 +223,7 @@ pub fn receive(
         come.fill_whole(&mut file_name)
             .map_err(system("receiving"))?;
         take_name(&mut all_names, &file_name)?;
-        let digest = receive_file(&file_name, &header, &mut come, &mut shelf, &mut meter)?;
+        let digest = receive_file(&file_name, &header, &mut come, &mut dirs, &mut meter)?;
         meter.file(false);
         files.push(done(&file_name, header.size, digest));
     }
@@ -232,7 +232,7 @@ pub fn receive(
         let message = format!("{} files came, and {promised} were announced", files.len());
         return Err(Failure::failed(message));
     }
-    let calls = come.device().calls + shelf.calls;
+    let calls = come.device().calls + dirs.calls;
     finished(meter, calls, files, come.device(), options).map(Some)
 }
 
@@ -251,7 +251,7 @@ fn receive_file(
     file_name: &[u8],
     header: &Header,
     come: &mut Incoming,
-    shelf: &mut DirCache,
+    dirs: &mut DirCache,
     meter: &mut Meter,
 ) -> Result<Option<[u8; DIGEST]>, Failure> {
     let refused = |reason: Failure| Stop::refused(file_name, reason).error;
@@ -261,7 +261,7 @@ fn receive_file(
         mode: header.mode,
         mtime_ns: header.mtime_ns,
     };
-    let parent = shelf.folder(names::split(file_name).0).map_err(refused)?;
+    let parent = dirs.folder(names::split(file_name).0).map_err(refused)?;
     let mut partial = Partial::open(parent, &entry, names::Origin::Plain).map_err(refused)?;
     let filled = fill_file(&entry, header.digest, &mut partial, come, meter).and_then(|digest| {
         partial

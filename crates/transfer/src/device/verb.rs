@@ -10,7 +10,7 @@ use super::node;
 use super::session::{self, Done, Options};
 use super::uapi::{ALLOCATED, Descriptor, MAPPED, PTE};
 use crate::Source;
-use crate::folder::Folder;
+use crate::dir_cache::Folder;
 use crate::observer::{Event, Observer};
 use crate::sender;
 use oscope_sys::cancel;

@@ -235,13 +235,13 @@ mod tests {
     const STALL: Duration = Duration::from_secs(30);
     const SLICE: Duration = Duration::from_millis(250);
 
-    fn words() -> Pace {
+    fn pace_of_words() -> Pace {
         Pace::new(Of::Words, "", LEAST_PACE)
     }
 
     #[test]
     fn ten_thousand_names_over_a_slow_line_are_in_time() {
-        let mut pace = words();
+        let mut pace = pace_of_words();
         for _ in 0..10_000 * 60 / 1_100 {
             for part in 0..4 {
                 let got = if part == 3 { 1_100 } else { 0 };
@@ -254,7 +254,7 @@ mod tests {
     fn a_byte_now_and_then_is_too_slow_however_fast_it_began() {
         for began in [0, 1 << 20] {
             for (mut pace, stalls) in [
-                (words(), 1),
+                (pace_of_words(), 1),
                 (Pace::new(Of::Contents, "", LEAST_PACE), LENIENCE),
             ] {
                 assert_eq!(pace.late(SLICE, began, STALL), None);
@@ -274,7 +274,7 @@ mod tests {
 
     #[test]
     fn what_says_nothing_gains_nothing() {
-        let mut pace = words();
+        let mut pace = pace_of_words();
         let kept = (0..1_000).take_while(|_| {
             let kept = pace.late(SLICE, 13, STALL).is_none();
             pace.discount(13);

@@ -29,7 +29,7 @@ impl Receiver<'_, '_> {
     /// Have a folder that takes files, and that is from now on no more open than at the sender.
     pub(super) fn open_folder(&mut self, item: &Item) -> Result<(), Stop> {
         let handle = self
-            .shelf
+            .dirs
             .folder_itself(&item.name)
             .map_err(|reason| item.refused(reason))?;
         let narrowed = fstat(handle).and_then(|status| {
@@ -40,7 +40,7 @@ impl Receiver<'_, '_> {
                 false => Ok(()),
             }
         });
-        self.shelf.calls += 1;
+        self.dirs.calls += 1;
         match narrowed {
             Ok(()) | Err(Errno::EPERM) => Ok(()),
             Err(error) => Err(item.refused(Failure::system("setting its mode", error))),
@@ -58,9 +58,9 @@ impl Receiver<'_, '_> {
         let mut others = 0;
         for item in folders {
             self.link.alive()?;
-            self.shelf.calls += 5;
+            self.dirs.calls += 5;
             let handle = self
-                .shelf
+                .dirs
                 .folder(&item.name)
                 .map_err(|reason| item.refused(reason))?;
             match dress(handle, item) {

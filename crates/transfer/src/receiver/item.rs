@@ -6,7 +6,7 @@ use crate::names::{self, Origin};
 use crate::options::DigestKind;
 use crate::outcome::FileDone;
 use crate::stop::Stop;
-use crate::wire::{Entry, Frame};
+use crate::wire::{Entry, FilePlan, Frame};
 use oscope_sys::error::Failure;
 
 /// What something of the manifest is.
@@ -29,7 +29,7 @@ pub struct Item {
     pub mtime_ns: i64,
     /// It is a file with holes.
     pub sparse: bool,
-    pub wanted: Wanted,
+    pub plan: FilePlan,
     /// How it comes.
     pub origin: Origin,
     pub room: Room,
@@ -44,13 +44,6 @@ pub enum Room {
     Free,
     /// Something has its name, and is replaced.
     Taken,
-}
-
-#[derive(Debug, PartialEq, Eq)]
-pub enum Wanted {
-    Whole,
-    From(u64),
-    Have(Vec<u8>),
 }
 
 impl Item {

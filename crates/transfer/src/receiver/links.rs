@@ -50,14 +50,14 @@ impl Receiver<'_, '_> {
 
     /// Whether it is a link, and no copy.
     fn make_hard(&mut self, item: &Item, file: &Item) -> Result<bool, Stop> {
-        self.shelf.calls += 7;
+        self.dirs.calls += 7;
         let there = self
-            .shelf
+            .dirs
             .folder(names::split(&file.name).0)
             .and_then(|parent| linked::arrived(parent, &file.entry()))
             .map_err(|reason| item.refused(reason))?;
         let parent = self
-            .shelf
+            .dirs
             .folder(names::split(&item.name).0)
             .map_err(|reason| item.refused(reason))?;
         let alive = || self.link.alive();
@@ -65,8 +65,8 @@ impl Receiver<'_, '_> {
     }
 
     fn make_symbolic(&mut self, item: &Item, target: &[u8]) -> Result<(), Stop> {
-        self.shelf.calls += 3;
-        self.shelf
+        self.dirs.calls += 3;
+        self.dirs
             .folder(names::split(&item.name).0)
             .and_then(|parent| linked::put_symbolic(parent, &item.entry(), target, item.replaces()))
             .map_err(|reason| item.refused(reason))

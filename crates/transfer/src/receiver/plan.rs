@@ -4,14 +4,14 @@ use std::collections::{HashMap, HashSet};
 use std::fs::File;
 
 use super::item::Room;
-use super::{Item, Kind, Receiver, Wanted};
+use super::{Item, Kind, Receiver};
 use crate::digest::StreamingDigest;
 use crate::linked;
 use crate::names::{self, Origin};
 use crate::options::DigestKind;
 use crate::partial::{self, There};
 use crate::stop::Stop;
-use crate::wire::{Entry, FOLDER, Frame, HARD, KIND, LINK, PART, SPARSE, Step};
+use crate::wire::{Entry, FOLDER, FilePlan, Frame, HARD, KIND, LINK, PART, SPARSE};
 
 /// Files of one transfer at most.
 const MOST_FILES: usize = 4 << 20;
@@ -54,7 +54,7 @@ impl Receiver<'_, '_> {
                             mode: entry.mode & 0o7777,
                             mtime_ns: entry.mtime_ns,
                             sparse: entry.mode & KIND == SPARSE,
-                            wanted: Wanted::Whole,
+                            plan: FilePlan::Whole,
                             origin,
                             room: Room::Taken,
                         });
@@ -88,21 +88,16 @@ impl Receiver<'_, '_> {
             .filter(|item| item.kind == Kind::Folder)
             .map(|item| item.name.clone())
             .collect();
-        self.shelf.make_private(folders);
+        self.dirs.make_private(folders);
         let mut seen = Seen::new();
         for item in &mut *items {
             self.link.alive()?;
-            (item.wanted, item.room) = self.wanted(item, &mut seen)?;
+            (item.plan, item.room) = self.plan_file(item, &mut seen)?;
         }
         let mut part = Vec::new();
         let mut size = 0;
         for item in items.iter() {
-            let step = match &item.wanted {
-                Wanted::Whole => Step::Whole,
-                Wanted::From(at) => Step::From(*at),
-                Wanted::Have(digest) => Step::Have(digest),
-            };
-            part.push(step);
+            part.push(item.plan.step());
             size += 72;
             if size >= PART {
                 self.link.put(&Frame::Plan(std::mem::take(&mut part)))?;
@@ -117,23 +112,23 @@ impl Receiver<'_, '_> {
     }
 
     /// What is wanted of a file, and what is in its way.
-    fn wanted(&mut self, item: &Item, seen: &mut Seen) -> Result<(Wanted, Room), Stop> {
+    fn plan_file(&mut self, item: &Item, seen: &mut Seen) -> Result<(FilePlan, Room), Stop> {
         if item.kind == Kind::Folder {
             self.open_folder(item)?;
-            return Ok((Wanted::Whole, Room::Taken));
+            return Ok((FilePlan::Whole, Room::Taken));
         }
         let folder = names::split(&item.name).0;
-        self.shelf
+        self.dirs
             .folder(folder)
             .map_err(|reason| item.refused(reason))?;
         // A folder made just now has nothing in it.
-        if self.shelf.is_fresh(folder) {
-            return Ok((Wanted::Whole, Room::Clear));
+        if self.dirs.is_fresh(folder) {
+            return Ok((FilePlan::Whole, Room::Clear));
         }
         let looks_for_partial = item.kind == Kind::File && self.digest != DigestKind::None;
-        self.shelf.calls += 1 + u64::from(looks_for_partial);
+        self.dirs.calls += 1 + u64::from(looks_for_partial);
         let parent = self
-            .shelf
+            .dirs
             .folder(folder)
             .map_err(|reason| item.refused(reason))?;
         let (there, own) =
@@ -147,13 +142,13 @@ impl Receiver<'_, '_> {
         let is_free = matches!(there, There::Nothing);
         if item.kind != Kind::File || self.digest == DigestKind::None {
             let room = if is_free { Room::Clear } else { Room::Taken };
-            return Ok((Wanted::Whole, room));
+            return Ok((FilePlan::Whole, room));
         }
         if let There::Alike(file) = &there {
             // Opened, looked at and closed, but no partial was looked for.
-            self.shelf.calls += 2;
+            self.dirs.calls += 2;
             let digest = self.digest_of(item, file)?;
-            return Ok((Wanted::Have(digest), Room::Taken));
+            return Ok((FilePlan::Have(digest), Room::Taken));
         }
         let begun = partial::begun(parent, &item.entry(), item.origin)
             .map_err(|reason| item.refused(reason))?;
@@ -163,8 +158,8 @@ impl Receiver<'_, '_> {
             Some(_) => Room::Free,
         };
         Ok(match begun.unwrap_or(0) {
-            0 => (Wanted::Whole, room),
-            at => (Wanted::From(at), room),
+            0 => (FilePlan::Whole, room),
+            at => (FilePlan::From(at), room),
         })
     }
 

@@ -9,7 +9,7 @@ use nix::sys::signal::SigSet;
 
 use super::item::{Contents, Room, contents};
 use super::{Item, Receiver};
-use crate::folder::DirCache;
+use crate::dir_cache::DirCache;
 use crate::names;
 use crate::options::ReceiveMethod;
 use crate::partial::{self, Partial};
@@ -36,7 +36,7 @@ struct Batch {
 pub struct Small<'scope, 'all> {
     scope: &'scope Scope<'scope, 'all>,
     /// What the second thread's is like.
-    shelf: DirCache<'all>,
+    dirs: DirCache<'all>,
     items: &'all [Item],
     trouble: &'all Mutex<Option<Stop>>,
     batch: Batch,
@@ -58,7 +58,7 @@ impl Receiver<'_, '_> {
     ) -> Result<Option<Vec<u8>>, Stop> {
         let size = usize::try_from(item.size).unwrap_or(usize::MAX);
         if waiting.is_full() || !self.link.holds(size) {
-            waiting.write(&mut self.shelf)?;
+            waiting.write(&mut self.dirs)?;
         }
         let (bytes, digest) = match contents(self.link, self.digest, item)? {
             Contents::Whole(bytes, digest) => (bytes, digest),
@@ -78,13 +78,13 @@ impl<'scope, 'all> Small<'scope, 'all> {
     /// Nothing to write yet.
     pub fn new(
         scope: &'scope Scope<'scope, 'all>,
-        shelf: DirCache<'all>,
+        dirs: DirCache<'all>,
         items: &'all [Item],
         trouble: &'all Mutex<Option<Stop>>,
     ) -> Self {
         Self {
             scope,
-            shelf,
+            dirs,
             items,
             trouble,
             batch: Batch::default(),
@@ -108,13 +108,13 @@ impl<'scope, 'all> Small<'scope, 'all> {
     ///
     /// # Errors
     /// One of the files could not be written, now or before.
-    pub fn write(&mut self, shelf: &mut DirCache) -> Result<(), Stop> {
+    pub fn write(&mut self, dirs: &mut DirCache) -> Result<(), Stop> {
         if self.batch.files.is_empty() {
             return Ok(());
         }
         let batch = std::mem::take(&mut self.batch);
         if batch.files.len() < FILES {
-            return batch.write(shelf, self.items);
+            return batch.write(dirs, self.items);
         }
         if let Some(stop) = self
             .trouble
@@ -125,7 +125,7 @@ impl<'scope, 'all> Small<'scope, 'all> {
             return Err(stop);
         }
         if self.helper.is_none() {
-            self.helper = self.hire();
+            self.helper = self.start_helper();
         }
         let left = match &self.helper {
             Some(helper) => helper.queue.try_send(batch),
@@ -134,7 +134,7 @@ impl<'scope, 'all> Small<'scope, 'all> {
         match left {
             Ok(()) => Ok(()),
             Err(TrySendError::Full(batch) | TrySendError::Disconnected(batch)) => {
-                batch.write(shelf, self.items)
+                batch.write(dirs, self.items)
             }
         }
     }
@@ -143,13 +143,13 @@ impl<'scope, 'all> Small<'scope, 'all> {
     ///
     /// # Errors
     /// As for [`Self::write`].
-    pub fn finish(mut self, shelf: &mut DirCache) -> Result<(), Stop> {
+    pub fn finish(mut self, dirs: &mut DirCache) -> Result<(), Stop> {
         let batch = std::mem::take(&mut self.batch);
-        let own = batch.write(shelf, self.items);
+        let own = batch.write(dirs, self.items);
         if let Some(helper) = self.helper.take() {
             drop(helper.queue);
             match helper.handle.join() {
-                Ok(calls) => shelf.calls += calls,
+                Ok(calls) => dirs.calls += calls,
                 Err(_) => return Err(Stop::here("the thread that writes small files ended")),
             }
         }
@@ -165,10 +165,10 @@ impl<'scope, 'all> Small<'scope, 'all> {
     }
 
     /// A second thread; none where none is to be had.
-    fn hire(&self) -> Option<Helper<'scope>> {
+    fn start_helper(&self) -> Option<Helper<'scope>> {
         let (queue, batches) = sync_channel(QUEUE);
-        let (shelf, items, trouble) = (self.shelf.alike(), self.items, self.trouble);
-        let work = move || help(&batches, shelf, items, trouble);
+        let (dirs, items, trouble) = (self.dirs.alike(), self.items, self.trouble);
+        let work = move || help(&batches, dirs, items, trouble);
         let thread = Builder::new().name("small files".into());
         let handle = thread.spawn_scoped(self.scope, work).ok()?;
         Some(Helper { queue, handle })
@@ -178,43 +178,43 @@ impl<'scope, 'all> Small<'scope, 'all> {
 /// Write every batch, until one fails: how many system calls that took.
 fn help(
     batches: &mpsc::Receiver<Batch>,
-    mut shelf: DirCache,
+    mut dirs: DirCache,
     items: &[Item],
     trouble: &Mutex<Option<Stop>>,
 ) -> u64 {
     // Signals are for the thread that waits on the connection; taking one here would only delay it.
     let _ = SigSet::all().thread_block();
     while let Ok(batch) = batches.recv() {
-        if let Err(stop) = batch.write(&mut shelf, items) {
+        if let Err(stop) = batch.write(&mut dirs, items) {
             if let Ok(mut stop_slot) = trouble.lock() {
                 *stop_slot = Some(stop);
             }
             break;
         }
     }
-    shelf.calls
+    dirs.calls
 }
 
 impl Batch {
-    fn write(&self, shelf: &mut DirCache, items: &[Item]) -> Result<(), Stop> {
+    fn write(&self, dirs: &mut DirCache, items: &[Item]) -> Result<(), Stop> {
         for (place, range) in &self.files {
-            put(shelf, &items[*place], &self.bytes[range.clone()])?;
+            put(dirs, &items[*place], &self.bytes[range.clone()])?;
         }
         Ok(())
     }
 }
 
 /// Write a file and give it its name.
-fn put(shelf: &mut DirCache, item: &Item, bytes: &[u8]) -> Result<(), Stop> {
+fn put(dirs: &mut DirCache, item: &Item, bytes: &[u8]) -> Result<(), Stop> {
     let entry = item.entry();
     let (folder, _) = names::split(&item.name);
-    let (parent, granted) = shelf.place(folder).map_err(|reason| item.refused(reason))?;
+    let (parent, granted) = dirs.place(folder).map_err(|reason| item.refused(reason))?;
     let mut calls = 0;
     if item.room == Room::Clear
         && partial::put_whole(parent, granted, &entry, bytes, &mut calls)
             .map_err(|error| unwritten(&item.name, &error))?
     {
-        shelf.calls += calls;
+        dirs.calls += calls;
         return Ok(());
     }
     let mut partial =
@@ -233,6 +233,6 @@ fn put(shelf: &mut DirCache, item: &Item, bytes: &[u8]) -> Result<(), Stop> {
         let _ = partial.remove(parent);
         return Err(item.refused(reason));
     }
-    shelf.calls += calls + partial.calls + 1;
+    dirs.calls += calls + partial.calls + 1;
     Ok(())
 }

@@ -7,18 +7,7 @@ use crate::names::{self, Clash};
 use crate::options::DigestKind;
 use crate::source::Source;
 use crate::stop::Stop;
-use crate::wire::{Entry, Frame, PART, SPARSE, Step};
-
-/// What the receiver wants of a file, kept.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Wanted {
-    /// All of it.
-    Whole,
-    /// What comes after so many bytes.
-    From(u64),
-    /// Nothing, if this is its digest.
-    Have(Vec<u8>),
-}
+use crate::wire::{Entry, FilePlan, Frame, PART, SPARSE};
 
 /// Refuse names that no receiver takes, and names that cannot all be had at once.
 ///
@@ -70,7 +59,7 @@ impl Sender<'_, '_> {
     }
 
     /// Hear what the receiver wants of each.
-    pub(super) fn plan(&mut self, files: &[Source]) -> Result<Vec<Wanted>, Stop> {
+    pub(super) fn plan(&mut self, files: &[Source]) -> Result<Vec<FilePlan>, Stop> {
         match self.link.next()? {
             Frame::Hello(kind) if kind == self.digest => {}
             Frame::Hello(DigestKind::None) => {
@@ -84,23 +73,19 @@ impl Sender<'_, '_> {
         let mut plan = Vec::with_capacity(files.len());
         while plan.len() < files.len() {
             match self.link.next()? {
-                Frame::Plan(steps) => plan.extend(steps.into_iter().map(|step| match step {
-                    Step::Whole => Wanted::Whole,
-                    Step::From(at) => Wanted::From(at),
-                    Step::Have(digest) => Wanted::Have(digest.to_vec()),
-                })),
+                Frame::Plan(steps) => plan.extend(steps.into_iter().map(FilePlan::from)),
                 _ => return Err(self.link.damaged()),
             }
         }
         let possible = plan.len() == files.len()
-            && files.iter().zip(&plan).all(|(file, wanted)| {
+            && files.iter().zip(&plan).all(|(file, planned)| {
                 // Nothing else is opened.
                 let is_regular = file.leads_to.is_none() && !file.is_folder();
                 let is_there = is_regular && self.digest != DigestKind::None;
-                match wanted {
-                    Wanted::Whole => true,
-                    Wanted::From(at) => is_there && *at <= file.size,
-                    Wanted::Have(_) => is_there,
+                match planned {
+                    FilePlan::Whole => true,
+                    FilePlan::From(at) => is_there && *at <= file.size,
+                    FilePlan::Have(_) => is_there,
                 }
             });
         if !possible {
