@@ -116,13 +116,13 @@ fn explain(error: &clap::Error) -> ExitCode {
 
 /// What clap says before its usage: `error: `, what is wrong, and on further lines which or what else.
 fn wrong(text: &str) -> String {
-    let told = text.split("\n\nUsage:").next().unwrap_or_default();
-    let told = told
+    let message = text.split("\n\nUsage:").next().unwrap_or_default();
+    let message = message
         .split("\n\nFor more information")
         .next()
         .unwrap_or_default();
     // With no word at all, clap begins with the help.
-    told.strip_prefix("error:").map_or_else(
+    message.strip_prefix("error:").map_or_else(
         || "no verb is given".to_owned(),
         oscope_sys::error::one_line,
     )

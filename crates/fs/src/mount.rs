@@ -31,11 +31,11 @@ mod closing;
 mod conflict;
 mod creating;
 mod data;
-mod doubt;
 mod file;
 mod filling;
 mod folders;
 mod leftover;
+mod maintenance;
 mod names;
 mod opening;
 mod operations;
@@ -50,8 +50,8 @@ mod room;
 mod running;
 mod same;
 mod session;
-mod tend;
 mod tree;
+mod unresolved_rename;
 mod workers;
 
 #[cfg(test)]
@@ -74,11 +74,11 @@ pub use refresh::Refreshed;
 pub use report::{Report, shown};
 pub use running::Mounted;
 
-use doubt::UnresolvedRename;
 use file::FileNode;
 use folders::Folder;
-use report::Told;
+use report::ReportState;
 use tree::Tree;
+use unresolved_rename::UnresolvedRename;
 
 /// How a mount is to behave.
 #[derive(Clone, Debug)]
@@ -106,7 +106,7 @@ pub struct Shared {
     /// Held by who changes names in the tree and in the store, so that others see both changed or neither.
     names: RwLock<()>,
     next: AtomicU64,
-    told: Told,
+    report_state: ReportState,
     /// Held while the store follows what the tree displaced: who waits for it finds the store as the tree is.
     following: Mutex<()>,
     /// An empty copy, ready for the next file that is made.
@@ -114,7 +114,7 @@ pub struct Shared {
     /// Dirty files of earlier lives that no node is bound to yet.
     left: Mutex<HashSet<PathBuf>>,
     /// Renames of which no answer came.
-    doubts: Mutex<Vec<Arc<UnresolvedRename>>>,
+    unresolved_renames: Mutex<Vec<Arc<UnresolvedRename>>>,
     /// The way to tell the kernel something that it has not asked for; there once it is mounted.
     kernel: OnceLock<fuser::Notifier>,
 }
@@ -153,7 +153,7 @@ impl Shared {
 
     /// What the mount has done and what is wrong with it.
     pub fn report(&self) -> Report {
-        self.told.report(&self.remote, &self.store)
+        self.report_state.report(&self.remote, &self.store)
     }
 }
 

@@ -16,9 +16,9 @@ mod leftovers;
 mod link;
 mod listing;
 mod operations;
+mod pipeline;
 mod put;
 mod session;
-mod talk;
 mod target;
 mod temporary;
 mod time;
@@ -53,8 +53,8 @@ pub use time::Time;
 use fetch::Fetch;
 use link::Link;
 use listing::Listing;
+use pipeline::{RequestError, RequestPipeline};
 use put::Putting;
-use talk::{RequestError, RequestPipeline};
 
 use crate::digest::Digest;
 use oscope_sys::error::Failure;
@@ -203,7 +203,9 @@ impl Remote {
     /// # Errors
     /// ENOENT (also where something on the way is not a folder), EACCES, ENAMETOOLONG; EIO without an answer in time.
     pub fn lstat(&self, path: &Path) -> Result<Attributes, Errno> {
-        self.run(Again::Yes, &[path], |talk| operations::lstat(talk, path))
+        self.run(Again::Yes, &[path], |pipeline| {
+            operations::lstat(pipeline, path)
+        })
     }
 
     /// The shortest time in which the present connection has answered; `None` before it has.
@@ -219,8 +221,8 @@ impl Remote {
     pub fn list(&self, path: &Path) -> Result<Vec<(OsString, Attributes)>, Errno> {
         let limit = self.link.limits.operation;
         let bounds = self.bounds;
-        self.run(Again::Yes, &[path], |talk| {
-            operations::list(talk, path, Listing::new(bounds, limit))
+        self.run(Again::Yes, &[path], |pipeline| {
+            operations::list(pipeline, path, Listing::new(bounds, limit))
         })
     }
 
@@ -251,8 +253,8 @@ impl Remote {
     /// ENOENT, EACCES; EIO without progress for the limit.
     pub fn digest(&self, path: &Path) -> Result<Option<(Attributes, Digest)>, Errno> {
         let limit = self.link.limits.operation;
-        self.run(Again::Yes, &[path], |talk| {
-            content::digest(talk, path, limit)
+        self.run(Again::Yes, &[path], |pipeline| {
+            content::digest(pipeline, path, limit)
         })
     }
 
@@ -267,8 +269,8 @@ impl Remote {
     /// EEXIST where there is something, ENOENT, ENOTDIR, EACCES, ENOSPC, EROFS, ENAMETOOLONG; EIO without an answer in
     /// time, or where the connection broke: whether it was made is not known then.
     pub fn create(&self, path: &Path, mode: u32) -> Result<Attributes, Errno> {
-        let made = self.run(Again::No, &[path], |talk| {
-            operations::create(talk, path, mode)
+        let made = self.run(Again::No, &[path], |pipeline| {
+            operations::create(pipeline, path, mode)
         })?;
         self.with_mode(made, path, mode)
     }
@@ -305,8 +307,8 @@ impl Remote {
     /// # Errors
     /// As for [`Self::create`].
     pub fn make_folder(&self, path: &Path, mode: u32) -> Result<Attributes, Errno> {
-        let made = self.run(Again::No, &[path], |talk| {
-            operations::make_folder(talk, path, mode)
+        let made = self.run(Again::No, &[path], |pipeline| {
+            operations::make_folder(pipeline, path, mode)
         })?;
         self.with_mode(made, path, mode)
     }
@@ -316,8 +318,8 @@ impl Remote {
     /// # Errors
     /// EPERM where the server does not run `oscope-fs serve`, or does not let us; else as for [`Self::create`].
     pub fn make_special(&self, path: &Path, mode: u32, device: u32) -> Result<Attributes, Errno> {
-        let made = self.run(Again::No, &[path], |talk| {
-            operations::make_special(talk, path, mode, device)
+        let made = self.run(Again::No, &[path], |pipeline| {
+            operations::make_special(pipeline, path, mode, device)
         })?;
         self.with_mode(made, path, mode & 0o7777)
     }
@@ -327,8 +329,8 @@ impl Remote {
     /// # Errors
     /// ENOTEMPTY, ENOTDIR, ENOENT, EACCES, EROFS; EBUSY where nothing else explains it; EIO as for [`Self::create`].
     pub fn remove_folder(&self, path: &Path) -> Result<(), Errno> {
-        self.run(Again::No, &[path], |talk| {
-            operations::remove_folder(talk, path)
+        self.run(Again::No, &[path], |pipeline| {
+            operations::remove_folder(pipeline, path)
         })
     }
 
@@ -337,7 +339,9 @@ impl Remote {
     /// # Errors
     /// EISDIR, ENOENT, EACCES, EROFS; EBUSY where nothing else explains it; EIO as for [`Self::create`].
     pub fn remove(&self, path: &Path) -> Result<(), Errno> {
-        self.run(Again::No, &[path], |talk| operations::remove(talk, path))
+        self.run(Again::No, &[path], |pipeline| {
+            operations::remove(pipeline, path)
+        })
     }
 
     /// Rename, over what is there.
@@ -346,8 +350,8 @@ impl Remote {
     /// ENOENT, ENOTDIR, EISDIR, ENOTEMPTY, EINVAL (a folder into itself), EXDEV, EACCES, EROFS, ENOSPC; EIO as for
     /// [`Self::create`].
     pub fn rename(&self, from: &Path, to: &Path) -> Result<(), Errno> {
-        self.run(Again::No, &[from, to], |talk| {
-            operations::rename(talk, from, to)
+        self.run(Again::No, &[from, to], |pipeline| {
+            operations::rename(pipeline, from, to)
         })
     }
 
@@ -357,8 +361,8 @@ impl Remote {
     /// # Errors
     /// EEXIST where `to` is there, else as for [`Self::rename`].
     pub fn rename_new(&self, from: &Path, to: &Path) -> Result<(), Errno> {
-        self.run(Again::No, &[from, to], |talk| {
-            operations::rename_new(talk, from, to)
+        self.run(Again::No, &[from, to], |pipeline| {
+            operations::rename_new(pipeline, from, to)
         })
     }
 
@@ -367,8 +371,8 @@ impl Remote {
     /// # Errors
     /// As for [`Self::create`].
     pub fn make_link(&self, target: &Path, at: &Path) -> Result<Attributes, Errno> {
-        let made = self.run(Again::No, &[target, at], |talk| {
-            operations::make_link(talk, target, at)
+        let made = self.run(Again::No, &[target, at], |pipeline| {
+            operations::make_link(pipeline, target, at)
         })?;
         self.known(made, at)
     }
@@ -378,8 +382,8 @@ impl Remote {
     /// # Errors
     /// EINVAL where it is not one, ENOENT, EACCES; EIO without an answer in time.
     pub fn read_link(&self, path: &Path) -> Result<PathBuf, Errno> {
-        self.run(Again::Yes, &[path], |talk| {
-            operations::read_link(talk, path)
+        self.run(Again::Yes, &[path], |pipeline| {
+            operations::read_link(pipeline, path)
         })
     }
 
@@ -388,8 +392,8 @@ impl Remote {
     /// # Errors
     /// EOPNOTSUPP where the server cannot, EPERM, EXDEV, else as for [`Self::create`].
     pub fn hard_link(&self, of: &Path, at: &Path) -> Result<Attributes, Errno> {
-        let made = self.run(Again::No, &[of, at], |talk| {
-            operations::hard_link(talk, of, at)
+        let made = self.run(Again::No, &[of, at], |pipeline| {
+            operations::hard_link(pipeline, of, at)
         })?;
         self.known(made, at)
     }
@@ -405,8 +409,8 @@ impl Remote {
         path: &Path,
         change: &Change,
     ) -> Result<(Option<Attributes>, Attributes), Errno> {
-        self.run(Again::Yes, &[path], |talk| {
-            operations::set(talk, path, change)
+        self.run(Again::Yes, &[path], |pipeline| {
+            operations::set(pipeline, path, change)
         })
     }
 
@@ -430,10 +434,10 @@ impl Remote {
         let deadline = Instant::now() + limit;
         loop {
             let session = self.link.session(deadline)?;
-            let mut talk = self.link.talk(&session, deadline);
-            match work(&mut talk) {
+            let mut pipeline = self.link.pipeline(&session, deadline);
+            match work(&mut pipeline) {
                 Ok(value) => {
-                    self.link.tell_folders(&mut talk);
+                    self.link.tell_folders(&mut pipeline);
                     return Ok(value);
                 }
                 Err(RequestError::Errno(error)) => return Err(error),

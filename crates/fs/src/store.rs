@@ -9,12 +9,12 @@
 mod copy;
 mod digest;
 mod folder;
+mod index;
 mod load;
 mod marks;
 mod record;
 mod rename;
 mod room;
-mod shelf;
 mod temporaries;
 mod types;
 
@@ -34,8 +34,8 @@ pub use temporaries::Temporaries;
 pub use types::{CopyId, Digest, Dirty, Entry, Kept, Rename};
 
 use folder::{Folder, Need, errno};
+use index::CacheIndex;
 use oscope_sys::error::Failure;
-use shelf::CacheIndex;
 
 /// linux/magic.h; nix has no name for it.
 const RAMFS_MAGIC: FsType = FsType(0x8584_58f6);
@@ -43,7 +43,7 @@ const RAMFS_MAGIC: FsType = FsType(0x8584_58f6);
 /// One cache folder, locked for as long as this lives. Used from many threads at once.
 #[derive(Debug)]
 pub struct Store {
-    shelf: Mutex<CacheIndex>,
+    index: Mutex<CacheIndex>,
     damaged: Vec<String>,
     temporaries: Arc<Temporaries>,
 }
@@ -76,9 +76,9 @@ impl Store {
             )
         };
         let temporaries = Temporaries::open(folder.path()).map_err(unreadable)?;
-        let (shelf, damaged) = load::load(folder, boot_id, limit_bytes).map_err(unreadable)?;
+        let (index, damaged) = load::load(folder, boot_id, limit_bytes).map_err(unreadable)?;
         Ok(Self {
-            shelf: Mutex::new(shelf),
+            index: Mutex::new(index),
             damaged,
             temporaries: Arc::new(temporaries),
         })
@@ -100,9 +100,9 @@ impl Store {
     /// # Errors
     /// The copy is there but cannot be opened (`EMFILE`, `EIO`): do not fetch over it, it may be dirty.
     pub fn entry(&self, path: &Path) -> Result<Option<Entry>, Errno> {
-        let mut shelf = self.lock();
-        match shelf.names.get(path).copied() {
-            Some(id) => shelf.give_out(id),
+        let mut index = self.lock();
+        match index.names.get(path).copied() {
+            Some(id) => index.give_out(id),
             None => Ok(None),
         }
     }
@@ -118,8 +118,8 @@ impl Store {
     /// All that may have to be copied back, of this and earlier lives, oldest first. Ids: there may be more of them
     /// than a process may have descriptors.
     pub fn dirty(&self) -> Vec<CopyId> {
-        let shelf = self.lock();
-        let mut ids: Vec<CopyId> = shelf
+        let index = self.lock();
+        let mut ids: Vec<CopyId> = index
             .slots
             .iter()
             .filter(|(_, slot)| slot.record.dirty.is_some())
@@ -131,8 +131,8 @@ impl Store {
 
     /// The first names of those.
     pub fn dirty_paths(&self) -> Vec<PathBuf> {
-        let shelf = self.lock();
-        let dirty = shelf
+        let index = self.lock();
+        let dirty = index
             .slots
             .values()
             .filter(|slot| slot.record.dirty.is_some());
@@ -188,10 +188,10 @@ impl Store {
 
     /// The renames that were begun, in this life or an earlier one, and neither finished nor cancelled; oldest first.
     /// Whether they were done only the server can say.
-    pub fn renames_in_doubt(&self) -> Vec<Rename> {
-        let shelf = self.lock();
-        let doubts = shelf.doubts.iter();
-        doubts
+    pub fn unresolved_renames(&self) -> Vec<Rename> {
+        let index = self.lock();
+        let unresolved_renames = index.unresolved_renames.iter();
+        unresolved_renames
             .map(|(number, (from, to))| Rename {
                 from: from.clone(),
                 to: to.clone(),
@@ -204,11 +204,11 @@ impl Store {
     /// The name leads nowhere any more: the server has removed it, or the copy is of no use. With its last name a copy
     /// goes, dirty or not; whoever holds it goes on using it, and the other methods then do nothing for it.
     pub fn forget(&self, path: &Path) {
-        let mut shelf = self.lock();
-        if let Some(id) = shelf.names.get(path).copied() {
+        let mut index = self.lock();
+        if let Some(id) = index.names.get(path).copied() {
             // A name that cannot be taken from the record comes back after a kill; the server is asked about each name
             // anyway.
-            let _ = shelf.take_name(id, path);
+            let _ = index.take_name(id, path);
         }
     }
 
@@ -219,9 +219,9 @@ impl Store {
 
     /// Bytes on disk of all copies, those set aside for fetching included.
     pub fn used_bytes(&self) -> u64 {
-        let mut shelf = self.lock();
-        shelf.recount();
-        shelf.taken()
+        let mut index = self.lock();
+        index.recount();
+        index.taken()
     }
 
     /// Forces all to disk, and writes down that what is clean now may be believed after a power cut; other clean copies
@@ -231,8 +231,8 @@ impl Store {
     /// Those of syncfs(2) and write(2).
     pub fn checkpoint(&self) -> Result<(), Errno> {
         let (sequence, folder) = {
-            let shelf = self.lock();
-            (shelf.sequence, shelf.folder.path().to_path_buf())
+            let index = self.lock();
+            (index.sequence, index.folder.path().to_path_buf())
         };
         let opened = File::open(&folder).map_err(errno)?;
         nix::unistd::syncfs(&opened)?;
@@ -251,6 +251,6 @@ impl Store {
 
     fn lock(&self) -> MutexGuard<'_, CacheIndex> {
         // A panic elsewhere under the lock leaves what is on disk true, and that is what counts.
-        self.shelf.lock().unwrap_or_else(PoisonError::into_inner)
+        self.index.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

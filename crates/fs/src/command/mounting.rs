@@ -24,7 +24,7 @@ use serde_json::Value;
 const FETCH_AHEAD_FROM: Duration = Duration::from_millis(1);
 
 /// A request, looked at as far as that takes no server.
-struct Wanted {
+struct MountRequest {
     target: Target,
     place: PathBuf,
     cache: PathBuf,
@@ -50,20 +50,20 @@ pub fn run(arguments: Mount) -> Result<ExitCode, Ending> {
             "name another folder with --cache",
         )));
     }
-    let wanted = Wanted {
+    let request = MountRequest {
         target,
         place,
         cache,
         arguments,
     };
-    if wanted.arguments.foreground {
-        return Ok(live(&wanted, &Teller::foreground())?);
+    if request.arguments.foreground {
+        return Ok(live(&request, &Teller::foreground())?);
     }
     match daemon::part()? {
-        Side::Parent(child) => Ok(seen(&wanted.place, child)?),
+        Side::Parent(child) => Ok(seen(&request.place, child)?),
         Side::Child(teller) => {
             // The caller's process reports what fails now; later failures go to the log.
-            Ok(live(&wanted, &teller).unwrap_or_else(|failure| {
+            Ok(live(&request, &teller).unwrap_or_else(|failure| {
                 note(&failure.explained());
                 teller.failed(&failure);
                 ExitCode::FAILURE
@@ -88,51 +88,51 @@ fn seen(place: &Path, child: nix::unistd::Pid) -> Result<ExitCode, Failure> {
 }
 
 /// Be the mount's process, to its end.
-fn live(wanted: &Wanted, teller: &Teller) -> Result<ExitCode, Failure> {
-    let life = Life::begin(&wanted.place, teller.watched())?;
-    let limits = ssh::limits(wanted.arguments.ssh.timeout);
+fn live(request: &MountRequest, teller: &Teller) -> Result<ExitCode, Failure> {
+    let life = Life::begin(&request.place, teller.watched())?;
+    let limits = ssh::limits(request.arguments.ssh.timeout);
     // Before the cache folder is made: a host name with a slip leaves nothing behind.
-    let remote = Remote::connect(wanted.target.clone(), limits)?;
-    place::make_private(&wanted.cache)?;
-    let store = open_store(wanted)?;
-    log::open(&wanted.cache, wanted.arguments.foreground).map_err(|error| {
+    let remote = Remote::connect(request.target.clone(), limits)?;
+    place::make_private(&request.cache)?;
+    let store = open_store(request)?;
+    log::open(&request.cache, request.arguments.foreground).map_err(|error| {
         failed(
             format!(
                 "the log in {} cannot be written ({error})",
-                wanted.cache.display()
+                request.cache.display()
             ),
             "name another folder with --cache",
         )
     })?;
     finish_earlier(&remote, &store, teller)?;
     let record = Record {
-        target: wanted.target.clone(),
-        timeout: wanted.arguments.ssh.timeout,
-        mountpoint: wanted.place.clone(),
+        target: request.target.clone(),
+        timeout: request.arguments.ssh.timeout,
+        mountpoint: request.place.clone(),
         pid: std::process::id(),
         started: log::now(),
     };
-    record.write(&wanted.cache)?;
-    let ended = serve(wanted, teller, &life, (remote, store), &record);
-    record.unlist(&wanted.cache);
+    record.write(&request.cache)?;
+    let ended = serve(request, teller, &life, (remote, store), &record);
+    record.unlist(&request.cache);
     ended
 }
 
 /// The cache; where umount(8) has taken away the mount that uses it, when that has ended.
-fn open_store(wanted: &Wanted) -> Result<Store, Failure> {
+fn open_store(request: &MountRequest) -> Result<Store, Failure> {
     let open = || {
         Store::open(
-            &wanted.cache,
-            &wanted.target.key(),
-            wanted.arguments.cache_size,
+            &request.cache,
+            &request.target.key(),
+            request.arguments.cache_size,
         )
     };
     open()
         .or_else(|failure| {
-            await_earlier(&wanted.cache, wanted.arguments.ssh.timeout)
+            await_earlier(&request.cache, request.arguments.ssh.timeout)
                 .map_or(Err(failure), |()| open())
         })
-        .map_err(|failure| held::in_use(&wanted.cache).unwrap_or(failure))
+        .map_err(|failure| held::in_use(&request.cache).unwrap_or(failure))
 }
 
 /// Waits for the end of the process of an earlier mount: umount(8), unlike `oscope-fs umount`, returns while that is
@@ -163,18 +163,18 @@ fn finish_earlier(remote: &Remote, store: &Store, teller: &Teller) -> Result<(),
 }
 
 fn serve(
-    wanted: &Wanted,
+    request: &MountRequest,
     teller: &Teller,
     life: &Life,
     (remote, store): (Remote, Store),
     record: &Record,
 ) -> Result<ExitCode, Failure> {
     let options = Options {
-        attribute_time: wanted.arguments.attribute_time,
+        attribute_time: request.arguments.attribute_time,
         fetch_ahead_from: FETCH_AHEAD_FROM,
-        passthrough: !wanted.arguments.no_passthrough,
-        allow_other: wanted.arguments.allow_other,
-        read_only: wanted.arguments.read_only,
+        passthrough: !request.arguments.no_passthrough,
+        allow_other: request.arguments.allow_other,
+        read_only: request.arguments.read_only,
     };
     let remote = Arc::new(remote);
     let mounted = Mounted::new(Arc::clone(&remote), Arc::new(store), options);
@@ -182,29 +182,29 @@ fn serve(
     let process = Serving {
         shared: Arc::downgrade(&shared),
         remote: Arc::downgrade(&remote),
-        about: status::about(record, &wanted.cache),
-        place: wanted.place.clone(),
-        cache: wanted.cache.clone(),
+        about: status::about(record, &request.cache),
+        place: request.place.clone(),
+        cache: request.cache.clone(),
         running: Arc::default(),
     };
     let running = Arc::clone(&process.running);
-    let server = socket::serve(&wanted.cache, process).map_err(|error| {
+    let server = socket::serve(&request.cache, process).map_err(|error| {
         failed(
             format!(
                 "no socket can be made in {} ({error})",
-                wanted.cache.display()
+                request.cache.display()
             ),
             "name another folder with --cache",
         )
     })?;
-    let ended = mounted.run(&wanted.place, || {
+    let ended = mounted.run(&request.place, || {
         life.mounted();
-        let mount = mountpoint::look(&wanted.place).ok().flatten();
+        let mount = mountpoint::look(&request.place).ok().flatten();
         *locked(&running) = mount.map(|mount| mount.device);
         note(&format!(
             "{} is mounted at {}",
-            wanted.target.shown(),
-            wanted.place.display()
+            request.target.shown(),
+            request.place.display()
         ));
         teller.ready();
     });
@@ -213,14 +213,14 @@ fn serve(
     let last = shared.report();
     drop(shared);
     remote.close();
-    let words = status::answer(&status::about(record, &wanted.cache), &last);
+    let words = status::answer(&status::about(record, &request.cache), &last);
     let left = status::left(&words);
     note(&if left.is_empty() {
-        format!("{}: ended, all is copied back", wanted.place.display())
+        format!("{}: ended, all is copied back", request.place.display())
     } else {
         format!(
             "{}: ended, {} not copied back: {}",
-            wanted.place.display(),
+            request.place.display(),
             left.len(),
             left.join(", ")
         )

@@ -113,7 +113,7 @@ fn work(job: &Job) -> Result<Recovered, Failure> {
         .map_err(|failure| held::in_use(&job.cache).unwrap_or(failure))?;
     // Without anything to do, the server need not be there.
     let nothing = store.dirty().is_empty()
-        && store.renames_in_doubt().is_empty()
+        && store.unresolved_renames().is_empty()
         && store.temporaries().earlier().is_empty()
         && store.damaged().is_empty();
     let done = if nothing {

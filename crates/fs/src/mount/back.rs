@@ -127,7 +127,7 @@ impl Shared {
         let Some(name) = self.tree().path(ino) else {
             return Ok(None);
         };
-        let name = self.past_doubt(name)?;
+        let name = self.resolved_name(name)?;
         let (known, names) = {
             let tree = self.tree();
             (tree.attributes(ino), tree.names(ino))
@@ -316,10 +316,10 @@ impl Shared {
             }
             displaced_from
         };
-        self.told.went_back(&load.name);
+        self.report_state.went_back(&load.name);
         if let Some(name) = displaced_from {
-            self.told.went_back(&name);
-            self.told.conflict(&name, &load.path);
+            self.report_state.went_back(&name);
+            self.report_state.conflict(&name, &load.path);
         }
         let written = self
             .store
@@ -352,7 +352,8 @@ impl Shared {
         file.state().failed = true;
         let path = self.tree().path(ino);
         if let Some(path) = path {
-            self.told.failed(&path, &self.why_not_back(&path, why));
+            self.report_state
+                .failed(&path, &self.why_not_back(&path, why));
         }
         if let Err(error) = self.store.settle(copy) {
             log::note(&format!(

@@ -16,7 +16,7 @@ use super::{Handle, Shared};
 
 /// What of a node the kernel wants changed.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Wanted {
+pub struct SetAttributes {
     /// Bytes.
     pub size: Option<u64>,
     /// Permissions.
@@ -45,25 +45,25 @@ impl Shared {
         &self,
         ino: u64,
         handle: Option<u64>,
-        wanted: &Wanted,
+        request: &SetAttributes,
     ) -> Result<(), Errno> {
         let file = self.tree().file(ino);
         let Some(file) = file else {
             let now = self.tree().attributes(ino).ok_or(Errno::ESTALE)?.0;
             let exact = self.remote.is_exact();
-            let change = order(wanted, &now, (now.atime, now.mtime), exact);
+            let change = order(request, &now, (now.atime, now.mtime), exact);
             return self.change_on_server(ino, &change).map(drop);
         };
-        if wanted.size.is_some() && handle.is_none() {
+        if request.size.is_some() && handle.is_none() {
             self.look_up_anew(ino, &file, true)?;
             // One that was closed is no writer that would see to it.
             self.wait_for_release(&file);
         }
-        if wanted.size.is_none() && (wanted.atime.is_some() || wanted.mtime.is_some()) {
+        if request.size.is_none() && (request.atime.is_some() || request.mtime.is_some()) {
             self.mapped_pages_out(ino, &file);
         }
         let _gate = file.gate();
-        if let Some(size) = wanted.size {
+        if let Some(size) = request.size {
             let by = handle.and_then(|number| self.handle(number));
             self.resize(ino, &file, size, by.as_ref())?;
         }
@@ -72,7 +72,7 @@ impl Shared {
             Some(copy) => times(&self.remote, copy.file()).map_err(errno)?,
             None => (now.atime, now.mtime),
         };
-        let mut change = order(wanted, &now, current, self.remote.is_exact());
+        let mut change = order(request, &now, current, self.remote.is_exact());
         if let Some(times) = change.times {
             if self.differs(ino, &file)? {
                 // They go along when the content is copied back.
@@ -194,8 +194,8 @@ impl Shared {
         size: u64,
         by: Option<&Handle>,
     ) -> Result<(), Errno> {
-        let wanted = if size == 0 { Use::Empty } else { Use::Write };
-        self.bind(ino, file, wanted)?;
+        let request = if size == 0 { Use::Empty } else { Use::Write };
+        self.bind(ino, file, request)?;
         let copy = file.copy().ok_or(Errno::EIO)?;
         if copy.file().metadata().map_err(errno)?.len() != size {
             copy.file().set_len(size).map_err(errno)?;
@@ -345,15 +345,19 @@ impl Shared {
 }
 
 /// What the server is to be asked, given the attributes and times as they are.
-fn order(wanted: &Wanted, now: &Attributes, current: (Time, Time), exact: bool) -> Change {
-    let owner = (wanted.uid.is_some() || wanted.gid.is_some())
-        .then(|| (wanted.uid.unwrap_or(now.uid), wanted.gid.unwrap_or(now.gid)));
-    let times = (wanted.atime.is_some() || wanted.mtime.is_some()).then(|| {
+fn order(request: &SetAttributes, now: &Attributes, current: (Time, Time), exact: bool) -> Change {
+    let owner = (request.uid.is_some() || request.gid.is_some()).then(|| {
+        (
+            request.uid.unwrap_or(now.uid),
+            request.gid.unwrap_or(now.gid),
+        )
+    });
+    let times = (request.atime.is_some() || request.mtime.is_some()).then(|| {
         let or = |time: Option<TimeOrNow>, now| time.map_or(now, |time| moment(time).kept(exact));
-        (or(wanted.atime, current.0), or(wanted.mtime, current.1))
+        (or(request.atime, current.0), or(request.mtime, current.1))
     });
     Change {
-        mode: wanted.mode.map(|mode| mode & 0o7777),
+        mode: request.mode.map(|mode| mode & 0o7777),
         owner,
         times,
         size: None,

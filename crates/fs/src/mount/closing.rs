@@ -86,7 +86,7 @@ impl Shared {
                     let settled = set_modification(copy.file(), base.mtime)
                         .and_then(|()| self.store.mark_clean(&copy, base, trusted));
                     if let Err(error) = settled {
-                        self.told.failed(path, error.desc());
+                        self.report_state.failed(path, error.desc());
                         return;
                     }
                 }

@@ -54,7 +54,7 @@ impl Shared {
         let began = self.remote.clock().now();
         let made = self.remote.create(&path, mode & 0o7777)?;
         let made = self.owned(parent, &path, made, by);
-        self.remote.clock().told(made.mtime, began);
+        self.remote.clock().observe(made.mtime, began);
         let mut tree = self.tree();
         tree.taken(parent, name);
         let ino = tree.made(parent, name, made);
@@ -76,7 +76,7 @@ impl Shared {
             state.journalled = true;
             state.noted = Some(noted);
         }
-        self.told.has_room(&path);
+        self.report_state.has_room(&path);
         let writable = flags & libc::O_ACCMODE != libc::O_RDONLY;
         Ok((ino, self.opened(ino, &file, writable, register)?))
     }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 
-use super::tend::alone;
+use super::maintenance::alone;
 use super::{Shared, recover};
 
 /// How long it is waited for that nobody can write to it any more, and how often that is looked at.
@@ -50,7 +50,7 @@ impl Shared {
             thread::sleep(STEP);
         }
         let beside = recover::put_beside(&self.remote, &self.store, &entry)?;
-        self.told.conflict(path, &beside);
+        self.report_state.conflict(path, &beside);
         if let Some(name) = beside.file_name() {
             // For listings alone: what went beside is there, whatever comes of this.
             let _ = self.lookup_anew(parent, name);

@@ -11,10 +11,10 @@ use crate::log;
 use crate::remote::{Attributes, BOUNDS, Change, Kind, is_temporary};
 
 use super::Shared;
-use super::doubt::{UnresolvedRename, gates};
 use super::file::FileNode;
 use super::opening::adopt_dirty;
 use super::tree::Cached;
+use super::unresolved_rename::{UnresolvedRename, gates};
 
 /// How often an answer is asked for again that this mount's own changes overtook.
 const TRIES: usize = 16;
@@ -221,7 +221,7 @@ impl Shared {
         let path = self.free_path(parent, name)?;
         let asked = self.remote.clock().now();
         let made = self.remote.create(&path, mode & 0o7777)?;
-        self.remote.clock().told(made.mtime, asked);
+        self.remote.clock().observe(made.mtime, asked);
         Ok(self.enter_made(parent, name, self.owned(parent, &path, made, by)))
     }
 
@@ -324,8 +324,8 @@ impl Shared {
     pub(super) fn lost_name(&self, path: &Path, ino: Option<u64>, file: Option<&FileNode>) {
         let other = ino.and_then(|ino| self.tree().path(ino));
         match other {
-            Some(other) => self.told.renamed(path, &other),
-            None => self.told.removed(path),
+            Some(other) => self.report_state.renamed(path, &other),
+            None => self.report_state.removed(path),
         }
         let Some(file) = file.filter(|_| ino.is_some_and(|ino| self.tree().names(ino) == 0)) else {
             return;
@@ -395,7 +395,7 @@ impl Shared {
             Ok(()) => self.rename_done(from, to, &files, replaced, &record),
             // Whether it was done is not known: it is found out when there is a connection again.
             Err(Errno::EIO) => {
-                super::locked(&self.doubts).push(Arc::new(UnresolvedRename {
+                super::locked(&self.unresolved_renames).push(Arc::new(UnresolvedRename {
                     from: (from.0, from.1.to_owned()),
                     to: (to.0, to.1.to_owned()),
                     record: record.given_up(),

@@ -159,9 +159,9 @@ impl Shared {
 
     /// Whether a version that was read then may be another's as well, of a change that came later in the same second.
     pub(super) fn may_hide(&self, version: Version, read: Option<i64>) -> bool {
-        let told = |read| self.remote.clock().is_settled(version.mtime, read);
+        let settled = |read| self.remote.clock().is_settled(version.mtime, read);
         // There is but one content of no bytes.
-        version.size > 0 && !read.is_some_and(told)
+        version.size > 0 && !read.is_some_and(settled)
     }
 
     /// With the gate held: a copy for a node that is bound to none.
@@ -237,7 +237,7 @@ impl Shared {
         };
         let path = self.tree().path(ino).ok_or(Errno::ESTALE)?;
         let copy = self.new_copy(&path, 0)?;
-        self.told.has_room(&path);
+        self.report_state.has_room(&path);
         self.under_its_names(ino, &copy, |path| {
             self.store
                 .keep_dirty(&copy, path, (Some(now.version()), content), kept(&now))
@@ -282,7 +282,7 @@ impl Shared {
         let began = self.remote.clock().now();
         let fetched = self.remote.fetch(&path, copy.file(), &watch);
         let got = fetched.inspect_err(|why| self.not_fetched(&path, *why))?;
-        self.told.has_room(&path);
+        self.report_state.has_room(&path);
         set_times(copy.file(), (got.atime, got.mtime))?;
         let trusted = self.remote.clock().can_trust(got.mtime, began);
         self.tree().note(ino, got, changes);
@@ -325,7 +325,7 @@ impl Shared {
         let copy = file.copy().ok_or(Errno::EIO)?;
         // The kernel wants all opens of one period alike, and the same backing for all.
         let first = file.state().handles == 0;
-        let registered = match first && self.told.passthrough() {
+        let registered = match first && self.report_state.passthrough() {
             true => self.registered(register(copy.file())),
             false => None,
         };
@@ -357,11 +357,12 @@ impl Shared {
         match answer {
             Ok(backing) => Some(Arc::new(backing)),
             Err(error) => {
-                self.told.no_passthrough(match error.raw_os_error() {
-                    Some(libc::EPERM) => "the kernel lets only root register files",
-                    Some(libc::ELOOP) => "the cache folder lies on a stacked file system",
-                    _ => "the kernel refused to register a copy",
-                });
+                self.report_state
+                    .no_passthrough(match error.raw_os_error() {
+                        Some(libc::EPERM) => "the kernel lets only root register files",
+                        Some(libc::ELOOP) => "the cache folder lies on a stacked file system",
+                        _ => "the kernel refused to register a copy",
+                    });
                 None
             }
         }

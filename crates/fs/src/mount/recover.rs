@@ -13,11 +13,11 @@ use oscope_sys::error::Failure;
 use super::attributes::errno;
 use super::back::beside;
 use super::beside as aside;
-use super::doubt::was_renamed;
 use super::file::{set_times, times};
 use super::filling::left_by_filling;
+use super::maintenance::alone_soon;
 use super::report::shown;
-use super::tend::alone_soon;
+use super::unresolved_rename::was_renamed;
 
 /// How often a file is begun anew: where the connection breaks, or others change what is there meanwhile.
 const TRIES: usize = 8;
@@ -62,7 +62,7 @@ pub fn recover(
     for line in store.damaged() {
         tell(line.clone());
     }
-    for rename in store.renames_in_doubt() {
+    for rename in store.unresolved_renames() {
         if let Err(why) = resolve(remote, store, &rename) {
             done.left += 1;
             let (from, to) = (shown(&rename.from), shown(&rename.to));

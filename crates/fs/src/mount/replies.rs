@@ -17,7 +17,7 @@ use super::opening::Opened;
 pub fn reply_entry(shared: &Shared, reply: ReplyEntry, found: Result<u64, Errno>) {
     match found.and_then(|ino| given(shared, ino)) {
         Ok((attr, keep)) => reply.entry(&keep, &attr, Generation(0)),
-        Err(why) => reply.error(told(why)),
+        Err(why) => reply.error(kernel_errno(why)),
     }
 }
 
@@ -36,12 +36,12 @@ fn given(shared: &Shared, ino: u64) -> Result<(FileAttr, Duration), Errno> {
 pub fn reply_attr(shared: &Shared, reply: ReplyAttr, ino: u64, done: Result<(), Errno>) {
     match done.and_then(|()| shared.shown(ino)) {
         Ok((attr, keep)) => reply.attr(&keep, &attr),
-        Err(why) => reply.error(told(why)),
+        Err(why) => reply.error(kernel_errno(why)),
     }
 }
 
 /// As fuser has it.
-pub fn told(why: Errno) -> fuser::Errno {
+pub fn kernel_errno(why: Errno) -> fuser::Errno {
     fuser::Errno::from_i32(why as i32)
 }
 
@@ -60,7 +60,7 @@ pub fn reply_opened(reply: ReplyOpen, done: Result<Opened, Errno>) {
             reply.opened_passthrough(FileHandle(number), FopenFlags::empty(), &backing);
         }
         Ok(Opened::Daemon(number, right)) => reply.opened(FileHandle(number), pages(right)),
-        Err(why) => reply.error(told(why)),
+        Err(why) => reply.error(kernel_errno(why)),
     }
 }
 
@@ -82,7 +82,7 @@ pub fn reply_created(shared: &Shared, reply: ReplyCreate, made: Result<(u64, Ope
             FileHandle(number),
             pages(right),
         ),
-        Err(why) => reply.error(told(why)),
+        Err(why) => reply.error(kernel_errno(why)),
     }
 }
 
@@ -104,6 +104,6 @@ pub fn reply_room(reply: ReplyStatfs, room: Result<Statvfs, Errno>) {
                 unit,
             );
         }
-        Err(why) => reply.error(told(why)),
+        Err(why) => reply.error(kernel_errno(why)),
     }
 }

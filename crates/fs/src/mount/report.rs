@@ -63,7 +63,7 @@ pub struct Report {
 
 /// What is collected for the report.
 #[derive(Default)]
-pub struct Told {
+pub struct ReportState {
     held: Mutex<Held>,
 }
 
@@ -76,7 +76,7 @@ struct Held {
     why_not: Option<String>,
 }
 
-impl Told {
+impl ReportState {
     /// An operation was asked for.
     pub fn count(&self, operation: &'static str) {
         *locked(&self.held).operations.entry(operation).or_default() += 1;
@@ -242,22 +242,22 @@ fn state(remote: &Remote) -> String {
 mod tests {
     use super::*;
 
-    fn failing(told: &Told) -> Vec<PathBuf> {
-        locked(&told.held).failures.keys().cloned().collect()
+    fn failing(state: &ReportState) -> Vec<PathBuf> {
+        locked(&state.held).failures.keys().cloned().collect()
     }
 
     #[test]
     fn a_failure_follows_the_names_of_its_file() {
-        let told = Told::default();
+        let state = ReportState::default();
         for path in ["d/a", "d/b", "da"] {
-            told.failed(Path::new(path), "no room");
+            state.failed(Path::new(path), "no room");
         }
-        told.renamed(Path::new("d"), Path::new("e/f"));
-        assert_eq!(failing(&told), ["da", "e/f/a", "e/f/b"].map(PathBuf::from));
-        told.renamed(Path::new("da"), Path::new("x"));
-        told.renamed(Path::new("x"), Path::new("x"));
-        told.removed(Path::new("e/f/a"));
-        told.went_back(Path::new("e/f/b"));
-        assert_eq!(failing(&told), [PathBuf::from("x")]);
+        state.renamed(Path::new("d"), Path::new("e/f"));
+        assert_eq!(failing(&state), ["da", "e/f/a", "e/f/b"].map(PathBuf::from));
+        state.renamed(Path::new("da"), Path::new("x"));
+        state.renamed(Path::new("x"), Path::new("x"));
+        state.removed(Path::new("e/f/a"));
+        state.went_back(Path::new("e/f/b"));
+        assert_eq!(failing(&state), [PathBuf::from("x")]);
     }
 }

@@ -18,10 +18,10 @@ use fuser::{
 use nix::errno::Errno;
 use nix::unistd::Whence;
 
-use super::change::Wanted;
+use super::change::SetAttributes;
 use super::names::Maker;
 use super::opening::Use;
-use super::replies::{reply_attr, reply_created, reply_opened, reply_room, told};
+use super::replies::{kernel_errno, reply_attr, reply_created, reply_opened, reply_room};
 use super::session::Session;
 
 impl Filesystem for Session {
@@ -79,7 +79,7 @@ impl Filesystem for Session {
         reply: ReplyAttr,
     ) {
         self.count("setattr");
-        let wanted = Wanted {
+        let wanted = SetAttributes {
             size,
             mode,
             uid,
@@ -97,7 +97,7 @@ impl Filesystem for Session {
         self.count("readlink");
         self.later(move |shared| match shared.read_link(ino.0) {
             Ok(text) => reply.data(text.as_os_str().as_bytes()),
-            Err(why) => reply.error(told(why)),
+            Err(why) => reply.error(kernel_errno(why)),
         });
     }
 
@@ -242,7 +242,7 @@ impl Filesystem for Session {
         self.count("read");
         match self.shared.read(handle.0, offset, size) {
             Ok(data) => reply.data(&data),
-            Err(why) => reply.error(told(why)),
+            Err(why) => reply.error(kernel_errno(why)),
         }
     }
 
@@ -262,7 +262,7 @@ impl Filesystem for Session {
         let done = self.shared.write(handle.0, offset, data);
         match done.and_then(|()| u32::try_from(data.len()).map_err(|_| Errno::EINVAL)) {
             Ok(size) => reply.written(size),
-            Err(why) => reply.error(told(why)),
+            Err(why) => reply.error(kernel_errno(why)),
         }
     }
 
@@ -337,7 +337,7 @@ impl Filesystem for Session {
         self.later(
             move |shared| match shared.read_folder(ino.0, handle.0, offset, &mut reply) {
                 Ok(()) => reply.ok(),
-                Err(why) => reply.error(told(why)),
+                Err(why) => reply.error(kernel_errno(why)),
             },
         );
     }
@@ -354,7 +354,7 @@ impl Filesystem for Session {
         self.later(move |shared| {
             match shared.read_folder_plus(ino.0, handle.0, offset, &mut reply) {
                 Ok(()) => reply.ok(),
-                Err(why) => reply.error(told(why)),
+                Err(why) => reply.error(kernel_errno(why)),
             }
         });
     }
@@ -431,7 +431,7 @@ impl Filesystem for Session {
         };
         match self.shared.seek(handle.0, offset, whence) {
             Ok(offset) => reply.offset(offset),
-            Err(why) => reply.error(told(why)),
+            Err(why) => reply.error(kernel_errno(why)),
         }
     }
 }

@@ -13,7 +13,8 @@ impl Shared {
     pub(super) fn new_copy(&self, path: &Path, room: u64) -> Result<Copy, Errno> {
         self.store.make(room).inspect_err(|why| {
             if is_room(*why) {
-                self.told.no_room(path, &self.store.why_no_room(room));
+                self.report_state
+                    .no_room(path, &self.store.why_no_room(room));
             }
         })
     }
@@ -21,7 +22,7 @@ impl Shared {
     /// Its fetching failed: where the disk of the cache became full meanwhile, that is reported.
     pub(super) fn not_fetched(&self, path: &Path, why: Errno) {
         if is_room(why) {
-            self.told.no_room(path, &self.store.disk_is_full());
+            self.report_state.no_room(path, &self.store.disk_is_full());
         }
     }
 }

@@ -14,8 +14,8 @@ use crate::remote::{Attributes, Kind, Remote, Time};
 use crate::store::{Store, Temporaries};
 use oscope_sys::error::Failure;
 
+use super::maintenance::MaintenanceThread;
 use super::session::Session;
-use super::tend::MaintenanceThread;
 use super::tree::Tree;
 use super::workers::Workers;
 use super::{Options, Shared, locked};
@@ -47,11 +47,11 @@ impl Mounted {
             folders: Mutex::new(HashMap::new()),
             names: RwLock::new(()),
             next: AtomicU64::new(1),
-            told: super::report::Told::default(),
+            report_state: super::report::ReportState::default(),
             following: Mutex::default(),
             spare: Mutex::new(None),
             left: Mutex::new(left),
-            doubts: Mutex::new(Vec::new()),
+            unresolved_renames: Mutex::new(Vec::new()),
             kernel: OnceLock::new(),
         };
         let shared = Arc::new(shared);
@@ -107,7 +107,7 @@ impl Shared {
         let open = !locked(&self.handles).is_empty() || !locked(&self.folders).is_empty();
         let files = self.tree().files();
         !open
-            && locked(&self.doubts).is_empty()
+            && locked(&self.unresolved_renames).is_empty()
             && !files.iter().any(|(_, file)| file.in_use())
             && self.store.dirty().is_empty()
     }

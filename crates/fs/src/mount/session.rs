@@ -6,7 +6,7 @@ use fuser::{InitFlags, KernelConfig, ReplyEmpty, ReplyEntry};
 use nix::errno::Errno;
 
 use super::Shared;
-use super::replies::{reply_entry, told};
+use super::replies::{kernel_errno, reply_entry};
 use super::workers::Workers;
 
 /// The requests' way to the mount's parts.
@@ -22,7 +22,7 @@ impl Session {
     }
 
     pub(super) fn count(&self, operation: &'static str) {
-        self.shared.told.count(operation);
+        self.shared.report_state.count(operation);
     }
 
     /// Does what may ask the server here, or has a worker do it if too many of the session's threads wait already.
@@ -52,7 +52,7 @@ impl Session {
     ) {
         self.later(move |shared| match job(shared) {
             Ok(()) => reply.ok(),
-            Err(why) => reply.error(told(why)),
+            Err(why) => reply.error(kernel_errno(why)),
         });
     }
 
@@ -78,22 +78,24 @@ impl Session {
             let _ = config.add_capabilities(flag);
         }
         if !self.shared.options.passthrough {
-            self.shared.told.no_passthrough("it is switched off");
+            self.shared
+                .report_state
+                .no_passthrough("it is switched off");
         } else if self.shared.store.lies_in_memory() {
             // With the kernel's own pages each change of a mapping comes as a write.
             let why =
                 "the cache lies in memory, where not every store through a mapping is reported";
-            self.shared.told.no_passthrough(why);
+            self.shared.report_state.no_passthrough(why);
         } else if config
             .add_capabilities(InitFlags::FUSE_PASSTHROUGH)
             .is_err()
         {
             self.shared
-                .told
+                .report_state
                 .no_passthrough("this kernel has none (it needs Linux 6.9)");
         } else if config.set_max_stack_depth(1).is_err() {
             self.shared
-                .told
+                .report_state
                 .no_passthrough("the kernel refused the stack depth");
         }
     }

@@ -331,8 +331,8 @@ impl Tree {
     /// A change of names has changed more of the node than the server said: its time of change and, of several names,
     /// their number.
     fn names_changed(&mut self, ino: u64) {
-        let told = |node: &Node| node.attributes.more.is_some();
-        if self.nodes.get(&ino).is_some_and(told) {
+        let known = |node: &Node| node.attributes.more.is_some();
+        if self.nodes.get(&ino).is_some_and(known) {
             self.expire(ino);
         }
     }

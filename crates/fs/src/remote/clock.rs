@@ -28,7 +28,7 @@ pub struct Clock(Mutex<Ahead>);
 struct Ahead {
     nanoseconds: i64,
     /// A time of the server's shows it; else it is that of this machine's own calendar.
-    told: bool,
+    observed: bool,
 }
 
 impl Default for Clock {
@@ -39,7 +39,7 @@ impl Default for Clock {
         let calendar = i64::try_from(since.as_nanos()).unwrap_or(i64::MAX);
         Self(Mutex::new(Ahead {
             nanoseconds: calendar.saturating_sub(now()),
-            told: false,
+            observed: false,
         }))
     }
 }
@@ -51,15 +51,15 @@ impl Clock {
     /// older by the way here: the true difference is the same or greater. So of several answers the greatest is the
     /// best; one that is far less, even if the file was made as it was asked for, shows that a clock was set. An answer
     /// that was held up shows nothing.
-    pub fn told(&self, mtime: Time, asked: i64) {
+    pub fn observe(&self, mtime: Time, asked: i64) {
         let mtime = mtime.seconds.saturating_mul(SECOND_NS);
         let nanoseconds = mtime - now();
         let mut ahead = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let was_set = mtime - asked < ahead.nanoseconds - SPREAD_NS;
-        if !ahead.told || nanoseconds > ahead.nanoseconds || was_set {
+        if !ahead.observed || nanoseconds > ahead.nanoseconds || was_set {
             *ahead = Ahead {
                 nanoseconds,
-                told: true,
+                observed: true,
             };
         }
     }
@@ -81,7 +81,7 @@ impl Clock {
     fn age(&self, mtime: Time, read: i64) -> (i64, bool) {
         let ahead = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let server = read.saturating_add(ahead.nanoseconds).div_euclid(SECOND_NS);
-        (server - mtime.seconds, ahead.told)
+        (server - mtime.seconds, ahead.observed)
     }
 
     /// The time, for [`Clock::can_trust`]: nanoseconds of a clock of this machine that nobody sets.
@@ -120,7 +120,7 @@ mod tests {
             "the server may be behind"
         );
         // The server is an hour behind: what it dates now is an hour old by our clock.
-        clock.told(whole(here - 3_600), now());
+        clock.observe(whole(here - 3_600), now());
         assert!(!clock.can_trust(whole(here - 3_601), read));
         assert!(clock.can_trust(whole(here - 3_604), read));
         assert!(!clock.is_settled(whole(here - 3_602), read));
@@ -130,26 +130,26 @@ mod tests {
     #[test]
     fn of_several_tellings_the_best_holds_until_a_clock_is_set() {
         let (clock, read, here) = (Clock::default(), now(), calendar());
-        clock.told(whole(here - 100), now());
-        clock.told(whole(here - 101), now());
+        clock.observe(whole(here - 100), now());
+        clock.observe(whole(here - 101), now());
         assert!(
             clock.can_trust(whole(here - 103), read),
             "a second of rounding"
         );
-        clock.told(whole(here - 200), now());
+        clock.observe(whole(here - 200), now());
         assert!(!clock.can_trust(whole(here - 201), read), "it was set back");
-        clock.told(whole(here), now());
+        clock.observe(whole(here), now());
         assert!(clock.can_trust(whole(here - 3), read), "it was set on");
     }
 
     #[test]
     fn an_answer_that_was_held_up_does_not_set_a_clock_back() {
         let (clock, read, here) = (Clock::default(), now(), calendar());
-        clock.told(whole(here), read);
+        clock.observe(whole(here), read);
         assert!(clock.is_settled(whole(here - 5), read));
-        clock.told(whole(here - 8), read - 9 * SECOND_NS);
+        clock.observe(whole(here - 8), read - 9 * SECOND_NS);
         assert!(clock.can_trust(whole(here - 5), read));
-        clock.told(whole(here - 8), read);
+        clock.observe(whole(here - 8), read);
         assert!(!clock.can_trust(whole(here - 8), read), "it was set back");
     }
 }

@@ -11,8 +11,8 @@ use super::errno::{Doing, settle};
 use super::fetch::chunk;
 use super::handle::Handle;
 use super::operations::ask_open;
+use super::pipeline::{RequestError, RequestPipeline};
 use super::put::PRIVATE;
-use super::talk::{RequestError, RequestPipeline};
 use super::window::Window;
 use super::wire::{Packet, Status, flag, kind};
 use crate::digest::{Digest, Hasher};
@@ -29,19 +29,19 @@ pub enum Question {
 }
 
 /// Gather the question for what a file of `size` bytes holds.
-pub fn ask(talk: &mut RequestPipeline<'_>, path: &Path, size: u64) -> Question {
-    match talk.extensions().digest && size <= SMALL {
+pub fn ask(pipeline: &mut RequestPipeline<'_>, path: &Path, size: u64) -> Question {
+    match pipeline.extensions().digest && size <= SMALL {
         true => {
-            let full = talk.target.full(path);
-            Question::Digest(talk.ask(|id| Packet::extended(id, "digest@oscope").text(&full)))
+            let full = pipeline.target.full(path);
+            Question::Digest(pipeline.ask(|id| Packet::extended(id, "digest@oscope").text(&full)))
         }
-        false => Question::Open(ask_open(talk, path, flag::READ, PRIVATE)),
+        false => Question::Open(ask_open(pipeline, path, flag::READ, PRIVATE)),
     }
 }
 
 /// Whether a file holds `size` bytes with this digest: the answer to a question. `limit`: the time without progress.
 pub fn holds(
-    talk: &mut RequestPipeline<'_>,
+    pipeline: &mut RequestPipeline<'_>,
     question: Question,
     path: &Path,
     (size, digest): (u64, Digest),
@@ -49,19 +49,19 @@ pub fn holds(
 ) -> Result<bool, RequestError> {
     let found = match question {
         Question::Digest(id) => {
-            let said = talk.read(id, kind::EXTENDED_REPLY, |body| {
+            let said = pipeline.read(id, kind::EXTENDED_REPLY, |body| {
                 Ok((body.long()?, body.text()?.try_into().ok()))
             })?;
             if matches!(said, Err(Status::Exact(Errno::EBUSY | Errno::EFBIG))) {
                 // It changes just now, or has become another.
                 return Ok(false);
             }
-            settle(talk, said, Doing::Read(path))?
+            settle(pipeline, said, Doing::Read(path))?
         }
         Question::Open(id) => {
-            let said = talk.handle(id)?;
-            let handle = settle(talk, said, Doing::Read(path))?;
-            let found = opened(talk, &handle, Some(size), limit)?;
+            let said = pipeline.handle(id)?;
+            let handle = settle(pipeline, said, Doing::Read(path))?;
+            let found = opened(pipeline, &handle, Some(size), limit)?;
             return Ok(found.is_some_and(|(_, found)| found == digest));
         }
     };
@@ -71,37 +71,37 @@ pub fn holds(
 /// Its attributes and the digest of what it holds. `None`: it is no regular file, or changed meanwhile. `limit`: the
 /// time without progress.
 pub fn digest(
-    talk: &mut RequestPipeline<'_>,
+    pipeline: &mut RequestPipeline<'_>,
     path: &Path,
     limit: Duration,
 ) -> Result<Option<(Attributes, Digest)>, RequestError> {
-    let open = ask_open(talk, path, flag::READ, PRIVATE);
-    let said = talk.handle(open)?;
-    let handle = settle(talk, said, Doing::Read(path))?;
-    opened(talk, &handle, None, limit)
+    let open = ask_open(pipeline, path, flag::READ, PRIVATE);
+    let said = pipeline.handle(open)?;
+    let handle = settle(pipeline, said, Doing::Read(path))?;
+    opened(pipeline, &handle, None, limit)
 }
 
 /// The same of an open file. Where the size is known, what it holds is asked for together with its attributes.
 fn opened(
-    talk: &mut RequestPipeline<'_>,
+    pipeline: &mut RequestPipeline<'_>,
     handle: &Handle<'_>,
     size: Option<u64>,
     limit: Duration,
 ) -> Result<Option<(Attributes, Digest)>, RequestError> {
-    let before = talk.ask_handle(kind::FSTAT, handle);
-    let early = size.map(|size| Reading::new(talk, handle, size));
-    let said = talk.attributes(before)?;
-    let before = settle(talk, said, Doing::Look)?;
+    let before = pipeline.ask_handle(kind::FSTAT, handle);
+    let early = size.map(|size| Reading::new(pipeline, handle, size));
+    let said = pipeline.attributes(before)?;
+    let before = settle(pipeline, said, Doing::Look)?;
     if before.kind != Kind::File || size.is_some_and(|size| size != before.size) {
         return Ok(None);
     }
-    let mut reading = early.unwrap_or_else(|| Reading::new(talk, handle, before.size));
-    let Some(digest) = reading.digest(talk, handle, limit)? else {
+    let mut reading = early.unwrap_or_else(|| Reading::new(pipeline, handle, before.size));
+    let Some(digest) = reading.digest(pipeline, handle, limit)? else {
         return Ok(None);
     };
-    let after = reading.after(talk, handle);
-    let said = talk.attributes(after)?;
-    let after = settle(talk, said, Doing::Look)?;
+    let after = reading.after(pipeline, handle);
+    let said = pipeline.attributes(after)?;
+    let after = settle(pipeline, said, Doing::Look)?;
     Ok((after.version() == before.version()).then_some((after, digest)))
 }
 
@@ -118,8 +118,8 @@ struct Reading {
 
 impl Reading {
     /// The first requests are gathered.
-    fn new(talk: &mut RequestPipeline<'_>, handle: &Handle<'_>, size: u64) -> Self {
-        let chunk = chunk(talk);
+    fn new(pipeline: &mut RequestPipeline<'_>, handle: &Handle<'_>, size: u64) -> Self {
+        let chunk = chunk(pipeline);
         let mut reading = Self {
             size,
             chunk,
@@ -128,46 +128,46 @@ impl Reading {
             next: 0,
             after: None,
         };
-        reading.ask(talk, handle);
+        reading.ask(pipeline, handle);
         reading
     }
 
-    fn ask(&mut self, talk: &mut RequestPipeline<'_>, handle: &Handle<'_>) {
+    fn ask(&mut self, pipeline: &mut RequestPipeline<'_>, handle: &Handle<'_>) {
         if self.next >= self.size {
             return;
         }
         while self.asked.len() < self.window.width() && self.next < self.size {
             let length = self.chunk.min(self.size - self.next);
-            let id = ask_read(talk, handle, self.next, length);
+            let id = ask_read(pipeline, handle, self.next, length);
             self.asked.push_back((id, length));
             self.next += length;
         }
         if self.next >= self.size {
-            self.after = Some(talk.ask_handle(kind::FSTAT, handle));
+            self.after = Some(pipeline.ask_handle(kind::FSTAT, handle));
         }
     }
 
     /// The question for the attributes, behind the last read.
-    fn after(&mut self, talk: &mut RequestPipeline<'_>, handle: &Handle<'_>) -> u32 {
+    fn after(&mut self, pipeline: &mut RequestPipeline<'_>, handle: &Handle<'_>) -> u32 {
         self.after
             .take()
-            .unwrap_or_else(|| talk.ask_handle(kind::FSTAT, handle))
+            .unwrap_or_else(|| pipeline.ask_handle(kind::FSTAT, handle))
     }
 
     /// `None`: there are fewer bytes.
     fn digest(
         &mut self,
-        talk: &mut RequestPipeline<'_>,
+        pipeline: &mut RequestPipeline<'_>,
         handle: &Handle<'_>,
         limit: Duration,
     ) -> Result<Option<Digest>, RequestError> {
         let (mut hasher, mut done) = (Hasher::default(), 0);
         while done < self.size {
-            self.ask(talk, handle);
+            self.ask(pipeline, handle);
             let Some((id, length)) = self.asked.pop_front() else {
                 return Ok(None);
             };
-            let answer = talk.answer(id)?;
+            let answer = pipeline.answer(id)?;
             let said = answer.get(kind::DATA, |body| {
                 let data = body.text()?;
                 let got = data
@@ -176,29 +176,34 @@ impl Reading {
                 hasher.update(&data[..got]);
                 Ok(got as u64)
             })?;
-            talk.session.reuse(answer);
+            pipeline.session.reuse(answer);
             let got = match said {
                 Ok(0) | Err(Status::End) => return Ok(None),
-                said => settle(talk, said, Doing::Look)?,
+                said => settle(pipeline, said, Doing::Look)?,
             };
             if got < length {
                 // What is missing comes before all that was asked for after it, and the attributes after it.
                 let rest = length - got;
-                let id = ask_read(talk, handle, done + got, rest);
+                let id = ask_read(pipeline, handle, done + got, rest);
                 self.asked.push_front((id, rest));
                 self.after = None;
             }
             done += got;
             self.window.answered(got);
-            talk.extend(limit);
+            pipeline.extend(limit);
         }
         Ok(Some(hasher.finish()))
     }
 }
 
-fn ask_read(talk: &mut RequestPipeline<'_>, handle: &Handle<'_>, offset: u64, length: u64) -> u32 {
+fn ask_read(
+    pipeline: &mut RequestPipeline<'_>,
+    handle: &Handle<'_>,
+    offset: u64,
+    length: u64,
+) -> u32 {
     let bytes = u32::try_from(length).unwrap_or(u32::MAX);
-    talk.ask(|id| {
+    pipeline.ask(|id| {
         Packet::request(kind::READ, id)
             .text(handle)
             .long(offset)

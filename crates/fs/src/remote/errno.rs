@@ -13,7 +13,7 @@ use std::path::Path;
 use nix::errno::Errno;
 
 use super::attributes::{Attributes, Change, Kind, Statvfs};
-use super::talk::{RequestError, RequestPipeline, StatusResult};
+use super::pipeline::{RequestError, RequestPipeline, StatusResult};
 use super::wire::{Reader, Status, kind};
 
 /// `ST_RDONLY` of statvfs(3), as `statvfs@openssh.com` has it.
@@ -53,23 +53,23 @@ pub enum Doing<'a> {
 
 /// The value, or the error that the status means.
 pub fn settle<T>(
-    talk: &mut RequestPipeline<'_>,
+    pipeline: &mut RequestPipeline<'_>,
     said: StatusResult<T>,
     doing: Doing<'_>,
 ) -> Result<T, RequestError> {
     match said {
         Ok(value) => Ok(value),
-        Err(status) => Err(RequestError::Errno(find(talk, status, doing)?)),
+        Err(status) => Err(RequestError::Errno(find(pipeline, status, doing)?)),
     }
 }
 
 /// The error number that a status means here.
 pub fn find(
-    talk: &mut RequestPipeline<'_>,
+    pipeline: &mut RequestPipeline<'_>,
     status: Status,
     doing: Doing<'_>,
 ) -> Result<Errno, RequestError> {
-    let exact = talk.extensions().exact;
+    let exact = pipeline.extensions().exact;
     match status {
         Status::Exact(errno) => Ok(errno),
         Status::NoSuchFile if exact => Ok(Errno::ENOENT),
@@ -78,8 +78,8 @@ pub fn find(
         Status::Unsupported => Ok(Errno::EOPNOTSUPP),
         Status::BadMessage => Ok(unfit(doing)),
         Status::PermissionDenied => Ok(denied(doing)),
-        Status::NoSuchFile => missing(talk, doing),
-        Status::Failure => failed(talk, doing),
+        Status::NoSuchFile => missing(pipeline, doing),
+        Status::Failure => failed(pipeline, doing),
     }
 }
 
@@ -115,20 +115,20 @@ fn denied(doing: Doing<'_>) -> Errno {
 }
 
 /// ENOENT, or ENOTDIR where something on the way or at the end is not the folder that it has to be.
-fn missing(talk: &mut RequestPipeline<'_>, doing: Doing<'_>) -> Result<Errno, RequestError> {
+fn missing(pipeline: &mut RequestPipeline<'_>, doing: Doing<'_>) -> Result<Errno, RequestError> {
     let not_folder = match doing {
         // Asked for all the time, of names that are not there: no second question.
         Doing::Look | Doing::Read(_) | Doing::Remove(_) | Doing::Set(..) => false,
-        Doing::List(path) | Doing::RemoveFolder(path) => no_folder(look(talk, path)?),
+        Doing::List(path) | Doing::RemoveFolder(path) => no_folder(look(pipeline, path)?),
         Doing::Make(path) | Doing::Link { at: path, .. } | Doing::Write(path, _) => {
-            no_folder(look(talk, parent(path))?)
+            no_folder(look(pipeline, parent(path))?)
         }
-        Doing::Rename { from, to, .. } => match look(talk, from)? {
+        Doing::Rename { from, to, .. } => match look(pipeline, from)? {
             None => false,
             Some(Attributes {
                 kind: Kind::Folder, ..
-            }) => no_folder(look(talk, to)?),
-            Some(_) => no_folder(look(talk, parent(to))?),
+            }) => no_folder(look(pipeline, to)?),
+            Some(_) => no_folder(look(pipeline, parent(to))?),
         },
     };
     Ok(match not_folder {
@@ -137,50 +137,50 @@ fn missing(talk: &mut RequestPipeline<'_>, doing: Doing<'_>) -> Result<Errno, Re
     })
 }
 
-fn failed(talk: &mut RequestPipeline<'_>, doing: Doing<'_>) -> Result<Errno, RequestError> {
+fn failed(pipeline: &mut RequestPipeline<'_>, doing: Doing<'_>) -> Result<Errno, RequestError> {
     match doing {
         Doing::Look | Doing::List(_) => Ok(Errno::EIO),
-        Doing::Read(path) => Ok(match is_folder(look(talk, path)?) {
+        Doing::Read(path) => Ok(match is_folder(look(pipeline, path)?) {
             true => Errno::EISDIR,
             false => Errno::EIO,
         }),
-        Doing::Make(at) => match look(talk, at)? {
+        Doing::Make(at) => match look(pipeline, at)? {
             Some(_) => Ok(Errno::EEXIST),
-            None => no_room(talk, parent(at), 1),
+            None => no_room(pipeline, parent(at), 1),
         },
-        Doing::Link { of, at } => match look(talk, at)? {
+        Doing::Link { of, at } => match look(pipeline, at)? {
             Some(_) => Ok(Errno::EEXIST),
-            None if apart(talk, of, parent(at))? => Ok(Errno::EXDEV),
-            None => no_room(talk, parent(at), 1),
+            None if apart(pipeline, of, parent(at))? => Ok(Errno::EXDEV),
+            None => no_room(pipeline, parent(at), 1),
         },
-        Doing::Remove(path) => match is_folder(look(talk, path)?) {
+        Doing::Remove(path) => match is_folder(look(pipeline, path)?) {
             true => Ok(Errno::EISDIR),
-            false => Ok(or_busy(no_room(talk, parent(path), 0)?)),
+            false => Ok(or_busy(no_room(pipeline, parent(path), 0)?)),
         },
-        Doing::RemoveFolder(path) => match empty(talk, path)? {
+        Doing::RemoveFolder(path) => match empty(pipeline, path)? {
             false => Ok(Errno::ENOTEMPTY),
-            true => Ok(or_busy(no_room(talk, parent(path), 0)?)),
+            true => Ok(or_busy(no_room(pipeline, parent(path), 0)?)),
         },
-        Doing::Rename { from, to, over } => not_renamed(talk, from, to, over),
-        Doing::Set(path, change) => match (change.size, look(talk, path)?) {
+        Doing::Rename { from, to, over } => not_renamed(pipeline, from, to, over),
+        Doing::Set(path, change) => match (change.size, look(pipeline, path)?) {
             (Some(_), now) if is_folder(now) => Ok(Errno::EISDIR),
             (Some(size), now) => {
                 let more = size.saturating_sub(now.map_or(0, |now| now.size));
-                no_room(talk, path, more)
+                no_room(pipeline, path, more)
             }
-            (None, _) => no_room(talk, path, 0),
+            (None, _) => no_room(pipeline, path, 0),
         },
-        Doing::Write(path, bytes) => no_room(talk, path, bytes.max(1)),
+        Doing::Write(path, bytes) => no_room(pipeline, path, bytes.max(1)),
     }
 }
 
 fn not_renamed(
-    talk: &mut RequestPipeline<'_>,
+    pipeline: &mut RequestPipeline<'_>,
     from: &Path,
     to: &Path,
     over: bool,
 ) -> Result<Errno, RequestError> {
-    let (old, new) = (look(talk, from)?, look(talk, to)?);
+    let (old, new) = (look(pipeline, from)?, look(pipeline, to)?);
     if old.is_none() {
         return Ok(Errno::ENOENT);
     }
@@ -188,12 +188,12 @@ fn not_renamed(
         (_, Some(_)) if !over => return Ok(Errno::EEXIST),
         (false, Some(new)) if new.kind == Kind::Folder => return Ok(Errno::EISDIR),
         (true, Some(new)) if new.kind != Kind::Folder => return Ok(Errno::ENOTDIR),
-        (true, Some(_)) if !empty(talk, to)? => return Ok(Errno::ENOTEMPTY),
+        (true, Some(_)) if !empty(pipeline, to)? => return Ok(Errno::ENOTEMPTY),
         _ => {}
     }
-    match apart(talk, from, parent(to))? {
+    match apart(pipeline, from, parent(to))? {
         true => Ok(Errno::EXDEV),
-        false => Ok(or_busy(no_room(talk, parent(to), 1)?)),
+        false => Ok(or_busy(no_room(pipeline, parent(to), 1)?)),
     }
 }
 
@@ -219,23 +219,33 @@ pub fn parent(path: &Path) -> &Path {
 }
 
 /// What is there, if it can be seen.
-fn look(talk: &mut RequestPipeline<'_>, path: &Path) -> Result<Option<Attributes>, RequestError> {
-    let id = talk.ask_path(kind::LSTAT, path);
-    Ok(talk.attributes(id)?.ok())
+fn look(
+    pipeline: &mut RequestPipeline<'_>,
+    path: &Path,
+) -> Result<Option<Attributes>, RequestError> {
+    let id = pipeline.ask_path(kind::LSTAT, path);
+    Ok(pipeline.attributes(id)?.ok())
 }
 
 /// What is known of the file system of a path, if the server reports it.
-fn medium(talk: &mut RequestPipeline<'_>, path: &Path) -> Result<Option<Statvfs>, RequestError> {
-    if !talk.extensions().statvfs {
+fn medium(
+    pipeline: &mut RequestPipeline<'_>,
+    path: &Path,
+) -> Result<Option<Statvfs>, RequestError> {
+    if !pipeline.extensions().statvfs {
         return Ok(None);
     }
-    let id = talk.ask_room(path);
-    Ok(talk.room(id)?.ok())
+    let id = pipeline.ask_room(path);
+    Ok(pipeline.room(id)?.ok())
 }
 
 /// EROFS, ENOSPC where `bytes` (0: none are needed) or an inode have no room, else EIO.
-fn no_room(talk: &mut RequestPipeline<'_>, path: &Path, bytes: u64) -> Result<Errno, RequestError> {
-    let Some(room) = medium(talk, path)? else {
+fn no_room(
+    pipeline: &mut RequestPipeline<'_>,
+    path: &Path,
+    bytes: u64,
+) -> Result<Errno, RequestError> {
+    let Some(room) = medium(pipeline, path)? else {
         return Ok(Errno::EIO);
     };
     let free = room.bavail.saturating_mul(room.frsize);
@@ -248,21 +258,25 @@ fn no_room(talk: &mut RequestPipeline<'_>, path: &Path, bytes: u64) -> Result<Er
 }
 
 /// Whether two paths lie on different file systems.
-fn apart(talk: &mut RequestPipeline<'_>, one: &Path, other: &Path) -> Result<bool, RequestError> {
-    let (one, other) = (medium(talk, one)?, medium(talk, other)?);
+fn apart(
+    pipeline: &mut RequestPipeline<'_>,
+    one: &Path,
+    other: &Path,
+) -> Result<bool, RequestError> {
+    let (one, other) = (medium(pipeline, one)?, medium(pipeline, other)?);
     Ok(matches!((one, other), (Some(one), Some(other)) if one.fsid != other.fsid))
 }
 
 /// Whether a folder holds nothing; what cannot be looked into counts as empty.
-fn empty(talk: &mut RequestPipeline<'_>, path: &Path) -> Result<bool, RequestError> {
-    let id = talk.ask_path(kind::OPENDIR, path);
-    let Ok(handle) = talk.handle(id)? else {
+fn empty(pipeline: &mut RequestPipeline<'_>, path: &Path) -> Result<bool, RequestError> {
+    let id = pipeline.ask_path(kind::OPENDIR, path);
+    let Ok(handle) = pipeline.handle(id)? else {
         return Ok(true);
     };
     let mut others = 0;
     loop {
-        let id = talk.ask_handle(kind::READDIR, &handle);
-        match talk.read(id, kind::NAME, count_names)? {
+        let id = pipeline.ask_handle(kind::READDIR, &handle);
+        match pipeline.read(id, kind::NAME, count_names)? {
             Ok(names) => others += names,
             Err(_) => break,
         }

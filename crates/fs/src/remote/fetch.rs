@@ -12,7 +12,7 @@ use nix::errno::Errno;
 use super::attributes::{Attributes, Change, Kind, Version};
 use super::errno::{Doing, settle};
 use super::link::Link;
-use super::talk::{RequestError, RequestPipeline};
+use super::pipeline::{RequestError, RequestPipeline};
 use super::window::Window;
 use super::wire::{Answer, Packet, Status, flag, kind};
 
@@ -75,8 +75,8 @@ impl<'a> Fetch<'a> {
             if begun > TRIES {
                 return Err(Errno::EIO);
             }
-            let mut talk = RequestPipeline::new(&session, &link.target, deadline);
-            match self.once(&mut talk) {
+            let mut pipeline = RequestPipeline::new(&session, &link.target, deadline);
+            match self.once(&mut pipeline) {
                 Ok(End::Whole(attributes)) => return Ok(attributes),
                 Ok(End::Changed) => {
                     self.version = None;
@@ -93,34 +93,34 @@ impl<'a> Fetch<'a> {
     }
 
     /// Over one connection.
-    fn once(&mut self, talk: &mut RequestPipeline<'_>) -> Result<End, RequestError> {
-        let full = talk.target.full(self.path);
+    fn once(&mut self, pipeline: &mut RequestPipeline<'_>) -> Result<End, RequestError> {
+        let full = pipeline.target.full(self.path);
         let none = Change::default();
-        let id = talk.ask(|id| {
+        let id = pipeline.ask(|id| {
             Packet::request(kind::OPEN, id)
                 .text(&full)
                 .number(flag::READ)
                 .change(&none)
         });
-        let said = talk.handle(id)?;
-        let handle = settle(talk, said, Doing::Read(self.path))?;
-        self.opened(talk, &handle)
+        let said = pipeline.handle(id)?;
+        let handle = settle(pipeline, said, Doing::Read(self.path))?;
+        self.opened(pipeline, &handle)
     }
 
     /// From an open file. A small one comes with its attributes before and after in one round trip.
     fn opened(
         &mut self,
-        talk: &mut RequestPipeline<'_>,
+        pipeline: &mut RequestPipeline<'_>,
         handle: &[u8],
     ) -> Result<End, RequestError> {
-        let chunk = chunk(talk);
+        let chunk = chunk(pipeline);
         let start = if self.version.is_some() { self.done } else { 0 };
-        let before = talk.ask_handle(kind::FSTAT, handle);
+        let before = pipeline.ask_handle(kind::FSTAT, handle);
         let mut under_way = HashMap::new();
-        ask_read(talk, handle, (start, chunk), &mut under_way);
-        let after = talk.ask_handle(kind::FSTAT, handle);
-        let said = talk.attributes(before)?;
-        let before = settle(talk, said, Doing::Look)?;
+        ask_read(pipeline, handle, (start, chunk), &mut under_way);
+        let after = pipeline.ask_handle(kind::FSTAT, handle);
+        let said = pipeline.attributes(before)?;
+        let before = settle(pipeline, said, Doing::Look)?;
         match before.kind {
             Kind::File => {}
             Kind::Folder => return Err(RequestError::Errno(Errno::EISDIR)),
@@ -133,17 +133,17 @@ impl<'a> Fetch<'a> {
         let mut after = Some(after);
         if before.size > start + chunk {
             // That one came too early: it is read, and asked for again at the end.
-            let early = after.take().map(|id| talk.attributes(id));
+            let early = after.take().map(|id| pipeline.attributes(id));
             early
                 .transpose()?
-                .map(|said| settle(talk, said, Doing::Look))
+                .map(|said| settle(pipeline, said, Doing::Look))
                 .transpose()?;
         } else if let Some(read) = under_way.values_mut().next() {
             // No more than there is: a file that has grown is seen by its attributes.
             read.1 = before.size - start;
         }
         let mut next = (start + chunk).min(before.size);
-        let moved = self.read(talk, handle, &mut next, before.size, &mut under_way);
+        let moved = self.read(pipeline, handle, &mut next, before.size, &mut under_way);
         self.done = under_way
             .values()
             .map(|(offset, _)| *offset)
@@ -154,10 +154,10 @@ impl<'a> Fetch<'a> {
         }
         let after = match after {
             Some(id) => id,
-            None => talk.ask_handle(kind::FSTAT, handle),
+            None => pipeline.ask_handle(kind::FSTAT, handle),
         };
-        let said = talk.attributes(after)?;
-        let after = settle(talk, said, Doing::Look)?;
+        let said = pipeline.attributes(after)?;
+        let after = settle(pipeline, said, Doing::Look)?;
         Ok(match after.version() == before.version() {
             true => End::Whole(after),
             false => End::Changed,
@@ -181,13 +181,13 @@ impl<'a> Fetch<'a> {
     /// Read up to `size`: whether all was there. At an error, what is not yet read is left in `under_way`.
     fn read(
         &mut self,
-        talk: &mut RequestPipeline<'_>,
+        pipeline: &mut RequestPipeline<'_>,
         handle: &[u8],
         next: &mut u64,
         size: u64,
         under_way: &mut HashMap<u32, (u64, u64)>,
     ) -> Result<bool, RequestError> {
-        let chunk = chunk(talk);
+        let chunk = chunk(pipeline);
         let mut window = Window::new(chunk);
         let mut fetched = self.done;
         loop {
@@ -195,7 +195,7 @@ impl<'a> Fetch<'a> {
                 for _ in 0..window.width() - under_way.len() {
                     let length = chunk.min(size - *next);
                     if length > 0 {
-                        ask_read(talk, handle, (*next, length), under_way);
+                        ask_read(pipeline, handle, (*next, length), under_way);
                     }
                     *next += length;
                 }
@@ -203,26 +203,26 @@ impl<'a> Fetch<'a> {
             if under_way.values().all(|(_, length)| *length == 0) {
                 return Ok(true);
             }
-            let (id, answer) = talk.any_of(|id| under_way.contains_key(&id))?;
+            let (id, answer) = pipeline.any_of(|id| under_way.contains_key(&id))?;
             let (offset, length) = under_way.get(&id).copied().unwrap_or_default();
-            let got = self.keep(talk, answer, offset, length)?;
+            let got = self.keep(pipeline, answer, offset, length)?;
             under_way.remove(&id);
             if got < length {
                 if got == 0 {
                     return Ok(false);
                 }
-                ask_read(talk, handle, (offset + got, length - got), under_way);
+                ask_read(pipeline, handle, (offset + got, length - got), under_way);
             }
             window.answered(got);
             fetched += got;
-            self.advance(talk, fetched)?;
+            self.advance(pipeline, fetched)?;
         }
     }
 
     /// Write what came: how much of the wanted it is; 0 at the end of the file.
     fn keep(
         &self,
-        talk: &RequestPipeline<'_>,
+        pipeline: &RequestPipeline<'_>,
         answer: Answer,
         offset: u64,
         length: u64,
@@ -236,7 +236,7 @@ impl<'a> Fetch<'a> {
                 .write_all_at(data, offset)
                 .map(|()| data.len() as u64))
         })?;
-        talk.session.reuse(answer);
+        pipeline.session.reuse(answer);
         match written {
             Ok(written) => Ok(written.map_err(local)?),
             Err(Status::End) => Ok(0),
@@ -246,31 +246,31 @@ impl<'a> Fetch<'a> {
 
     fn advance(
         &mut self,
-        talk: &mut RequestPipeline<'_>,
+        pipeline: &mut RequestPipeline<'_>,
         fetched: u64,
     ) -> Result<(), RequestError> {
         self.progress = Instant::now();
-        talk.extend(self.limit);
+        pipeline.extend(self.limit);
         (self.watch)(fetched).map_err(RequestError::Errno)
     }
 }
 
 /// Bytes of one read: as many whole blocks as the server gives.
-pub fn chunk(talk: &RequestPipeline<'_>) -> u64 {
-    match u64::from(talk.extensions().read_length) {
+pub fn chunk(pipeline: &RequestPipeline<'_>) -> u64 {
+    match u64::from(pipeline.extensions().read_length) {
         most if most > BLOCK => most - most % BLOCK,
         most => most,
     }
 }
 
 fn ask_read(
-    talk: &mut RequestPipeline<'_>,
+    pipeline: &mut RequestPipeline<'_>,
     handle: &[u8],
     (offset, length): (u64, u64),
     under_way: &mut HashMap<u32, (u64, u64)>,
 ) {
     let bytes = u32::try_from(length).unwrap_or(u32::MAX);
-    let id = talk.ask(|id| {
+    let id = pipeline.ask(|id| {
         Packet::request(kind::READ, id)
             .text(handle)
             .long(offset)

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 
 use super::attributes::{Attributes, Extensions, Kind};
+use super::pipeline::{RequestError, RequestPipeline};
 use super::session::Session;
-use super::talk::{RequestError, RequestPipeline};
 use super::target::Target;
 use super::wire::{Packet, Status, kind};
 use oscope_sys::error::Failure;
@@ -24,9 +24,9 @@ const LONGEST: u32 = 256 << 10;
 /// # Errors
 /// Why it cannot be used, with a remedy; the session has ended then.
 pub fn greet(session: &Arc<Session>, target: &Target, limit: Duration) -> Result<(), Failure> {
-    let mut talk = RequestPipeline::new(session, target, Instant::now() + limit);
-    let known = match hello(&mut talk) {
-        Ok(Ok(())) => folder(&mut talk),
+    let mut pipeline = RequestPipeline::new(session, target, Instant::now() + limit);
+    let known = match hello(&mut pipeline) {
+        Ok(Ok(())) => folder(&mut pipeline),
         Ok(Err(failure)) => Ok(Err(failure)),
         Err(trouble) => Err(trouble),
     };
@@ -50,9 +50,9 @@ pub fn greet(session: &Arc<Session>, target: &Target, limit: Duration) -> Result
 }
 
 /// Version and extensions.
-fn hello(talk: &mut RequestPipeline<'_>) -> Result<Result<(), Failure>, RequestError> {
-    let id = talk.hello()?;
-    let answer = talk.answer(id)?;
+fn hello(pipeline: &mut RequestPipeline<'_>) -> Result<Result<(), Failure>, RequestError> {
+    let id = pipeline.hello()?;
+    let answer = pipeline.answer(id)?;
     let mut body = answer.body();
     let mut has = Extensions {
         read_length: LENGTH,
@@ -80,23 +80,23 @@ fn hello(talk: &mut RequestPipeline<'_>) -> Result<Result<(), Failure>, RequestE
             format!(
                 "{}: its SFTP server cannot rename over a file that is there (posix-rename@openssh.com), so a file \
                  could not be replaced whole",
-                talk.target.host
+                pipeline.target.host
             ),
             "use a server that runs OpenSSH",
         )));
     }
-    if talk.target.helper.is_some() && !has.exact {
+    if pipeline.target.helper.is_some() && !has.exact {
         return Ok(Err(Failure::remediable(
             format!(
                 "{}: its oscope-fs is of a version that this one cannot work with",
-                talk.target.host
+                pipeline.target.host
             ),
             "install the same version on both",
         )));
     }
     if has.limits {
-        let id = talk.ask(|id| Packet::extended(id, "limits@openssh.com"));
-        let lengths = talk.read(id, kind::EXTENDED_REPLY, |body| {
+        let id = pipeline.ask(|id| Packet::extended(id, "limits@openssh.com"));
+        let lengths = pipeline.read(id, kind::EXTENDED_REPLY, |body| {
             body.long()?;
             Ok((body.long()?, body.long()?))
         })?;
@@ -106,36 +106,40 @@ fn hello(talk: &mut RequestPipeline<'_>) -> Result<Result<(), Failure>, RequestE
         }
     }
     // Set once: a session is greeted once.
-    let _ = talk.session.extensions.set(has);
+    let _ = pipeline.session.extensions.set(has);
     Ok(Ok(()))
 }
 
 /// A limit of the server as a length that is used; 0 means that it has none.
-fn length(told: u64) -> u32 {
-    match u32::try_from(told) {
+fn length(reported: u64) -> u32 {
+    match u32::try_from(reported) {
         Ok(0) | Err(_) => LONGEST,
-        Ok(told) => told.min(LONGEST),
+        Ok(reported) => reported.min(LONGEST),
     }
 }
 
 /// The folder is there, and may be read.
-fn folder(talk: &mut RequestPipeline<'_>) -> Result<Result<(), Failure>, RequestError> {
+fn folder(pipeline: &mut RequestPipeline<'_>) -> Result<Result<(), Failure>, RequestError> {
     let here = Path::new("");
-    let shown = format!("{}:{}", talk.target.host, talk.target.folder.display());
-    let (look, open) = (
-        talk.ask_path(kind::LSTAT, here),
-        talk.ask_path(kind::OPENDIR, here),
+    let shown = format!(
+        "{}:{}",
+        pipeline.target.host,
+        pipeline.target.folder.display()
     );
-    let answer = talk.answer(look)?;
-    let opened = talk.handle(open)?;
+    let (look, open) = (
+        pipeline.ask_path(kind::LSTAT, here),
+        pipeline.ask_path(kind::OPENDIR, here),
+    );
+    let answer = pipeline.answer(look)?;
+    let opened = pipeline.handle(open)?;
     let failure = |why: &str, remedy: &str| Failure::remediable(format!("{shown}: {why}"), remedy);
-    let Ok(told) = answer.get(kind::ATTRS, |body| body.attributes()) else {
+    let Ok(found) = answer.get(kind::ATTRS, |body| body.attributes()) else {
         return Ok(Err(failure(
             "its SFTP server does not report size, owner, mode and times of files",
             "use a server that runs OpenSSH",
         )));
     };
-    Ok(match (told, opened) {
+    Ok(match (found, opened) {
         (Ok(attributes), Ok(_)) if attributes.kind == Kind::Folder => Ok(()),
         (Err(Status::NoSuchFile), _) => Err(failure(
             "no such folder",

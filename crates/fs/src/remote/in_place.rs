@@ -11,8 +11,8 @@ use super::attributes::{Attributes, Change, Kind, PutError, Stored, Version};
 use super::errno::{Doing, settle};
 use super::handle::Handle;
 use super::operations::{NEW, ask_open};
+use super::pipeline::{RequestError, RequestPipeline, StatusResult};
 use super::put::{PRIVATE, Putting, Stop, TRIES, judge, whole};
-use super::talk::{RequestError, RequestPipeline, StatusResult};
 use super::time::Time;
 use super::upload::Upload;
 use super::wire::{Packet, Status, flag, kind};
@@ -34,9 +34,9 @@ impl Putting<'_> {
     fn over_one_connection(&mut self) -> Result<Option<Stored>, PutError> {
         let deadline = self.progress + self.limit;
         let session = self.link.session(deadline)?;
-        let mut talk = RequestPipeline::new(&session, &self.link.target, deadline);
-        let put = self.once(&mut talk);
-        self.progress = talk.deadline - self.limit;
+        let mut pipeline = RequestPipeline::new(&session, &self.link.target, deadline);
+        let put = self.once(&mut pipeline);
+        self.progress = pipeline.deadline - self.limit;
         match put {
             Ok(stored) => Ok(Some(stored)),
             Err(Stop::Conflict(now)) => Err(PutError::Conflict(now)),
@@ -51,30 +51,30 @@ impl Putting<'_> {
 
     /// Over one connection. The file is opened while it is looked at: that changes nothing, and what is to be made is
     /// made by itself.
-    fn once(&mut self, talk: &mut RequestPipeline<'_>) -> Result<Stored, Stop> {
+    fn once(&mut self, pipeline: &mut RequestPipeline<'_>) -> Result<Stored, Stop> {
         let path = self.order.path;
-        let look = talk.ask_path(kind::LSTAT, path);
-        let open = ask_open(talk, path, flag::WRITE, PRIVATE);
-        let there = talk.attributes(look)?;
-        let mut opened = talk.handle(open)?;
+        let look = pipeline.ask_path(kind::LSTAT, path);
+        let open = ask_open(pipeline, path, flag::WRITE, PRIVATE);
+        let there = pipeline.attributes(look)?;
+        let mut opened = pipeline.handle(open)?;
         self.may_overwrite(there)?;
-        let comparison = self.ask_content(talk);
-        self.judge_content(talk, there, comparison)?;
+        let comparison = self.ask_content(pipeline);
+        self.judge_content(pipeline, there, comparison)?;
         let mut there = there.ok();
         if matches!(opened, Err(Status::NoSuchFile)) {
             self.begun = true;
-            let open = ask_open(talk, path, NEW, PRIVATE);
-            opened = talk.handle(open)?;
+            let open = ask_open(pipeline, path, NEW, PRIVATE);
+            opened = pipeline.handle(open)?;
             there = None;
         }
-        let handle = settle(talk, opened, Doing::Write(path, 1))?;
+        let handle = settle(pipeline, opened, Doing::Write(path, 1))?;
         self.begun = true;
-        let put = self.opened(talk, &handle, there.as_ref());
+        let put = self.opened(pipeline, &handle, there.as_ref());
         if let (Err(Stop::RequestError(RequestError::Errno(_))), Some(Version { size: 0, mtime })) =
             (&put, self.order.expected)
         {
             // What cannot be done now is found out by who puts it the next time.
-            let _ = self.empty_again(talk, mtime);
+            let _ = self.empty_again(pipeline, mtime);
         }
         put
     }
@@ -90,17 +90,21 @@ impl Putting<'_> {
 
     /// What was empty and could not be filled becomes what it was, so that nobody reads a part of it; but only what
     /// holds nothing but a beginning of ours.
-    fn empty_again(&self, talk: &mut RequestPipeline<'_>, mtime: Time) -> Result<(), RequestError> {
-        talk.extend(self.limit);
+    fn empty_again(
+        &self,
+        pipeline: &mut RequestPipeline<'_>,
+        mtime: Time,
+    ) -> Result<(), RequestError> {
+        pipeline.extend(self.limit);
         let path = self.order.path;
-        let look = talk.ask_path(kind::LSTAT, path);
-        let open = ask_open(talk, path, flag::READ | flag::WRITE, PRIVATE);
-        let there = talk.attributes(look)?;
-        let Ok(handle) = talk.handle(open)? else {
+        let look = pipeline.ask_path(kind::LSTAT, path);
+        let open = ask_open(pipeline, path, flag::READ | flag::WRITE, PRIVATE);
+        let there = pipeline.attributes(look)?;
+        let Ok(handle) = pipeline.handle(open)? else {
             return Ok(());
         };
         let ours = match there {
-            Ok(now) if now.kind == Kind::File => self.is_our_beginning(talk, &handle),
+            Ok(now) if now.kind == Kind::File => self.is_our_beginning(pipeline, &handle),
             _ => Ok(false),
         };
         if ours == Ok(true) {
@@ -113,7 +117,7 @@ impl Putting<'_> {
                 ..Change::default()
             };
             let asked = [empty, dated].map(|change| {
-                talk.ask(|id| {
+                pipeline.ask(|id| {
                     Packet::request(kind::FSETSTAT, id)
                         .text(&handle)
                         .change(&change)
@@ -121,7 +125,7 @@ impl Putting<'_> {
             });
             for id in asked {
                 // Refused, it stays as it is: a conflict comes of it, and nothing is lost.
-                let _ = talk.status(id);
+                let _ = pipeline.status(id);
             }
         }
         ours.map(drop)
@@ -130,23 +134,23 @@ impl Putting<'_> {
     /// Whether an open file of the server holds a beginning of what is put, and no more than one request can tell.
     fn is_our_beginning(
         &self,
-        talk: &mut RequestPipeline<'_>,
+        pipeline: &mut RequestPipeline<'_>,
         handle: &[u8],
     ) -> Result<bool, RequestError> {
-        let length = talk.extensions().read_length;
-        let read = talk.ask(|id| {
+        let length = pipeline.extensions().read_length;
+        let read = pipeline.ask(|id| {
             Packet::request(kind::READ, id)
                 .text(handle)
                 .long(0)
                 .number(length)
         });
-        let look = talk.ask_handle(kind::FSTAT, handle);
-        let data = match talk.read(read, kind::DATA, |body| body.text().map(<[u8]>::to_vec))? {
+        let look = pipeline.ask_handle(kind::FSTAT, handle);
+        let data = match pipeline.read(read, kind::DATA, |body| body.text().map(<[u8]>::to_vec))? {
             Ok(data) => data,
             Err(Status::End) => Vec::new(),
             Err(_) => return Ok(false),
         };
-        let whole = talk.attributes(look)?.map(|now| now.size) == Ok(data.len() as u64);
+        let whole = pipeline.attributes(look)?.map(|now| now.size) == Ok(data.len() as u64);
         let mut ours = vec![0; data.len()];
         // Ours may be shorter: then it is another's.
         Ok(whole && self.from.read_exact_at(&mut ours, 0).is_ok() && ours == data)
@@ -154,25 +158,25 @@ impl Putting<'_> {
 
     fn opened(
         &self,
-        talk: &mut RequestPipeline<'_>,
+        pipeline: &mut RequestPipeline<'_>,
         handle: &Handle<'_>,
         there: Option<&Attributes>,
     ) -> Result<Stored, Stop> {
         let path = self.order.path;
         let mut upload = Upload::new(self.from, handle, self.limit, path);
-        upload.send(talk)?;
-        let attributes = upload.ask_attributes(talk, self.order, there);
-        let sync = upload.ask_sync(talk, self.order);
-        let new = talk.ask_handle(kind::FSTAT, handle);
-        let close = handle.ask_close(talk);
-        let sent = upload.settle(talk)?;
+        upload.send(pipeline)?;
+        let attributes = upload.ask_attributes(pipeline, self.order, there);
+        let sync = upload.ask_sync(pipeline, self.order);
+        let new = pipeline.ask_handle(kind::FSTAT, handle);
+        let close = handle.ask_close(pipeline);
+        let sent = upload.settle(pipeline)?;
         // The file is not ours, perhaps, and then keeps its owner: the mode was that of the file itself.
-        attributes.settle(talk, path)?;
-        upload.settle_sync(talk, sync)?;
-        let said = talk.attributes(new)?;
-        let made = settle(talk, said, Doing::Look)?;
-        let said = talk.status(close)?;
-        settle(talk, said, Doing::Write(path, 1))?;
+        attributes.settle(pipeline, path)?;
+        upload.settle_sync(pipeline, sync)?;
+        let said = pipeline.attributes(new)?;
+        let made = settle(pipeline, said, Doing::Look)?;
+        let said = pipeline.status(close)?;
+        settle(pipeline, said, Doing::Write(path, 1))?;
         whole(&made, &sent)?;
         Ok(Stored {
             attributes: made,

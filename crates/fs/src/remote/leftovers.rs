@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
+use super::pipeline::RequestPipeline;
 use super::session::{Session, locked};
-use super::talk::RequestPipeline;
 use super::target::Target;
 use super::temporary::Journal;
 use super::wire::{Status, kind};
@@ -78,13 +78,13 @@ impl Leftovers {
         *all = later;
         drop(all);
         let due: Vec<Leftover> = due;
-        let mut talk = RequestPipeline::new(session, target, now + limit);
+        let mut pipeline = RequestPipeline::new(session, target, now + limit);
         let asked: Vec<u32> = due
             .iter()
-            .map(|left| talk.ask_path(kind::REMOVE, &left.path))
+            .map(|left| pipeline.ask_path(kind::REMOVE, &left.path))
             .collect();
         for (mut left, id) in due.into_iter().zip(asked) {
-            match talk.status(id) {
+            match pipeline.status(id) {
                 Ok(Ok(())) => {
                     self.gone(&left.path);
                     continue;

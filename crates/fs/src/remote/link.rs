@@ -14,8 +14,8 @@ use super::attributes::{Attributes, Extensions};
 use super::clock::Clock;
 use super::handshake::{explain, greet, not_started};
 use super::leftovers::Leftovers;
+use super::pipeline::RequestPipeline;
 use super::session::{Session, locked};
-use super::talk::RequestPipeline;
 use super::target::Target;
 use super::temporary::Journal;
 use super::{Limits, State};
@@ -59,8 +59,8 @@ pub struct Link {
     pub limits: Limits,
     /// The server's.
     pub clock: Clock,
-    hub: Arc<LinkState>,
-    keeper: Mutex<Option<JoinHandle<()>>>,
+    shared: Arc<LinkState>,
+    thread: Mutex<Option<JoinHandle<()>>>,
     /// Hears what a folder has become by a change of ours.
     watcher: OnceLock<Watcher>,
 }
@@ -75,7 +75,7 @@ impl Link {
         limits: Limits,
         first: Option<SyncSender<Result<(), Failure>>>,
     ) -> Self {
-        let hub = Arc::new(LinkState {
+        let shared = Arc::new(LinkState {
             now: Mutex::new(Now {
                 session: None,
                 coming: None,
@@ -89,15 +89,15 @@ impl Link {
             leftovers: Leftovers::default(),
         });
         let target = Arc::new(target);
-        let keeping = Keeper {
-            hub: Arc::clone(&hub),
+        let connection = ConnectionThread {
+            shared: Arc::clone(&shared),
             target: Arc::clone(&target),
             limits,
         };
-        let keeper = thread::Builder::new().name("sftp-connection".into());
-        let keeper = keeper.spawn(move || keeping.keep(first));
-        if let Err(error) = &keeper {
-            let mut now = locked(&hub.now);
+        let thread = thread::Builder::new().name("sftp-connection".into());
+        let thread = thread.spawn(move || connection.run(first));
+        if let Err(error) = &thread {
+            let mut now = locked(&shared.now);
             now.closing = true;
             now.why = format!("no thread for the connection: {error}");
         }
@@ -105,20 +105,20 @@ impl Link {
             target,
             limits,
             clock: Clock::default(),
-            hub,
-            keeper: Mutex::new(keeper.ok()),
+            shared,
+            thread: Mutex::new(thread.ok()),
             watcher: OnceLock::new(),
         }
     }
 
     /// Connect, and wait for the outcome.
     pub fn connect(target: Target, limits: Limits) -> Result<Self, Failure> {
-        let (told, outcome) = mpsc::sync_channel(1);
-        let link = Self::start(target, limits, Some(told));
+        let (sender, outcome) = mpsc::sync_channel(1);
+        let link = Self::start(target, limits, Some(sender));
         match outcome.recv() {
             Ok(Ok(())) => Ok(link),
             Ok(Err(failure)) => Err(failure),
-            Err(_) => Err(explain(&link.target, &locked(&link.hub.now).why)),
+            Err(_) => Err(explain(&link.target, &locked(&link.shared.now).why)),
         }
     }
 
@@ -127,7 +127,7 @@ impl Link {
     /// # Errors
     /// EIO: there is none within that time, or no more.
     pub fn session(&self, deadline: Instant) -> Result<Arc<Session>, Errno> {
-        let mut now = locked(&self.hub.now);
+        let mut now = locked(&self.shared.now);
         loop {
             match &now.session {
                 _ if now.closing => return Err(Errno::EIO),
@@ -138,7 +138,7 @@ impl Link {
             if left.is_zero() {
                 return Err(Errno::EIO);
             }
-            let waited = self.hub.changed.wait_timeout(now, left);
+            let waited = self.shared.changed.wait_timeout(now, left);
             now = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
@@ -149,8 +149,8 @@ impl Link {
     }
 
     /// Say what folders have become in the course of an operation.
-    pub fn tell_folders(&self, talk: &mut RequestPipeline<'_>) {
-        let folders = std::mem::take(&mut talk.folders);
+    pub fn tell_folders(&self, pipeline: &mut RequestPipeline<'_>) {
+        let folders = std::mem::take(&mut pipeline.folders);
         if let Some(watcher) = self.watcher.get() {
             for (path, now) in folders {
                 watcher(&path, now);
@@ -159,15 +159,15 @@ impl Link {
     }
 
     /// An operation on a session of this link.
-    pub fn talk<'a>(&'a self, session: &'a Session, deadline: Instant) -> RequestPipeline<'a> {
-        let mut talk = RequestPipeline::new(session, &self.target, deadline);
-        talk.watched = self.watcher.get().is_some();
-        talk
+    pub fn pipeline<'a>(&'a self, session: &'a Session, deadline: Instant) -> RequestPipeline<'a> {
+        let mut pipeline = RequestPipeline::new(session, &self.target, deadline);
+        pipeline.watched = self.watcher.get().is_some();
+        pipeline
     }
 
     /// Whether there is a connection.
     pub fn state(&self) -> State {
-        let now = locked(&self.hub.now);
+        let now = locked(&self.shared.now);
         match &now.session {
             Some(session) if !session.ended() && !now.closing => State::Up,
             _ => State::Down {
@@ -180,47 +180,47 @@ impl Link {
 
     /// What the server said that it can do, on the last connection.
     pub fn extensions(&self) -> Extensions {
-        locked(&self.hub.now).extensions
+        locked(&self.shared.now).extensions
     }
 
     /// The round trip of the connection that there is, once something was asked for.
     pub fn round_trip(&self) -> Option<Duration> {
-        locked(&self.hub.now).session.as_ref()?.round_trip()
+        locked(&self.shared.now).session.as_ref()?.round_trip()
     }
 
     /// Send what was put off, if there is a connection.
     pub fn send_put_off(&self) {
-        let session = locked(&self.hub.now).session.clone();
+        let session = locked(&self.shared.now).session.clone();
         session.iter().for_each(|session| session.send_put_off());
     }
 
     /// Where temporaries are written down, from now on; a second one is not taken.
     pub fn journal(&self, journal: Arc<dyn Journal>) {
-        let _ = self.hub.leftovers.journal.set(journal);
+        let _ = self.shared.leftovers.journal.set(journal);
     }
 
     /// A temporary is about to be made.
     pub fn begins(&self, temporary: &Path) {
-        self.hub.leftovers.begins(temporary);
+        self.shared.leftovers.begins(temporary);
     }
 
     /// A temporary is not on the server, and will not be.
     pub fn gone(&self, temporary: &Path) {
-        self.hub.leftovers.gone(temporary);
+        self.shared.leftovers.gone(temporary);
     }
 
     /// A temporary that may have been left on the server: removed as soon as can be.
     pub fn leave(&self, path: PathBuf) {
-        self.hub.leftovers.add(path);
-        // Between the keeper's look and its wait the lock is held: it cannot miss this.
-        drop(locked(&self.hub.now));
-        self.hub.changed.notify_all();
+        self.shared.leftovers.add(path);
+        // Between the thread's look and its wait the lock is held: it cannot miss this.
+        drop(locked(&self.shared.now));
+        self.shared.changed.notify_all();
     }
 
     /// End all.
     pub fn close(&self) {
         let (session, coming) = {
-            let mut now = locked(&self.hub.now);
+            let mut now = locked(&self.shared.now);
             if !now.closing {
                 now.closing = true;
                 now.since = Instant::now();
@@ -231,10 +231,10 @@ impl Link {
         for session in [session, coming].into_iter().flatten() {
             session.end("ended here");
         }
-        self.hub.changed.notify_all();
-        if let Some(keeper) = locked(&self.keeper).take() {
-            // A panic of the keeper has been printed; there is nothing left to end.
-            let _ = keeper.join();
+        self.shared.changed.notify_all();
+        if let Some(thread) = locked(&self.thread).take() {
+            // A panic of the thread has been printed; there is nothing left to end.
+            let _ = thread.join();
         }
     }
 }
@@ -246,14 +246,14 @@ impl Drop for Link {
 }
 
 /// The thread that keeps the connection.
-struct Keeper {
-    hub: Arc<LinkState>,
+struct ConnectionThread {
+    shared: Arc<LinkState>,
     target: Arc<Target>,
     limits: Limits,
 }
 
-impl Keeper {
-    fn keep(self, mut first: Option<SyncSender<Result<(), Failure>>>) {
+impl ConnectionThread {
+    fn run(self, mut first: Option<SyncSender<Result<(), Failure>>>) {
         let mut pause = FIRST;
         let longest = (self.limits.operation / ATTEMPTS).clamp(FIRST, LAST);
         loop {
@@ -285,17 +285,17 @@ impl Keeper {
 
     /// Make a session, ready for use.
     fn make(&self) -> Result<Arc<Session>, Failure> {
-        let hub = Arc::downgrade(&self.hub);
+        let shared = Arc::downgrade(&self.shared);
         let on_close = Arc::new(move || {
-            if let Some(hub) = hub.upgrade() {
-                drop(locked(&hub.now));
-                hub.changed.notify_all();
+            if let Some(shared) = shared.upgrade() {
+                drop(locked(&shared.now));
+                shared.changed.notify_all();
             }
         });
         let session = Session::start(&self.target, on_close)
             .map_err(|why| not_started(&self.target, &why))?;
         let closing = {
-            let mut now = locked(&self.hub.now);
+            let mut now = locked(&self.shared.now);
             now.coming = Some(Arc::clone(&session));
             now.closing
         };
@@ -304,44 +304,44 @@ impl Keeper {
         }
         let greeted = greet(&session, &self.target, self.limits.connect);
         if greeted.is_ok() {
-            self.hub
+            self.shared
                 .leftovers
                 .sweep(&session, &self.target, self.limits.operation);
         }
-        let mut now = locked(&self.hub.now);
+        let mut now = locked(&self.shared.now);
         now.coming = None;
         greeted?;
         now.extensions = session.extensions.get().copied().unwrap_or_default();
         now.session = Some(Arc::clone(&session));
         drop(now);
-        self.hub.changed.notify_all();
+        self.shared.changed.notify_all();
         Ok(session)
     }
 
     /// Wait until the session ends; meanwhile remove what was left.
     fn watch(&self, session: &Session) {
         loop {
-            let mut now = locked(&self.hub.now);
+            let mut now = locked(&self.shared.now);
             while !session.ended() && !now.closing {
-                let wait = self.hub.leftovers.due().unwrap_or(IDLE);
+                let wait = self.shared.leftovers.due().unwrap_or(IDLE);
                 if wait.is_zero() {
                     break;
                 }
-                let waited = self.hub.changed.wait_timeout(now, wait);
+                let waited = self.shared.changed.wait_timeout(now, wait);
                 now = waited.unwrap_or_else(PoisonError::into_inner).0;
             }
             if session.ended() || now.closing {
                 return;
             }
             drop(now);
-            self.hub
+            self.shared
                 .leftovers
                 .sweep(session, &self.target, self.limits.operation);
         }
     }
 
     fn down(&self, why: &str) {
-        let mut now = locked(&self.hub.now);
+        let mut now = locked(&self.shared.now);
         now.session = None;
         now.since = Instant::now();
         now.tries = 0;
@@ -351,7 +351,7 @@ impl Keeper {
     }
 
     fn failed(&self, failure: &Failure) {
-        let mut now = locked(&self.hub.now);
+        let mut now = locked(&self.shared.now);
         now.tries = now.tries.saturating_add(1);
         if !now.closing {
             now.why = failure.explained();
@@ -361,13 +361,13 @@ impl Keeper {
     /// Wait: whether all is to end.
     fn pause(&self, pause: Duration) -> bool {
         let until = Instant::now() + pause;
-        let mut now = locked(&self.hub.now);
+        let mut now = locked(&self.shared.now);
         while !now.closing {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 break;
             }
-            let waited = self.hub.changed.wait_timeout(now, left);
+            let waited = self.shared.changed.wait_timeout(now, left);
             now = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
         now.closing

@@ -19,7 +19,7 @@ use super::errno::{Doing, parent, settle};
 use super::handle::Handle;
 use super::link::Link;
 use super::operations::{NEW, ask_open, ask_rename, ask_replace, ask_xattrs, renamed};
-use super::talk::{RequestError, RequestPipeline, StatusResult};
+use super::pipeline::{RequestError, RequestPipeline, StatusResult};
 use super::temporary;
 use super::upload::{Sent, Upload};
 use super::wire::{Packet, Status, flag, kind};
@@ -107,13 +107,13 @@ impl<'a> Putting<'a> {
             let session = self.link.session(deadline)?;
             let name = temporary::name().map_err(PutError::Errno)?;
             let temporary = parent(self.order.path).join(name);
-            let mut talk = self.link.talk(&session, deadline);
+            let mut pipeline = self.link.pipeline(&session, deadline);
             self.link.begins(&temporary);
-            let staged = self.stage(&mut talk, &temporary);
+            let staged = self.stage(&mut pipeline, &temporary);
             // Each answer moved the limit on.
-            self.progress = talk.deadline - self.limit;
+            self.progress = pipeline.deadline - self.limit;
             let stop = match staged {
-                Ok(stored) => match self.name_it(&mut talk, &temporary, stored.attributes) {
+                Ok(stored) => match self.name_it(&mut pipeline, &temporary, stored.attributes) {
                     Ok(attributes) => {
                         self.link.gone(&temporary);
                         return Ok(Stored {
@@ -142,11 +142,11 @@ impl<'a> Putting<'a> {
                     return Err(PutError::Errno(Errno::EIO));
                 }
                 Stop::Conflict(now) => {
-                    self.discard(&mut talk, temporary);
+                    self.discard(&mut pipeline, temporary);
                     return Err(PutError::Conflict(now));
                 }
                 Stop::RequestError(RequestError::Errno(error)) => {
-                    self.discard(&mut talk, temporary);
+                    self.discard(&mut pipeline, temporary);
                     return Err(PutError::Errno(error));
                 }
             }
@@ -155,64 +155,64 @@ impl<'a> Putting<'a> {
     }
 
     /// The whole file under its temporary name, with all that it is to have.
-    fn stage(&self, talk: &mut RequestPipeline<'_>, temporary: &Path) -> Result<Stored, Stop> {
+    fn stage(&self, pipeline: &mut RequestPipeline<'_>, temporary: &Path) -> Result<Stored, Stop> {
         let asked = self.link.clock.now();
-        let id = ask_open(talk, temporary, NEW, PRIVATE);
-        let look = talk.ask_path(kind::LSTAT, temporary);
-        let there = self.ask_there(talk);
-        let said = talk.handle(id)?;
-        let handle = settle(talk, said, Doing::Make(temporary))?;
+        let id = ask_open(pipeline, temporary, NEW, PRIVATE);
+        let look = pipeline.ask_path(kind::LSTAT, temporary);
+        let there = self.ask_there(pipeline);
+        let said = pipeline.handle(id)?;
+        let handle = settle(pipeline, said, Doing::Make(temporary))?;
         let old = match there {
-            Some((look, changed)) => self.open_old(talk, look)?.map(|old| (old, changed)),
+            Some((look, changed)) => self.open_old(pipeline, look)?.map(|old| (old, changed)),
             None => None,
         };
-        if let Ok(made) = talk.attributes(look)? {
-            self.link.clock.told(made.mtime, asked);
+        if let Ok(made) = pipeline.attributes(look)? {
+            self.link.clock.observe(made.mtime, asked);
         }
         // Before it has a mode by which others may read it.
-        let inherited = ask_xattrs(talk, self.order.like, temporary);
+        let inherited = ask_xattrs(pipeline, self.order.like, temporary);
         let mut upload = Upload::new(self.from, &handle, self.limit, temporary);
         let copied = match &old {
             Some((old, changed)) => {
-                upload.copy(talk, old, changed.kept)?;
-                let seen = talk.ask_handle(kind::FSTAT, old);
-                upload.send_changed(talk, changed)?;
+                upload.copy(pipeline, old, changed.kept)?;
+                let seen = pipeline.ask_handle(kind::FSTAT, old);
+                upload.send_changed(pipeline, changed)?;
                 Some(seen)
             }
             None => {
-                upload.send(talk)?;
+                upload.send(pipeline)?;
                 None
             }
         };
-        let attributes = upload.ask_attributes(talk, self.order, None);
-        let sync = upload.ask_sync(talk, self.order);
-        let close = handle.ask_close(talk);
-        let new = talk.ask_path(kind::LSTAT, temporary);
-        let old = talk.ask_path(kind::LSTAT, self.order.path);
+        let attributes = upload.ask_attributes(pipeline, self.order, None);
+        let sync = upload.ask_sync(pipeline, self.order);
+        let close = handle.ask_close(pipeline);
+        let new = pipeline.ask_path(kind::LSTAT, temporary);
+        let old = pipeline.ask_path(kind::LSTAT, self.order.path);
         // Behind the fsync, which may take long: the less time lies between the comparison and the rename, the better.
-        let comparison = self.ask_content(talk);
-        let sent = upload.settle(talk)?;
+        let comparison = self.ask_content(pipeline);
+        let sent = upload.settle(pipeline)?;
         if let Some(id) = copied {
             // What was copied was the version that is to be replaced, to the end.
-            let said = talk.attributes(id)?;
-            judge(self.order, Ok(settle(talk, said, Doing::Look)?))?;
+            let said = pipeline.attributes(id)?;
+            judge(self.order, Ok(settle(pipeline, said, Doing::Look)?))?;
         }
         if let Some(id) = inherited {
-            let said = talk.status(id)?;
-            settle(talk, said, Doing::Write(temporary, 0))?;
+            let said = pipeline.status(id)?;
+            settle(pipeline, said, Doing::Write(temporary, 0))?;
         }
-        let owned = attributes.settle(talk, temporary)?;
-        upload.settle_sync(talk, sync)?;
-        let said = talk.status(close)?;
-        settle(talk, said, Doing::Write(temporary, 1))?;
-        let said = talk.attributes(new)?;
-        let made = settle(talk, said, Doing::Look)?;
-        let said = talk.attributes(old)?;
+        let owned = attributes.settle(pipeline, temporary)?;
+        upload.settle_sync(pipeline, sync)?;
+        let said = pipeline.status(close)?;
+        settle(pipeline, said, Doing::Write(temporary, 1))?;
+        let said = pipeline.attributes(new)?;
+        let made = settle(pipeline, said, Doing::Look)?;
+        let said = pipeline.attributes(old)?;
         judge(self.order, said)?;
-        let made = self.own(talk, temporary, made, owned)?;
+        let made = self.own(pipeline, temporary, made, owned)?;
         whole(&made, &sent)?;
         // Last of all: what is compared now is replaced by the next request.
-        self.judge_content(talk, said, comparison)?;
+        self.judge_content(pipeline, said, comparison)?;
         Ok(Stored {
             attributes: made,
             digest: sent.digest,
@@ -220,43 +220,43 @@ impl<'a> Putting<'a> {
     }
 
     /// Gather the question for what is to be replaced, where the server can copy what did not change.
-    fn ask_there(&self, talk: &mut RequestPipeline<'_>) -> Option<(u32, Changed<'a>)> {
-        let has = talk.extensions();
+    fn ask_there(&self, pipeline: &mut RequestPipeline<'_>) -> Option<(u32, Changed<'a>)> {
+        let has = pipeline.extensions();
         let changed = self.order.changed?;
         let can = has.copy_data && u64::from(has.write_length) >= BLOCK;
         let known = self.order.expected.is_some();
-        (can && known).then(|| (talk.ask_path(kind::LSTAT, self.order.path), changed))
+        (can && known).then(|| (pipeline.ask_path(kind::LSTAT, self.order.path), changed))
     }
 
     /// Open what is to be replaced, if it is the version expected: the server would wait for ever for somebody to open
     /// the other end of a fifo. `None` if it is gone or not for us to read: then all of it goes.
     fn open_old<'t>(
         &self,
-        talk: &mut RequestPipeline<'t>,
+        pipeline: &mut RequestPipeline<'t>,
         look: u32,
     ) -> Result<Option<Handle<'t>>, Stop> {
-        let said = talk.attributes(look)?;
+        let said = pipeline.attributes(look)?;
         judge(self.order, said)?;
         if said.is_err() {
             return Ok(None);
         }
-        let id = ask_open(talk, self.order.path, flag::READ, 0);
-        Ok(talk.handle(id)?.ok())
+        let id = ask_open(pipeline, self.order.path, flag::READ, 0);
+        Ok(pipeline.handle(id)?.ok())
     }
 
     /// Gather the question for the content of what is there, if that decides beside the version.
-    pub(super) fn ask_content(&self, talk: &mut RequestPipeline<'_>) -> Comparison {
+    pub(super) fn ask_content(&self, pipeline: &mut RequestPipeline<'_>) -> Comparison {
         let (Some(version), Some(unsettled)) = (self.order.expected, self.order.unsettled) else {
             return Comparison::Needless;
         };
         let clock = &self.link.clock;
-        let told = |read| clock.can_trust(version.mtime, read);
-        if version.size == 0 || unsettled.read.is_some_and(told) {
+        let settled = |read| clock.can_trust(version.mtime, read);
+        if version.size == 0 || unsettled.read.is_some_and(settled) {
             return Comparison::Needless;
         }
         match unsettled.content {
             Some(digest) => {
-                let question = content::ask(talk, self.order.path, version.size);
+                let question = content::ask(pipeline, self.order.path, version.size);
                 Comparison::Asked(question, (version.size, digest))
             }
             None => Comparison::Impossible,
@@ -266,7 +266,7 @@ impl<'a> Putting<'a> {
     /// What is there has the version expected: it must have the content too, where the version cannot decide.
     pub(super) fn judge_content(
         &self,
-        talk: &mut RequestPipeline<'_>,
+        pipeline: &mut RequestPipeline<'_>,
         there: StatusResult<Attributes>,
         comparison: Comparison,
     ) -> Result<(), Stop> {
@@ -277,7 +277,7 @@ impl<'a> Putting<'a> {
             Comparison::Needless => true,
             Comparison::Impossible => false,
             Comparison::Asked(question, wanted) => {
-                match content::holds(talk, question, self.order.path, wanted, self.limit) {
+                match content::holds(pipeline, question, self.order.path, wanted, self.limit) {
                     // It went away meanwhile, or may not be read: then it is unknown.
                     Err(RequestError::Errno(Errno::ENOENT | Errno::EACCES)) => false,
                     found => found?,
@@ -293,7 +293,7 @@ impl<'a> Putting<'a> {
     /// Where the owner was refused: the group alone, if the server lets us, and no set-id bits of another's file.
     fn own(
         &self,
-        talk: &mut RequestPipeline<'_>,
+        pipeline: &mut RequestPipeline<'_>,
         temporary: &Path,
         made: Attributes,
         owned: bool,
@@ -301,9 +301,9 @@ impl<'a> Putting<'a> {
         let (Some((_, group)), false) = (self.order.owner, owned) else {
             return Ok(made);
         };
-        let ask = |talk: &mut RequestPipeline<'_>, change: Change| {
-            let full = talk.target.full(temporary);
-            talk.ask(|id| {
+        let ask = |pipeline: &mut RequestPipeline<'_>, change: Change| {
+            let full = pipeline.target.full(temporary);
+            pipeline.ask(|id| {
                 Packet::request(kind::SETSTAT, id)
                     .text(&full)
                     .change(&change)
@@ -312,7 +312,7 @@ impl<'a> Putting<'a> {
         let group = (group != made.gid).then(|| {
             let owner = Some((made.uid, group));
             ask(
-                talk,
+                pipeline,
                 Change {
                     owner,
                     ..Change::default()
@@ -321,48 +321,50 @@ impl<'a> Putting<'a> {
         });
         let mode = Some(self.order.mode & 0o1777);
         let mode = ask(
-            talk,
+            pipeline,
             Change {
                 mode,
                 ..Change::default()
             },
         );
-        let look = talk.ask_path(kind::LSTAT, temporary);
+        let look = pipeline.ask_path(kind::LSTAT, temporary);
         if let Some(id) = group {
             // Not ours to give: it stays the group that it is.
-            let _ = talk.status(id)?;
+            let _ = pipeline.status(id)?;
         }
-        let said = talk.status(mode)?;
-        settle(talk, said, Doing::Write(temporary, 0))?;
-        let said = talk.attributes(look)?;
-        settle(talk, said, Doing::Look)
+        let said = pipeline.status(mode)?;
+        settle(pipeline, said, Doing::Write(temporary, 0))?;
+        let said = pipeline.attributes(look)?;
+        settle(pipeline, said, Doing::Look)
     }
 
     /// Give it its name: its attributes then.
     fn name_it(
         &self,
-        talk: &mut RequestPipeline<'_>,
+        pipeline: &mut RequestPipeline<'_>,
         temporary: &Path,
         made: Attributes,
     ) -> Result<Attributes, Stop> {
-        talk.extend(self.limit);
+        pipeline.extend(self.limit);
         let to = self.order.path;
-        let has = talk.extensions();
+        let has = pipeline.extensions();
         // Whatever is there where nothing is known of it: nothing to compare.
         let compares = self.order.expected.is_some() || self.order.expect_nothing;
         let id = match has.exact && compares {
-            true => ask_replace(talk, temporary, to, self.order.expected),
-            false => ask_rename(talk, temporary, to),
+            true => ask_replace(pipeline, temporary, to, self.order.expected),
+            false => ask_rename(pipeline, temporary, to),
         };
         // The name has changed its time of change, where the server reports that.
-        let look = has.exact.then(|| talk.ask_path(kind::LSTAT, to));
-        let done = renamed(talk, id, temporary, to, true);
-        self.link.tell_folders(talk);
+        let look = has.exact.then(|| pipeline.ask_path(kind::LSTAT, to));
+        let done = renamed(pipeline, id, temporary, to, true);
+        self.link.tell_folders(pipeline);
         match done {
-            Err(RequestError::Errno(Errno::ECANCELED)) => Err(Stop::Conflict(self.there(talk)?)),
+            Err(RequestError::Errno(Errno::ECANCELED)) => {
+                Err(Stop::Conflict(self.there(pipeline)?))
+            }
             Err(trouble) => Err(Stop::RequestError(trouble)),
             Ok(()) => {
-                let now = look.and_then(|id| talk.attributes(id).ok()?.ok());
+                let now = look.and_then(|id| pipeline.attributes(id).ok()?.ok());
                 let ours = |now: &Attributes| now.version() == made.version();
                 Ok(now.filter(ours).unwrap_or(made))
             }
@@ -370,9 +372,12 @@ impl<'a> Putting<'a> {
     }
 
     /// What is there, once more: it came after it was compared.
-    fn there(&self, talk: &mut RequestPipeline<'_>) -> Result<Option<Attributes>, RequestError> {
-        let id = talk.ask_path(kind::LSTAT, self.order.path);
-        Ok(talk.attributes(id)?.ok())
+    fn there(
+        &self,
+        pipeline: &mut RequestPipeline<'_>,
+    ) -> Result<Option<Attributes>, RequestError> {
+        let id = pipeline.ask_path(kind::LSTAT, self.order.path);
+        Ok(pipeline.attributes(id)?.ok())
     }
 
     /// After a connection that broke at the rename: whether it was done.
@@ -387,12 +392,12 @@ impl<'a> Putting<'a> {
         let mut asked_before = false;
         loop {
             let gone = self.link.session(deadline).map(|session| {
-                let mut talk = RequestPipeline::new(&session, &self.link.target, deadline);
-                let id = talk.ask_path(kind::REMOVE, temporary);
-                let look = talk.ask_path(kind::LSTAT, self.order.path);
-                let said = talk.status(id).and_then(|said| match said {
+                let mut pipeline = RequestPipeline::new(&session, &self.link.target, deadline);
+                let id = pipeline.ask_path(kind::REMOVE, temporary);
+                let look = pipeline.ask_path(kind::LSTAT, self.order.path);
+                let said = pipeline.status(id).and_then(|said| match said {
                     Err(Status::NoSuchFile) if asked_before => {
-                        let there = talk.attributes(look)?;
+                        let there = pipeline.attributes(look)?;
                         let ours = |now: Attributes| now.version() == stored.attributes.version();
                         Ok(there.is_ok_and(ours).then_some(true))
                     }
@@ -425,10 +430,10 @@ impl<'a> Putting<'a> {
     }
 
     /// Remove the temporary, now or later.
-    fn discard(&self, talk: &mut RequestPipeline<'_>, temporary: PathBuf) {
-        talk.extend(self.limit);
-        let id = talk.ask_path(kind::REMOVE, &temporary);
-        match talk.status(id) {
+    fn discard(&self, pipeline: &mut RequestPipeline<'_>, temporary: PathBuf) {
+        pipeline.extend(self.limit);
+        let id = pipeline.ask_path(kind::REMOVE, &temporary);
+        match pipeline.status(id) {
             Ok(Ok(()) | Err(Status::NoSuchFile)) => self.link.gone(&temporary),
             _ => self.link.leave(temporary),
         }

@@ -22,7 +22,7 @@ use child::Ssh;
 use write_lock::WriteLock;
 
 use super::attributes::Extensions;
-use super::talk::RequestError;
+use super::pipeline::RequestError;
 use super::target::Target;
 use super::wire::{self, Answer, Packet, Reader};
 use oscope_sys::error::Failure;
@@ -53,7 +53,7 @@ pub struct Session {
     next: AtomicU32,
     buffers: Mutex<Vec<Vec<u8>>>,
     /// Requests under way that may rightly take long without a word from the server (fsync).
-    pub patient: AtomicUsize,
+    pub slow_requests: AtomicUsize,
     began: Instant,
     heard_ms: AtomicU64,
     fastest_ns: AtomicU64,
@@ -83,7 +83,7 @@ impl Session {
             pending: Mutex::new(Some(HashMap::new())),
             next: AtomicU32::new(HELLO + 1),
             buffers: Mutex::new(Vec::new()),
-            patient: AtomicUsize::new(0),
+            slow_requests: AtomicUsize::new(0),
             began: Instant::now(),
             heard_ms: AtomicU64::new(0),
             fastest_ns: AtomicU64::new(u64::MAX),
@@ -141,7 +141,7 @@ impl Session {
     pub fn late(&self, limit: Duration) {
         let heard = Duration::from_millis(self.heard_ms.load(Ordering::Relaxed));
         let silent = self.began.elapsed().saturating_sub(heard);
-        if self.patient.load(Ordering::Relaxed) == 0 && silent >= limit {
+        if self.slow_requests.load(Ordering::Relaxed) == 0 && silent >= limit {
             self.end(&format!("no answer for {:.1} s", silent.as_secs_f64()));
         }
     }

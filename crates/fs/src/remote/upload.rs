@@ -11,7 +11,7 @@ use nix::errno::Errno;
 use super::attributes::{Attributes, Change, Changed, Put};
 use super::errno::{Doing, settle};
 use super::fetch::local;
-use super::talk::{RequestError, RequestPipeline};
+use super::pipeline::{RequestError, RequestPipeline};
 use super::window::Window;
 use super::wire::{Answer, Packet, Status, kind};
 use crate::blocks::{self, BLOCK, Blocks};
@@ -79,16 +79,16 @@ impl<'a> Upload<'a> {
     /// unanswered.
     pub fn copy(
         &mut self,
-        talk: &mut RequestPipeline<'_>,
+        pipeline: &mut RequestPipeline<'_>,
         old: &[u8],
         kept: u64,
     ) -> Result<(), RequestError> {
         let mut copied = 0;
         while copied < kept {
-            self.settle_copy(talk)?;
+            self.settle_copy(pipeline)?;
             let length = COPIED_AT_ONCE.min(kept - copied);
             let handle = self.handle;
-            self.copying = Some(talk.ask(|id| {
+            self.copying = Some(pipeline.ask(|id| {
                 Packet::extended(id, "copy-data")
                     .text(old)
                     .long(copied)
@@ -101,9 +101,9 @@ impl<'a> Upload<'a> {
         Ok(())
     }
 
-    fn settle_copy(&mut self, talk: &mut RequestPipeline<'_>) -> Result<(), RequestError> {
+    fn settle_copy(&mut self, pipeline: &mut RequestPipeline<'_>) -> Result<(), RequestError> {
         match self.copying.take() {
-            Some(id) => self.patiently(talk, id, COPIED_AT_ONCE),
+            Some(id) => self.slow_answer(pipeline, id, COPIED_AT_ONCE),
             None => Ok(()),
         }
     }
@@ -111,10 +111,10 @@ impl<'a> Upload<'a> {
     /// Send what differs, behind what [`Self::copy`] asked for; the last writes are left unanswered.
     pub fn send_changed(
         &mut self,
-        talk: &mut RequestPipeline<'_>,
+        pipeline: &mut RequestPipeline<'_>,
         changed: &Changed<'_>,
     ) -> Result<(), RequestError> {
-        let most = u64::from(talk.extensions().write_length) / BLOCK * BLOCK;
+        let most = u64::from(pipeline.extensions().write_length) / BLOCK * BLOCK;
         self.window = Window::new(most);
         let mut blocks = changed.blocks.clone();
         for range in changed.ranges {
@@ -128,11 +128,11 @@ impl<'a> Upload<'a> {
                 // shows that it is not what the file holds.
                 self.buffer[got..].fill(0);
                 blocks.replace(offset, &self.buffer);
-                self.ask_write(talk, length);
+                self.ask_write(pipeline, length);
                 while self.under_way.len() >= self.window.width() {
-                    self.answer(talk)?;
+                    self.answer(pipeline)?;
                 }
-                talk.flush()?;
+                pipeline.flush()?;
             }
         }
         self.offset = blocks.size();
@@ -141,21 +141,21 @@ impl<'a> Upload<'a> {
     }
 
     /// Send all that `from` holds now; the last writes are left unanswered, the last of all is not yet sent.
-    pub fn send(&mut self, talk: &mut RequestPipeline<'_>) -> Result<(), RequestError> {
-        let chunk = u64::from(talk.extensions().write_length);
+    pub fn send(&mut self, pipeline: &mut RequestPipeline<'_>) -> Result<(), RequestError> {
+        let chunk = u64::from(pipeline.extensions().write_length);
         let size = self.from.metadata().map_err(local)?.len();
         self.window = Window::new(chunk);
         while self.offset < size {
             let length = usize::try_from(chunk.min(size - self.offset)).unwrap_or(usize::MAX);
-            if self.write(talk, length)? == 0 {
+            if self.write(pipeline, length)? == 0 {
                 // It was cut while it was read: what was read is the file.
                 break;
             }
             while self.under_way.len() >= self.window.width() {
-                self.answer(talk)?;
+                self.answer(pipeline)?;
             }
             if self.offset < size {
-                talk.flush()?;
+                pipeline.flush()?;
             }
         }
         Ok(())
@@ -164,22 +164,22 @@ impl<'a> Upload<'a> {
     /// Gather one write of `length` bytes, or of what is left: how many.
     fn write(
         &mut self,
-        talk: &mut RequestPipeline<'_>,
+        pipeline: &mut RequestPipeline<'_>,
         length: usize,
     ) -> Result<usize, RequestError> {
         self.buffer.resize(length, 0);
         let count = blocks::read(self.from, &mut self.buffer, self.offset).map_err(local)?;
         if count > 0 {
             self.hasher.update(&self.buffer[..count]);
-            self.ask_write(talk, count);
+            self.ask_write(pipeline, count);
         }
         Ok(count)
     }
 
     /// Gather the write of so many bytes of the buffer.
-    fn ask_write(&mut self, talk: &mut RequestPipeline<'_>, count: usize) {
+    fn ask_write(&mut self, pipeline: &mut RequestPipeline<'_>, count: usize) {
         let (handle, offset, bytes) = (self.handle, self.offset, &self.buffer[..count]);
-        let id = talk.ask(|id| {
+        let id = pipeline.ask(|id| {
             Packet::request(kind::WRITE, id)
                 .text(handle)
                 .long(offset)
@@ -190,19 +190,19 @@ impl<'a> Upload<'a> {
     }
 
     /// The answer to one write.
-    fn answer(&mut self, talk: &mut RequestPipeline<'_>) -> Result<(), RequestError> {
-        self.settle_copy(talk)?;
-        let (id, answer) = talk.any_of(|id| self.under_way.contains_key(&id))?;
+    fn answer(&mut self, pipeline: &mut RequestPipeline<'_>) -> Result<(), RequestError> {
+        self.settle_copy(pipeline)?;
+        let (id, answer) = pipeline.any_of(|id| self.under_way.contains_key(&id))?;
         let bytes = self.under_way.remove(&id).unwrap_or_default();
-        self.judge(talk, &answer, bytes)?;
+        self.judge(pipeline, &answer, bytes)?;
         self.window.answered(bytes);
-        talk.extend(self.limit);
+        pipeline.extend(self.limit);
         Ok(())
     }
 
     fn judge(
         &self,
-        talk: &mut RequestPipeline<'_>,
+        pipeline: &mut RequestPipeline<'_>,
         answer: &Answer,
         bytes: u64,
     ) -> Result<(), RequestError> {
@@ -210,14 +210,14 @@ impl<'a> Upload<'a> {
             Status::Ok => Ok(()),
             status => Err(status),
         };
-        settle(talk, said, Doing::Write(self.path, bytes))
+        settle(pipeline, said, Doing::Write(self.path, bytes))
     }
 
     /// Every write was answered.
-    pub fn settle(&mut self, talk: &mut RequestPipeline<'_>) -> Result<Sent, RequestError> {
-        self.settle_copy(talk)?;
+    pub fn settle(&mut self, pipeline: &mut RequestPipeline<'_>) -> Result<Sent, RequestError> {
+        self.settle_copy(pipeline)?;
         while !self.under_way.is_empty() {
-            self.answer(talk)?;
+            self.answer(pipeline)?;
         }
         let parts = self.blocks.as_ref().map(Blocks::digest);
         Ok(Sent {
@@ -230,12 +230,12 @@ impl<'a> Upload<'a> {
     /// was there and may have been longer. What such a file (`there`) has as wanted is not asked for.
     pub fn ask_attributes(
         &self,
-        talk: &mut RequestPipeline<'_>,
+        pipeline: &mut RequestPipeline<'_>,
         order: &Put<'_>,
         there: Option<&Attributes>,
     ) -> Asked {
         let mut ask = |change: Change| {
-            talk.ask(|id| {
+            pipeline.ask(|id| {
                 Packet::request(kind::FSETSTAT, id)
                     .text(self.handle)
                     .change(&change)
@@ -269,55 +269,65 @@ impl<'a> Upload<'a> {
     }
 
     /// Gather what brings it to the server's disk, if that is wanted and the server can.
-    pub fn ask_sync(&self, talk: &mut RequestPipeline<'_>, order: &Put<'_>) -> Option<u32> {
-        (order.durable && talk.extensions().fsync)
-            .then(|| talk.ask(|id| Packet::extended(id, "fsync@openssh.com").text(self.handle)))
+    pub fn ask_sync(&self, pipeline: &mut RequestPipeline<'_>, order: &Put<'_>) -> Option<u32> {
+        (order.durable && pipeline.extensions().fsync)
+            .then(|| pipeline.ask(|id| Packet::extended(id, "fsync@openssh.com").text(self.handle)))
     }
 
     /// It is on the disk.
     pub fn settle_sync(
         &self,
-        talk: &mut RequestPipeline<'_>,
+        pipeline: &mut RequestPipeline<'_>,
         sync: Option<u32>,
     ) -> Result<(), RequestError> {
         match sync {
-            Some(id) => self.patiently(talk, id, self.offset),
+            Some(id) => self.slow_answer(pipeline, id, self.offset),
             None => Ok(()),
         }
     }
 
     /// The answer to what the server does to so many bytes on its disk. Meanwhile the server, which does one thing
     /// after the other, may be silent for as long as that takes.
-    fn patiently(
+    fn slow_answer(
         &self,
-        talk: &mut RequestPipeline<'_>,
+        pipeline: &mut RequestPipeline<'_>,
         id: u32,
         bytes: u64,
     ) -> Result<(), RequestError> {
-        talk.extend(self.limit + Duration::from_secs(bytes / DISK));
-        talk.session.patient.fetch_add(1, Ordering::Relaxed);
-        let said = talk.status(id);
-        talk.session.patient.fetch_sub(1, Ordering::Relaxed);
-        talk.extend(self.limit);
-        settle(talk, said?, Doing::Write(self.path, 1))
+        pipeline.extend(self.limit + Duration::from_secs(bytes / DISK));
+        pipeline
+            .session
+            .slow_requests
+            .fetch_add(1, Ordering::Relaxed);
+        let said = pipeline.status(id);
+        pipeline
+            .session
+            .slow_requests
+            .fetch_sub(1, Ordering::Relaxed);
+        pipeline.extend(self.limit);
+        settle(pipeline, said?, Doing::Write(self.path, 1))
     }
 }
 
 impl Asked {
     /// They are set: whether the owner is as wanted. That may be refused; in a file that was there and is another's,
     /// mode and times too.
-    pub fn settle(self, talk: &mut RequestPipeline<'_>, path: &Path) -> Result<bool, RequestError> {
+    pub fn settle(
+        self,
+        pipeline: &mut RequestPipeline<'_>,
+        path: &Path,
+    ) -> Result<bool, RequestError> {
         if let Some(id) = self.cut {
-            let said = talk.status(id)?;
-            settle(talk, said, Doing::Write(path, 0))?;
+            let said = pipeline.status(id)?;
+            settle(pipeline, said, Doing::Write(path, 0))?;
         }
         let owned = match self.owner {
-            Some(id) => talk.status(id)?.is_ok(),
+            Some(id) => pipeline.status(id)?.is_ok(),
             None => true,
         };
-        match talk.status(self.others)? {
+        match pipeline.status(self.others)? {
             Err(Status::PermissionDenied | Status::Exact(Errno::EPERM)) if self.in_place => {}
-            said => settle(talk, said, Doing::Write(path, 0))?,
+            said => settle(pipeline, said, Doing::Write(path, 0))?,
         }
         Ok(owned)
     }

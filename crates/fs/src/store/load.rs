@@ -11,9 +11,9 @@ use nix::errno::Errno;
 use serde::{Deserialize, Serialize};
 
 use super::folder::{Folder, Need, errno};
+use super::index::{CacheIndex, Slot, fresh_dirty, occupied};
 use super::record::{Record, Stamp, rename_from_bytes, renamed};
 use super::rename::stay_of;
-use super::shelf::{CacheIndex, Slot, fresh_dirty, occupied};
 use super::types::CopyId;
 
 /// What a checkpoint leaves: records up to this number, and the content of their copies, are on disk.
@@ -55,16 +55,16 @@ pub(super) fn load(
 ) -> Result<(CacheIndex, Vec<String>), Errno> {
     let mut damaged = Vec::new();
     let settled = settled_sequence(folder.path());
-    let (doubts, done) = read_renames(folder.path())?;
+    let (unresolved_renames, done) = read_renames(folder.path())?;
     let mut found = read_entries(&folder, &boot_id, settled, &mut damaged)?;
     let numbers = found.iter().flat_map(|f| [f.id.0, f.record.sequence]);
     let numbers = numbers
-        .chain(doubts.keys().copied())
+        .chain(unresolved_renames.keys().copied())
         .chain(done.iter().map(|d| d.sequence))
         .chain([settled]);
     let sequence = numbers.max().unwrap_or(0);
     let gone = apply_renames(&mut found, &done);
-    let mut shelf = CacheIndex {
+    let mut index = CacheIndex {
         folder,
         boot_id,
         limit,
@@ -73,7 +73,7 @@ pub(super) fn load(
         order: BTreeMap::new(),
         loose: HashMap::new(),
         live: HashSet::new(),
-        doubts,
+        unresolved_renames,
         displaced: HashSet::new(),
         used: 0,
         sequence,
@@ -81,24 +81,24 @@ pub(super) fn load(
         recounted: Instant::now(),
     };
     for id in gone {
-        let _ = fs::remove_file(shelf.folder.entry_path(id));
+        let _ = fs::remove_file(index.folder.entry_path(id));
     }
-    let changed = shelf.place(found);
-    remove_leftovers(&shelf)?;
-    shelf.folder.refill_spare();
+    let changed = index.place(found);
+    remove_leftovers(&index)?;
+    index.folder.refill_spare();
     let mut written = Ok(());
     for id in changed {
-        let Some(record) = shelf.slots.get(&id).map(|slot| slot.record.clone()) else {
+        let Some(record) = index.slots.get(&id).map(|slot| slot.record.clone()) else {
             continue;
         };
-        written = written.and(shelf.write_record(id, record, Need::Done));
+        written = written.and(index.write_record(id, record, Need::Done));
     }
     if written.is_ok() {
         for rename in done {
             let _ = fs::remove_file(rename.at);
         }
     }
-    Ok((shelf, damaged))
+    Ok((index, damaged))
 }
 
 impl CacheIndex {
@@ -173,7 +173,7 @@ type Doubts = BTreeMap<u64, (PathBuf, PathBuf)>;
 
 fn read_renames(folder: &Path) -> Result<(Doubts, Vec<Done>), Errno> {
     let number = |text: &str| CopyId::parse(text).map(|id| id.0);
-    let mut doubts = BTreeMap::new();
+    let mut unresolved_renames = BTreeMap::new();
     let mut done = Vec::new();
     for (name, at) in files(&folder.join("renames"))? {
         let intent = name.strip_suffix(".intent").and_then(number);
@@ -194,7 +194,7 @@ fn read_renames(folder: &Path) -> Result<(Doubts, Vec<Done>), Errno> {
             continue;
         };
         if let Some(number) = intent {
-            doubts.insert(number, (from, to));
+            unresolved_renames.insert(number, (from, to));
         } else if let Some((sequence, begun)) = parts {
             done.push(Done {
                 sequence,
@@ -206,7 +206,7 @@ fn read_renames(folder: &Path) -> Result<(Doubts, Vec<Done>), Errno> {
         }
     }
     done.sort_by_key(|rename| rename.sequence);
-    Ok((doubts, done))
+    Ok((unresolved_renames, done))
 }
 
 fn read_entries(
@@ -332,9 +332,9 @@ fn apply_renames(found: &mut Vec<Found>, done: &[Done]) -> Vec<CopyId> {
     gone
 }
 
-fn remove_leftovers(shelf: &CacheIndex) -> Result<(), Errno> {
-    for (name, at) in files(&shelf.folder.path().join("copies"))? {
-        if CopyId::parse(&name).is_some_and(|id| !shelf.slots.contains_key(&id)) {
+fn remove_leftovers(index: &CacheIndex) -> Result<(), Errno> {
+    for (name, at) in files(&index.folder.path().join("copies"))? {
+        if CopyId::parse(&name).is_some_and(|id| !index.slots.contains_key(&id)) {
             fs::remove_file(&at).map_err(errno)?;
         }
     }

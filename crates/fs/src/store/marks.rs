@@ -7,8 +7,8 @@ use std::path::Path;
 use nix::errno::Errno;
 
 use super::folder::{Need, errno};
+use super::index::{CacheIndex, Slot, fresh_dirty};
 use super::record::{Record, Stamp};
-use super::shelf::{CacheIndex, Slot, fresh_dirty};
 use super::types::{CopyId, Digest, Kept};
 use super::{Copy, Store, digest};
 use crate::remote::Version;
@@ -51,14 +51,14 @@ impl Store {
         kept: Kept,
     ) -> Result<(), Errno> {
         let stamp = Stamp::of_file(copy.file()).map_err(errno)?;
-        let mut shelf = self.lock();
-        let dirty = Some(fresh_dirty(base, content, &shelf.boot_id));
+        let mut index = self.lock();
+        let dirty = Some(fresh_dirty(base, content, &index.boot_id));
         let record = Record {
             version: base,
             dirty,
             ..blank(path, kept, stamp)
         };
-        shelf.keep(copy, path, record)
+        index.keep(copy, path, record)
     }
 
     /// Before the first write can come: when it is opened for writing or truncated. `base`: the version that the copy
@@ -72,9 +72,9 @@ impl Store {
         base: Option<Version>,
         content: Option<Digest>,
     ) -> Result<(), Errno> {
-        let mut shelf = self.lock();
-        let dirty = fresh_dirty(base, content, &shelf.boot_id);
-        shelf.change(copy, Need::Refusable, |record| {
+        let mut index = self.lock();
+        let dirty = fresh_dirty(base, content, &index.boot_id);
+        index.change(copy, Need::Refusable, |record| {
             let clean = record.dirty.is_none();
             if clean {
                 record.dirty = Some(dirty);
@@ -134,9 +134,9 @@ impl Store {
     /// # Errors
     /// Those of write(2). Copying back all the same risks a second conflict copy after a kill, and no loss.
     pub fn mark_beside(&self, copy: &Copy, name: &Path) -> Result<(), Errno> {
-        let mut shelf = self.lock();
-        let boot_id = shelf.boot_id.clone();
-        shelf.change(copy, Need::Done, |record| {
+        let mut index = self.lock();
+        let boot_id = index.boot_id.clone();
+        index.change(copy, Need::Done, |record| {
             let Some(dirty) = &mut record.dirty else {
                 return false;
             };
@@ -175,13 +175,13 @@ impl Store {
     /// Those of stat(2) and write(2): it stays dirty. As [`Dirty::sending`] names the version, nothing is lost by it.
     pub fn mark_clean(&self, copy: &Copy, version: Version, trusted: bool) -> Result<(), Errno> {
         let stamp = Stamp::of_file(copy.file()).map_err(errno)?;
-        let mut shelf = self.lock();
-        shelf.change(copy, Need::Done, |record| {
+        let mut index = self.lock();
+        index.change(copy, Need::Done, |record| {
             (record.dirty, record.version, record.trusted, record.stamp) =
                 (None, Some(version), trusted, stamp);
             true
         })?;
-        shelf.give_up_lost_names(copy.id());
+        index.give_up_lost_names(copy.id());
         Ok(())
     }
 
@@ -191,8 +191,8 @@ impl Store {
     /// # Errors
     /// Those of write(2): some are trusted as before.
     pub fn distrust(&self, below: &Path) -> Result<usize, Errno> {
-        let mut shelf = self.lock();
-        let concerned: BTreeSet<CopyId> = shelf
+        let mut index = self.lock();
+        let concerned: BTreeSet<CopyId> = index
             .names
             .iter()
             .filter(|(name, _)| name.starts_with(below))
@@ -201,14 +201,14 @@ impl Store {
         let mut count = 0;
         for id in concerned {
             let clean = |slot: &&Slot| slot.record.dirty.is_none();
-            let Some(slot) = shelf.slots.get(&id).filter(clean) else {
+            let Some(slot) = index.slots.get(&id).filter(clean) else {
                 continue;
             };
             let record = Record {
                 trusted: false,
                 ..slot.record.clone()
             };
-            shelf.write_record(id, record, Need::Refusable)?;
+            index.write_record(id, record, Need::Refusable)?;
             count += 1;
         }
         Ok(count)

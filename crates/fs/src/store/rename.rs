@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 use nix::errno::Errno;
 
 use super::folder::{Need, errno};
+use super::index::CacheIndex;
 use super::record::{Stay, rename_to_bytes, renamed};
-use super::shelf::CacheIndex;
 use super::types::{CopyId, Rename};
 
 /// `renames/…` of a rename that the server has not answered yet.
@@ -65,7 +65,8 @@ impl CacheIndex {
             None,
             Need::Refusable,
         )?;
-        self.doubts.insert(number, (from.into(), to.into()));
+        self.unresolved_renames
+            .insert(number, (from.into(), to.into()));
         Ok(rename(Some(number)))
     }
 
@@ -85,7 +86,7 @@ impl CacheIndex {
         if same {
             let known = rename
                 .number
-                .is_some_and(|number| self.doubts.contains_key(&number));
+                .is_some_and(|number| self.unresolved_renames.contains_key(&number));
             self.cancel_rename(rename);
             return if known { Ok(()) } else { Err(Errno::EINVAL) };
         }
@@ -102,7 +103,9 @@ impl CacheIndex {
         let recorded = match rename.number {
             Some(number) => {
                 // Whoever finishes it twice would move what has the old name by now.
-                self.doubts.remove(&number).ok_or(Errno::EINVAL)?;
+                self.unresolved_renames
+                    .remove(&number)
+                    .ok_or(Errno::EINVAL)?;
                 let intent = self.folder.path().join("renames").join(intent_name(number));
                 fs::rename(&intent, &done).map_err(errno)
             }
@@ -134,7 +137,7 @@ impl CacheIndex {
     /// The server has not done it.
     pub(super) fn cancel_rename(&mut self, rename: &Rename) {
         let Some(number) = rename.number else { return };
-        if self.doubts.remove(&number).is_some() {
+        if self.unresolved_renames.remove(&number).is_some() {
             // One that stays is asked about again in the next life, with the same answer.
             let _ = fs::remove_file(self.folder.path().join("renames").join(intent_name(number)));
         }

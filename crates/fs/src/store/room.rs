@@ -11,8 +11,8 @@ use nix::sys::statvfs::statvfs;
 
 use super::copy::Inner;
 use super::folder::errno;
+use super::index::{CacheIndex, Loose};
 use super::record::Stamp;
-use super::shelf::{CacheIndex, Loose};
 use super::types::CopyId;
 use super::{Copy, Store};
 
@@ -28,10 +28,10 @@ impl Store {
     /// Those of open(2), also where `ENOSPC` could be fixed by evicting: [`Store::make`] does that.
     pub fn make_ready(&self) -> Result<Copy, Errno> {
         let (id, copy, entry) = {
-            let mut shelf = self.lock();
-            shelf.look_again();
-            let id = CopyId(shelf.next_sequence());
-            (id, shelf.folder.copy_path(id), shelf.folder.entry_path(id))
+            let mut index = self.lock();
+            index.look_again();
+            let id = CopyId(index.next_sequence());
+            (id, index.folder.copy_path(id), index.folder.entry_path(id))
         };
         let file = create(&copy)?;
         if let Err(error) = create(&entry) {
@@ -44,23 +44,23 @@ impl Store {
 
     /// Why a copy with that much set aside cannot be made, and what helps.
     pub fn why_no_room(&self, room: u64) -> String {
-        let shelf = self.lock();
-        let limit = mib(shelf.limit);
-        if room > shelf.limit {
+        let index = self.lock();
+        let limit = mib(index.limit);
+        if room > index.limit {
             return format!(
                 "it has {}, more than the whole --cache-size ({limit}); mount with a larger --cache-size",
                 mib(room)
             );
         }
-        let held = shelf.taken() - shelf.evictable();
-        if held.saturating_add(room) > shelf.limit {
+        let held = index.taken() - index.evictable();
+        if held.saturating_add(room) > index.limit {
             return format!(
                 "files that are open or not copied back take {} of the --cache-size ({limit}); close some, or mount \
                  with a larger --cache-size",
                 mib(held)
             );
         }
-        drop(shelf);
+        drop(index);
         self.disk_is_full()
     }
 
@@ -80,9 +80,9 @@ impl Store {
 
     /// The same by the sizes that the copies have now: at the end of a mount, after which nothing looks again.
     pub fn trim_last(&self) {
-        let mut shelf = self.lock();
-        shelf.recount();
-        shelf.trim(None);
+        let mut index = self.lock();
+        index.recount();
+        index.trim(None);
     }
 }
 

@@ -96,7 +96,7 @@ fn a_copy_that_was_forced_to_disk_before_a_reboot_goes_back_to_its_name() {
     let key = rig.server.target(&rig.there).key();
     let store = Store::open_in_boot(&rig.cache, &key, 1 << 30, "another boot".into()).unwrap();
     rig.mount_over(store);
-    rig.shared().tend(true);
+    rig.shared().copy_back_idle(true);
     assert_eq!(fs::read(rig.on("f")).unwrap(), b"new");
     assert!(rig.conflicts().is_empty());
 }
@@ -112,7 +112,7 @@ fn what_nobody_looks_up_is_tried_again() {
             fs::remove_file(rig.on("d/f")).unwrap();
         }
         rig.mount();
-        rig.shared().tend(true);
+        rig.shared().copy_back_idle(true);
         assert_eq!(fs::read(rig.on("d/f")).unwrap(), b"new");
         assert!(rig.shared().report().dirty.is_empty());
         let folder = || rig.shared().tree().child(ROOT, "d".as_ref());
@@ -240,15 +240,15 @@ fn what_power_loss_left_of_a_copy_is_recovered_beside_the_original_and_told() {
         for settled in [false, true] {
             let (rig, store) = after_power_was_lost(damage, settled);
             let remote = Remote::connect(rig.server.target(&rig.there), LIMITS).unwrap();
-            let mut told = Vec::new();
-            let done = recover(&remote, &store, &mut |line| told.push(line)).unwrap();
+            let mut lines = Vec::new();
+            let done = recover(&remote, &store, &mut |line| lines.push(line)).unwrap();
             assert_eq!((done.copied_back, done.conflicts, done.left), (0, 1, 0));
             is_beside(&rig, damage);
             let kept = rig.conflicts()[0].file_name().unwrap().to_owned();
-            assert_eq!(told.len(), 1, "{told:?}");
+            assert_eq!(lines.len(), 1, "{lines:?}");
             assert!(
-                told[0].contains("torn") && told[0].contains(kept.to_str().unwrap()),
-                "{told:?}"
+                lines[0].contains("torn") && lines[0].contains(kept.to_str().unwrap()),
+                "{lines:?}"
             );
             assert!(store.dirty().is_empty());
         }
@@ -260,7 +260,7 @@ fn what_power_loss_left_of_a_copy_goes_beside_the_original_by_the_next_mount_and
     for damage in DAMAGES {
         let (mut rig, store) = after_power_was_lost(damage, false);
         rig.mount_over(store);
-        rig.shared().tend(true);
+        rig.shared().copy_back_idle(true);
         is_beside(&rig, damage);
         let report = rig.shared().report();
         assert_eq!(report.conflicts.len(), 1);

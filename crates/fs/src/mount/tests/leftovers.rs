@@ -134,7 +134,7 @@ fn rename_without_an_answer(rig: &mut Rig, (from, to): (&str, &str), done: bool)
     let (old, new) = (rig.at(from), rig.at(to));
     let rename = thread::spawn(move || number(fs::rename(old, new)));
     until("it is written down", || {
-        !rig.shared().store.renames_in_doubt().is_empty()
+        !rig.shared().store.unresolved_renames().is_empty()
     });
     if done {
         fs::rename(rig.on(from), rig.on(to)).unwrap();
@@ -150,7 +150,7 @@ fn a_rename_of_a_folder_without_an_answer_is_found_out_when_the_server_is_there_
         rename_without_an_answer(&mut rig, ("d", "e"), done);
         rig.server.start();
         until("it is found out", || {
-            rig.shared().store.renames_in_doubt().is_empty()
+            rig.shared().store.unresolved_renames().is_empty()
         });
         drop(file);
         let (there, gone) = if done { ("e", "d") } else { ("d", "e") };
@@ -180,9 +180,9 @@ fn what_goes_back_before_a_rename_is_found_out_goes_to_the_new_name() {
             fs::read(rig.on("d/g")).unwrap() == CHANGED
         });
         until("no rename is unresolved", || {
-            locked(&rig.shared().doubts).is_empty()
+            locked(&rig.shared().unresolved_renames).is_empty()
         });
-        assert!(rig.shared().store.renames_in_doubt().is_empty());
+        assert!(rig.shared().store.unresolved_renames().is_empty());
         assert_eq!(names(&rig.on("d")), ["g"]);
         assert_eq!(names(&rig.at("d")), ["g"]);
         assert_eq!(fs::read(rig.at("d/g")).unwrap(), CHANGED);
@@ -199,7 +199,7 @@ fn what_is_written_under_the_old_name_of_a_rename_without_an_answer_is_a_new_fil
         rig.server.start();
         if waits {
             until("it is found out", || {
-                rig.shared().store.renames_in_doubt().is_empty()
+                rig.shared().store.unresolved_renames().is_empty()
             });
         }
         // The kernel has looked the old name up, and believes it for ten minutes.
@@ -219,7 +219,7 @@ fn the_old_name_of_a_rename_without_an_answer_goes_though_the_new_one_is_opened_
     rename_without_an_answer(&mut rig, ("d/f", "d/g"), true);
     rig.server.start();
     until("it is found out", || {
-        rig.shared().store.renames_in_doubt().is_empty()
+        rig.shared().store.unresolved_renames().is_empty()
     });
     until("the new name is there", || {
         fs::read(rig.at("d/g")).is_ok_and(|read| read == CHANGED)

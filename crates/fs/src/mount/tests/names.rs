@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use super::rig::{Rig, number, options};
 use crate::mount::Options;
-use crate::mount::doubt::gates;
 use crate::mount::tree::ROOT;
+use crate::mount::unresolved_rename::gates;
 
 fn listed(rig: &Rig, folder: &str) -> BTreeSet<OsString> {
     fs::read_dir(rig.at(folder))

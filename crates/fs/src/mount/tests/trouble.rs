@@ -190,7 +190,7 @@ fn after_a_close_that_failed_it_is_tried_again_by_who_tends_and_not_by_the_relea
     shared.release(number);
     assert_eq!(fs::read(rig.on("f")).unwrap(), b"old");
     assert_eq!(shared.report().dirty, ["f"]);
-    shared.tend(true);
+    shared.copy_back_idle(true);
     assert_eq!(fs::read(rig.on("f")).unwrap(), b"new");
     assert!(shared.report().dirty.is_empty());
     assert!(shared.report().failures.is_empty());
@@ -228,7 +228,7 @@ fn at_the_end_a_server_that_is_away_is_waited_for_once_and_the_next_mount_copies
     drop((shared, mounted));
     rig.server.start();
     rig.mount();
-    rig.shared().tend(true);
+    rig.shared().copy_back_idle(true);
     let there = |name| fs::read(rig.on(name)).unwrap();
     assert!(names.into_iter().all(|name| there(name) == b"new"));
 }
@@ -258,9 +258,9 @@ fn what_a_mount_left_is_recovered() {
     let target = rig.server.target(&rig.there);
     let store = Store::open(&rig.cache, &target.key(), 1 << 30).unwrap();
     let remote = Remote::connect(target, LIMITS).unwrap();
-    let mut told = Vec::new();
-    let done = recover(&remote, &store, &mut |line| told.push(line)).unwrap();
-    assert_eq!((done.conflicts, done.left), (1, 0), "{told:?}");
+    let mut lines = Vec::new();
+    let done = recover(&remote, &store, &mut |line| lines.push(line)).unwrap();
+    assert_eq!((done.conflicts, done.left), (1, 0), "{lines:?}");
     assert_eq!(fs::read(rig.on("f")).unwrap(), b"ours f");
     assert_eq!(fs::read(rig.on("g")).unwrap(), b"theirs g");
     assert_eq!(fs::read(rig.on("same")).unwrap(), b"the same");
@@ -300,7 +300,7 @@ fn a_clock_of_the_server_that_is_set_back_makes_no_change_of_others() {
         // It was two hours ahead: what was written just now looked old.
         let ahead = Duration::from_secs(7_200);
         let shown = (UNIX_EPOCH.elapsed().unwrap() + ahead).as_secs();
-        clock.told(Time::whole(shown as i64), clock.now());
+        clock.observe(Time::whole(shown as i64), clock.now());
         fs::write(rig.on("f"), b"base").unwrap();
         let modified = fs::metadata(rig.on("f")).unwrap().modified().unwrap();
         let mut file = OpenOptions::new().append(true).open(rig.at("f")).unwrap();

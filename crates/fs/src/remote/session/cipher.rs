@@ -38,8 +38,8 @@ fn untouched() -> Option<&'static str> {
     if let Some(known) = KNOWN.get() {
         return Some(known);
     }
-    let told = ciphers(["-F", "none", "--", "localhost"].map(OsStr::new))?;
-    Some(KNOWN.get_or_init(|| told))
+    let answer = ciphers(["-F", "none", "--", "localhost"].map(OsStr::new))?;
+    Some(KNOWN.get_or_init(|| answer))
 }
 
 /// The list with the fast cipher first, as an option, if nobody has changed the list.
@@ -62,11 +62,11 @@ fn ciphers<'a>(arguments: impl IntoIterator<Item = &'a OsStr>) -> Option<String>
         .stderr(Stdio::null());
     in_own_session(&mut command);
     let mut child = command.spawn().ok()?;
-    let told = child.stdout.take().and_then(read);
+    let answer = child.stdout.take().and_then(read);
     // Where it has ended this does nothing; its group is its own, so that a program of `Match exec` goes with it.
     kill(&child);
     let _ = child.wait();
-    told?
+    answer?
         .lines()
         .find_map(|line| line.strip_prefix("ciphers "))
         .map(str::to_owned)
@@ -75,9 +75,9 @@ fn ciphers<'a>(arguments: impl IntoIterator<Item = &'a OsStr>) -> Option<String>
 /// The whole answer; None if that does not come in time.
 fn read(mut output: ChildStdout) -> Option<String> {
     let deadline = Instant::now() + LIMIT;
-    let mut told = Vec::new();
+    let mut answer = Vec::new();
     let mut block = [0; 4096];
-    while told.len() < MOST {
+    while answer.len() < MOST {
         let left = deadline.saturating_duration_since(Instant::now());
         let mut ready = [PollFd::new(output.as_fd(), PollFlags::POLLIN)];
         match poll(&mut ready, PollTimeout::try_from(left).ok()?) {
@@ -86,8 +86,8 @@ fn read(mut output: ChildStdout) -> Option<String> {
             _ => return None,
         }
         match output.read(&mut block).ok()? {
-            0 => return String::from_utf8(told).ok(),
-            count => told.extend(&block[..count]),
+            0 => return String::from_utf8(answer).ok(),
+            count => answer.extend(&block[..count]),
         }
     }
     None

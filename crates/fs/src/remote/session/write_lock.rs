@@ -10,7 +10,7 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::locked;
-use crate::remote::talk::RequestError;
+use crate::remote::pipeline::RequestError;
 
 #[derive(Default)]
 struct Turn {

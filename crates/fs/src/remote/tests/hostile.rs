@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use super::broken::within_patience;
 use super::transfer::order;
-use crate::remote::talk::{RequestError, RequestPipeline};
+use crate::remote::pipeline::{RequestError, RequestPipeline};
 use crate::remote::wire::{Packet, kind};
 use crate::remote::{BOUNDS, Bounds, Limits, Put, PutError, Remote};
 use crate::testing::{LIMITS, Server, file_of};
@@ -197,9 +197,9 @@ fn a_closing_that_was_put_off_is_not_lost_with_a_request_that_comes_too_late() {
     let long = Instant::now() + LIMITS.operation;
     let session = hostile.remote.link.session(long).unwrap();
     let target = &hostile.remote.link.target;
-    let mut talk = RequestPipeline::new(&session, target, long);
-    let id = talk.ask_path(kind::OPENDIR, Path::new("x"));
-    drop(talk.handle(id).unwrap().unwrap());
+    let mut pipeline = RequestPipeline::new(&session, target, long);
+    let id = pipeline.ask_path(kind::OPENDIR, Path::new("x"));
+    drop(pipeline.handle(id).unwrap().unwrap());
     // More than all the pipes hold: whoever sends it keeps others waiting.
     let much = Packet::request(kind::WRITE, u32::MAX)
         .text(b"none")

@@ -150,7 +150,7 @@ fn partly_evicted(seen: &State, before: &State) -> bool {
     };
     seen.files.is_subset(&before.files)
         && dirty(seen) == dirty(before)
-        && seen.doubts == before.doubts
+        && seen.unresolved_renames == before.unresolved_renames
 }
 
 #[test]
@@ -238,9 +238,9 @@ fn a_kill_in_the_renaming_of_a_folder_leaves_all_of_it_under_one_name() {
         let (last, ended) = kill(child, &mut numbers, 20);
         let store = open(folder.path());
         // The server alone could tell: here it has not done the unresolved renames.
-        for doubt in store.renames_in_doubt() {
+        for unresolved in store.unresolved_renames() {
             assert!(!ended);
-            store.cancel_rename(&doubt);
+            store.cancel_rename(&unresolved);
         }
         let now = if super::find(&store, "d/clean").is_some() {
             'd'

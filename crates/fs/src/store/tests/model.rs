@@ -27,7 +27,7 @@ pub struct Seen {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct State {
     pub files: BTreeSet<Seen>,
-    pub doubts: Vec<(String, String)>,
+    pub unresolved_renames: Vec<(String, String)>,
 }
 
 #[derive(Clone, Debug)]
@@ -186,11 +186,11 @@ impl Model {
                 !self.begun
                     && self
                         .state
-                        .doubts
+                        .unresolved_renames
                         .first()
                         .is_some_and(|(from, to)| clear(from, to, true))
             }
-            Step::ResolveNot => !self.begun && !self.state.doubts.is_empty(),
+            Step::ResolveNot => !self.begun && !self.state.unresolved_renames.is_empty(),
             _ => true,
         }
     }
@@ -241,22 +241,24 @@ impl Model {
             Step::Begin(from, to) => {
                 let mut names = self.state.files.iter().flat_map(|file| &file.names);
                 if names.any(|name| below(name, from) || below(name, to)) {
-                    self.state.doubts.push((from.clone(), to.clone()));
+                    self.state
+                        .unresolved_renames
+                        .push((from.clone(), to.clone()));
                     self.begun = true;
                 }
             }
             Step::Finish if begun => {
-                if let Some((from, to)) = self.state.doubts.pop() {
+                if let Some((from, to)) = self.state.unresolved_renames.pop() {
                     self.rename(&from, &to);
                 }
             }
-            Step::Cancel if begun => drop(self.state.doubts.pop()),
+            Step::Cancel if begun => drop(self.state.unresolved_renames.pop()),
             Step::Finish | Step::Cancel => {}
             Step::ResolveDone => {
-                let (from, to) = self.state.doubts.remove(0);
+                let (from, to) = self.state.unresolved_renames.remove(0);
                 self.rename(&from, &to);
             }
-            Step::ResolveNot => drop(self.state.doubts.remove(0)),
+            Step::ResolveNot => drop(self.state.unresolved_renames.remove(0)),
             Step::EvictAll => {
                 let held = self.held.clone();
                 self.state
@@ -335,8 +337,8 @@ pub fn perform(
                 .inspect(|rename| store.finish_rename(rename).unwrap()),
         ),
         Step::Cancel => drop(rename.take().inspect(|rename| store.cancel_rename(rename))),
-        Step::ResolveDone => store.finish_rename(&store.renames_in_doubt()[0]).unwrap(),
-        Step::ResolveNot => store.cancel_rename(&store.renames_in_doubt()[0]),
+        Step::ResolveDone => store.finish_rename(&store.unresolved_renames()[0]).unwrap(),
+        Step::ResolveNot => store.cancel_rename(&store.unresolved_renames()[0]),
         Step::EvictAll => while store.lock().evict_one(None) {},
         Step::Checkpoint => store.checkpoint().unwrap(),
     }
@@ -392,10 +394,10 @@ pub fn observe(store: &Store) -> State {
         store.lock().names.len(),
         files.iter().map(|file| file.names.len()).sum::<usize>()
     );
-    let doubts = store.renames_in_doubt();
+    let unresolved_renames = store.unresolved_renames();
     State {
         files,
-        doubts: doubts
+        unresolved_renames: unresolved_renames
             .iter()
             .map(|rename| (text(&rename.from), text(&rename.to)))
             .collect(),

@@ -62,7 +62,7 @@ fn a_rename_without_an_end_is_in_doubt_until_somebody_knows() {
         .begin_rename(Path::new("not cached"), Path::new("nor this"))
         .unwrap();
     let store = next_life(store, folder.path());
-    let [folder_rename, file_rename] = &store.renames_in_doubt()[..] else {
+    let [folder_rename, file_rename] = &store.unresolved_renames()[..] else {
         panic!("two")
     };
     assert!(find(&store, "d/a").is_some() && find(&store, "c").is_some());
@@ -76,7 +76,7 @@ fn a_rename_without_an_end_is_in_doubt_until_somebody_knows() {
     let store = next_life(store, folder.path());
     assert_eq!(read(&find(&store, "e/a").unwrap()), "dirty");
     assert_eq!(read(&find(&store, "c").unwrap()), "other");
-    assert!(store.renames_in_doubt().is_empty() && find(&store, "d/a").is_none());
+    assert!(store.unresolved_renames().is_empty() && find(&store, "d/a").is_none());
     assert_eq!(records(folder.path()), 0);
 }
 
@@ -87,7 +87,7 @@ fn what_became_dirty_while_a_rename_was_in_doubt_is_not_lost_to_it() {
     changed(&store, "a", "renamed");
     changed(&store, "b", "there before");
     store.begin_rename(Path::new("a"), Path::new("b")).unwrap();
-    store.finish_rename(&store.renames_in_doubt()[0]).unwrap();
+    store.finish_rename(&store.unresolved_renames()[0]).unwrap();
     let mut store = store;
     for _ in 0..2 {
         assert_eq!(read(&find(&store, "b").unwrap()), "renamed");

@@ -65,14 +65,14 @@ impl MaintenanceThread {
                 }
                 // Before anything goes back under a name of an unresolved rename.
                 shared.resolve_renames();
-                shared.tend(again);
+                shared.copy_back_idle(again);
                 shared.store.trim(None);
                 shared.remote.close_handles();
                 shared.tree().drop_late();
             }
         };
         let thread = thread::Builder::new()
-            .name("oscope-fs tend".into())
+            .name("oscope-fs maintenance".into())
             .spawn(work);
         Self {
             end: Some(end),
@@ -93,7 +93,7 @@ impl Drop for MaintenanceThread {
 impl Shared {
     /// Copies back files that nobody has open for writing but that may be mapped, and, if `again`, those that failed
     /// before.
-    pub(super) fn tend(&self, again: bool) {
+    pub(super) fn copy_back_idle(&self, again: bool) {
         // Taken before the loop: in its head the lock would be held to the loop's end.
         let files = self.tree().files();
         for (ino, file) in files {
@@ -136,9 +136,12 @@ impl Shared {
                 continue;
             };
             let path = entry.path();
-            let doubts = self.store.renames_in_doubt();
+            let unresolved_renames = self.store.unresolved_renames();
             let below = |name: &Path| path.starts_with(name);
-            if doubts.iter().any(|one| below(&one.from) || below(&one.to)) {
+            if unresolved_renames
+                .iter()
+                .any(|one| below(&one.from) || below(&one.to))
+            {
                 // By which name it goes has to be found out before.
                 continue;
             }
@@ -157,10 +160,12 @@ impl Shared {
     fn recover_one(&self, id: CopyId) {
         let (path, outcome) = recover::again(&self.remote, &self.store, id);
         match outcome {
-            Err(why) => self.told.failed(&path, &self.why_not_back(&path, why)),
+            Err(why) => self
+                .report_state
+                .failed(&path, &self.why_not_back(&path, why)),
             Ok(line) => {
                 line.iter().for_each(|line| log::note(line));
-                self.told.went_back(&path);
+                self.report_state.went_back(&path);
             }
         }
     }

@@ -46,26 +46,26 @@ pub type Files = Vec<(u64, Arc<FileNode>)>;
 impl Shared {
     /// Finds the outcome of unresolved renames, if there is a connection. Call it without gates: it takes them.
     pub(super) fn resolve_renames(&self) {
-        if locked(&self.doubts).is_empty() || self.is_down() {
+        if locked(&self.unresolved_renames).is_empty() || self.is_down() {
             return;
         }
-        let doubts = locked(&self.doubts).clone();
-        for doubt in doubts {
-            if self.resolve(&doubt).is_ok() {
-                locked(&self.doubts).retain(|other| !Arc::ptr_eq(other, &doubt));
+        let unresolved_renames = locked(&self.unresolved_renames).clone();
+        for unresolved in unresolved_renames {
+            if self.resolve(&unresolved).is_ok() {
+                locked(&self.unresolved_renames).retain(|other| !Arc::ptr_eq(other, &unresolved));
             }
         }
     }
 
     /// Where it was done, all here gets its new name; but not over a file that is in use under that name, whose changes
     /// would be lost: then all stays as it is, and goes back under the old name.
-    fn resolve(&self, doubt: &UnresolvedRename) -> Result<(), Errno> {
+    fn resolve(&self, unresolved: &UnresolvedRename) -> Result<(), Errno> {
         let (from, to) = (
-            (doubt.from.0, doubt.from.1.as_os_str()),
-            (doubt.to.0, doubt.to.1.as_os_str()),
+            (unresolved.from.0, unresolved.from.1.as_os_str()),
+            (unresolved.to.0, unresolved.to.1.as_os_str()),
         );
-        let record = &doubt.record;
-        let mut settled = locked(&doubt.settled);
+        let record = &unresolved.record;
+        let mut settled = locked(&unresolved.settled);
         if *settled {
             return Ok(());
         }
@@ -95,7 +95,7 @@ impl Shared {
                 why.desc()
             ));
         }
-        self.forget_names_of_kernel([&doubt.from, &doubt.to]);
+        self.forget_names_of_kernel([&unresolved.from, &unresolved.to]);
         Ok(())
     }
 
@@ -132,7 +132,7 @@ impl Shared {
         if file.renamed_late.swap(false, Ordering::Relaxed) {
             return Err(Errno::ESTALE);
         }
-        if !writes || locked(&self.doubts).is_empty() {
+        if !writes || locked(&self.unresolved_renames).is_empty() {
             return Ok(());
         }
         let path = self.tree().path(ino);
@@ -140,8 +140,11 @@ impl Shared {
             path.as_ref()
                 .is_some_and(|path| path.starts_with(&record.from) || path.starts_with(&record.to))
         };
-        let doubts = locked(&self.doubts);
-        match doubts.iter().any(|doubt| concerned(&doubt.record)) {
+        let unresolved_renames = locked(&self.unresolved_renames);
+        match unresolved_renames
+            .iter()
+            .any(|unresolved| concerned(&unresolved.record))
+        {
             true => Err(Errno::EIO),
             false => Ok(()),
         }
@@ -152,10 +155,12 @@ impl Shared {
     ///
     /// # Errors
     /// The server does not say.
-    pub(super) fn past_doubt(&self, path: PathBuf) -> Result<PathBuf, Errno> {
+    pub(super) fn resolved_name(&self, path: PathBuf) -> Result<PathBuf, Errno> {
         let concerned: Vec<Rename> = {
-            let doubts = locked(&self.doubts);
-            let records = doubts.iter().map(|doubt| &doubt.record);
+            let unresolved_renames = locked(&self.unresolved_renames);
+            let records = unresolved_renames
+                .iter()
+                .map(|unresolved| &unresolved.record);
             records
                 .filter(|record| path.starts_with(&record.from))
                 .cloned()
@@ -202,7 +207,7 @@ impl Shared {
         self.tree().moved(from, to);
         let lost = files.iter().find(|(ino, _)| Some(*ino) == replaced);
         self.lost_name(&record.to, replaced, lost.map(|(_, file)| file.as_ref()));
-        self.told.renamed(&record.from, &record.to);
+        self.report_state.renamed(&record.from, &record.to);
         self.store.finish_rename(record)
     }
 }

@@ -54,7 +54,7 @@ pub(super) struct CacheIndex {
     /// Copies that were given out, so that their size has to be looked at again.
     pub(super) live: HashSet<CopyId>,
     /// Renames without an end, by the number of their record.
-    pub(super) doubts: BTreeMap<u64, (PathBuf, PathBuf)>,
+    pub(super) unresolved_renames: BTreeMap<u64, (PathBuf, PathBuf)>,
     /// Dirty copies of which a name leads elsewhere by now; looked at in each rename.
     pub(super) displaced: HashSet<CopyId>,
     /// Sum of `bytes` of all slots.
