@@ -226,25 +226,33 @@ impl Guest {
                     ))),
                 };
             }
-            match handshake::answer(key, &self.said) {
-                Ok(Some((reply, keys))) => {
-                    // It fits the empty socket, or nobody is there to read it.
-                    if self.stream.write_all(&reply).is_err() {
-                        return Fate::Closed(self.silent("takes no answer"));
-                    }
-                    self.keys = Some(keys);
-                    self.have = 0;
-                    self.since = Instant::now();
-                }
-                Ok(None) => {
-                    self.say(OTHER_KEY);
-                    return Fate::Closed(Some(format!(
-                        "{} is refused: its key is not this receiver's",
-                        self.peer
-                    )));
-                }
-                Err(error) => return Fate::Closed(Some(error.to_string())),
+            if let Err(why) = self.answer(key) {
+                return Fate::Closed(why);
             }
+        }
+    }
+
+    /// Answer its opening: the handshake's second message. The error is a line about one that has gone, if any.
+    fn answer(&mut self, key: &Key) -> Result<(), Option<String>> {
+        match handshake::answer(key, &self.said) {
+            Ok(Some((reply, keys))) => {
+                // It fits the empty socket, or nobody is there to read it.
+                if self.stream.write_all(&reply).is_err() {
+                    return Err(self.silent("takes no answer"));
+                }
+                self.keys = Some(keys);
+                self.have = 0;
+                self.since = Instant::now();
+                Ok(())
+            }
+            Ok(None) => {
+                self.say(OTHER_KEY);
+                Err(Some(format!(
+                    "{} is refused: its key is not this receiver's",
+                    self.peer
+                )))
+            }
+            Err(error) => Err(Some(error.to_string())),
         }
     }
 

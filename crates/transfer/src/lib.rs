@@ -5,9 +5,9 @@
 //! measurements over loopback, where other users are refused, and for networks that are trusted. Contents are not
 //! forced to the disk.
 //!
-//! Threads are std's and not `oscope_sys::worker`'s, whose workers end with their job and start at one moment. Here they
-//! are scoped ones that share borrowed state (`receiver::small`, `source::walk`), one for each file under way that
-//! sleeps until there is more to digest (`digest`), and one that cannot be ended: the resolver's (`addresses`).
+//! Threads are std's and not `oscope_sys::worker`'s, whose workers start at one moment, do a job and end. Here they are
+//! scoped ones that share borrowed state (`receiver::small`, `source::walk`), one for each file under way that sleeps
+//! until there is more to digest (`digest`), and one that cannot be ended: the resolver's (`addresses`).
 
 mod addresses;
 mod admission;

@@ -214,25 +214,26 @@ fn serve(
     drop(shared);
     remote.close();
     let words = status::answer(&status::about(record, &request.cache), &last);
-    let left = status::left(&words);
-    note(&if left.is_empty() {
-        format!("{}: ended, all is copied back", request.place.display())
-    } else {
-        format!(
-            "{}: ended, {} not copied back: {}",
-            request.place.display(),
+    let all_is_back = note_end(&request.place, &status::left(&words));
+    server.finish(&words);
+    ended.map(|()| match all_is_back {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    })
+}
+
+/// Log the end of a mount, and return whether all is copied back.
+fn note_end(place: &Path, left: &[String]) -> bool {
+    let place = place.display();
+    note(&match left.is_empty() {
+        true => format!("{place}: ended, all is copied back"),
+        false => format!(
+            "{place}: ended, {} not copied back: {}",
             left.len(),
             left.join(", ")
-        )
+        ),
     });
-    server.finish(&words);
-    ended.map(|()| {
-        if left.is_empty() {
-            ExitCode::SUCCESS
-        } else {
-            ExitCode::FAILURE
-        }
-    })
+    left.is_empty()
 }
 
 /// What the socket's thread knows of the mount.

@@ -244,17 +244,13 @@ fn text(answer: &Value) -> String {
     for conflict in conflicts(answer) {
         line("conflict", &conflict);
     }
-    for failure in list(answer, "failures") {
-        line(
-            "failed",
-            &format!("{}: {}", word(failure, "path"), word(failure, "why")),
-        );
-    }
-    for refused in list(answer, "no_room") {
-        line(
-            "no room",
-            &format!("{}: {}", word(refused, "path"), word(refused, "why")),
-        );
+    for (name, files) in [("failed", "failures"), ("no room", "no_room")] {
+        for file in list(answer, files) {
+            line(
+                name,
+                &format!("{}: {}", word(file, "path"), word(file, "why")),
+            );
+        }
     }
     text
 }

@@ -102,7 +102,8 @@ fn not_on_server(store: &Store) -> Vec<String> {
     left
 }
 
-fn unmount(mount: &Mount, cache: Option<&Path>, limit: Duration) -> Result<(), Failure> {
+/// See that the mount is one of this program and of this user.
+fn check_own(mount: &Mount) -> Result<(), Failure> {
     let at = mount.place.as_path();
     if !mount.is_ours() {
         return Err(failed(
@@ -128,6 +129,12 @@ fn unmount(mount: &Mount, cache: Option<&Path>, limit: Duration) -> Result<(), F
             ),
         ));
     }
+    Ok(())
+}
+
+fn unmount(mount: &Mount, cache: Option<&Path>, limit: Duration) -> Result<(), Failure> {
+    let at = mount.place.as_path();
+    check_own(mount)?;
     let until = Instant::now() + limit;
     // Before it is unmounted: its process may end at once then.
     let waiting = cache.and_then(|cache| {

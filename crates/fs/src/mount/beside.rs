@@ -7,15 +7,58 @@ use nix::errno::Errno;
 
 use crate::log;
 use crate::remote::{Attributes, Put, PutError, Remote, Version};
-use crate::store::{self, Digest, Dirty, Entry, Store};
+use crate::store::{self, Copy, Digest, Dirty, Entry, Store};
 
 use super::attributes::errno;
+use super::back::{Load, unwritten};
+use super::file::FileNode;
 use super::report::shown;
 use super::same::{begins_with, fetched};
 use super::tree::Displaced;
 use super::{Shared, conflict, locked};
 
 impl Shared {
+    /// With the gate held: whether the file was moved to another folder since it went beside. Its conflict copy stays
+    /// where it was put; from now on it goes beside the new name.
+    pub(super) fn follow_move(&self, ino: u64, file: &FileNode, name: &Path) -> bool {
+        let folder = self.tree().first_place(ino).map(|(folder, _)| folder);
+        let (copy, diverted, was) = {
+            let mut state = file.state();
+            let was = std::mem::replace(&mut state.beside_in, folder);
+            (state.copy.clone(), state.diverted.clone(), was)
+        };
+        let (Some(copy), Some(diverted)) = (copy, diverted) else {
+            return false;
+        };
+        if was.is_none() || was == folder {
+            return false;
+        }
+        self.begin_beside(file, &copy, name, &diverted);
+        true
+    }
+
+    /// Writes down, and here, that a file goes to a conflict copy of which the server has nothing yet.
+    fn begin_beside(&self, file: &FileNode, copy: &Copy, name: &Path, beside: &Path) {
+        if let Err(why) = self.store.mark_beside(copy, beside) {
+            unwritten(name, why);
+        }
+        let mut state = file.state();
+        state.rebase(None, None);
+        (state.sending, state.sent, state.filling) = (None, None, None);
+        (state.content, state.noted, state.acknowledged) = (None, None, None);
+        (state.diverted, state.suspect) = (Some(beside.to_owned()), false);
+        state.displaced_from.get_or_insert_with(|| name.to_owned());
+    }
+
+    /// Both sides changed: ours goes to a name of its own beside it, and so does what is written through handles that
+    /// are still open. Nothing is lost, so this is no error. The name is written down before it is used: a try without
+    /// an answer is repeated under the same one.
+    pub(super) fn divert(&self, file: &FileNode, load: &Load) -> Result<(), Errno> {
+        let name = conflict::free(&self.remote, &load.name)?;
+        self.begin_beside(file, &load.copy, &load.name, &name);
+        Ok(())
+    }
+
     /// Has the store call by their new names what the tree displaced. Before the store is asked about a name.
     pub(super) fn follow_displaced(&self) {
         let _one_at_a_time = locked(&self.following);
@@ -48,6 +91,14 @@ impl Shared {
             ));
         }
         Ok(())
+    }
+}
+
+/// A name, or that of its conflict copy in the same folder.
+pub(super) fn beside(name: &Path, diverted: Option<PathBuf>) -> PathBuf {
+    match diverted {
+        Some(diverted) => name.with_file_name(diverted),
+        None => name.to_owned(),
     }
 }
 

@@ -1,5 +1,7 @@
 //! Finishing the copying back that a kill, a lost connection or a reboot left undone.
 
+mod messages;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -11,13 +13,14 @@ use crate::store::{self, CopyId, Digest, Dirty, Entry, Rename, Store, Temporarie
 use oscope_sys::error::Failure;
 
 use super::attributes::errno;
-use super::back::beside;
-use super::beside as aside;
+use super::beside::{self as aside, beside};
 use super::file::{set_times, times};
 use super::filling::left_by_filling;
 use super::maintenance::alone_soon;
 use super::report::shown;
 use super::unresolved_rename::was_renamed;
+use messages::{explained, line};
+pub(super) use messages::{missing_folder, without_folder};
 
 /// How often a file is begun anew: where the connection breaks, or others change what is there meanwhile.
 const TRIES: usize = 8;
@@ -108,63 +111,6 @@ pub(super) fn again(
     (path, answer)
 }
 
-/// The message to people about one file.
-fn line(path: &Path, outcome: &Result<Outcome, Errno>) -> Option<String> {
-    let name = shown(path);
-    Some(match outcome {
-        Ok(Outcome::Nothing) => return None,
-        Ok(Outcome::CopiedBack) => format!("{name}: copied back"),
-        Ok(Outcome::Conflict(kept)) => {
-            let kept = shown(kept);
-            format!(
-                "{name}: both sides changed, or a reboot may have torn it; the local version is {kept}"
-            )
-        }
-        Ok(Outcome::Mended(kept)) => aside::cut_off(path, kept),
-        Ok(Outcome::Held) => format!(
-            "{name}: a program of the dead mount, or that mount itself, still has it open; end the program and umount, \
-             then recover again"
-        ),
-        Err(why) => format!("{name}: not copied back: {}", why.desc()),
-    })
-}
-
-/// A failure with what a person can do about it, where that is known.
-fn explained(
-    remote: &Remote,
-    store: &Store,
-    id: CopyId,
-    (path, why): (&Path, Errno),
-    line: String,
-) -> String {
-    let Some(folder) = missing_folder(remote, path, why) else {
-        return line;
-    };
-    let copy = match store.entry_of(id) {
-        Ok(Some(entry)) => format!("; its content is {}", entry.copy.path().display()),
-        _ => String::new(),
-    };
-    format!(
-        "{line}: {}, then recover again{copy}",
-        without_folder(&folder)
-    )
-}
-
-/// The folder of a file that is not copied back, where the server lacks it.
-pub(super) fn missing_folder(remote: &Remote, path: &Path, why: Errno) -> Option<PathBuf> {
-    let folder = path.parent().filter(|_| why == Errno::ENOENT)?;
-    (remote.lstat(folder).err() == Some(Errno::ENOENT)).then(|| folder.to_owned())
-}
-
-/// Says which folder is missing, and what helps.
-pub(super) fn without_folder(folder: &Path) -> String {
-    let which = match folder.as_os_str().is_empty() {
-        true => "that is mounted".to_owned(),
-        false => shown(folder),
-    };
-    format!("the folder {which} is missing on the server; make it there")
-}
-
 /// Asks the server whether a rename was done of which no answer came.
 fn resolve(remote: &Remote, store: &Store, rename: &Rename) -> Result<(), Errno> {
     if was_renamed(remote, &rename.from, &rename.to)? {
@@ -236,13 +182,7 @@ fn finish(
             Err(PutError::Conflict(Some(there)))
                 if cut_off(entry, &dirty, &there) && matches!(outcome, Outcome::CopiedBack) =>
             {
-                let ours = aside::Ours {
-                    copy: entry.copy.file(),
-                    sent: dirty.filling,
-                };
-                let (theirs, kept) =
-                    aside::save_theirs(remote, store, entry.path(), &there, &ours)?;
-                (dirty.base, dirty.content) = (Some(theirs.0), Some(theirs.1));
+                let kept = save_theirs(remote, store, entry, &mut dirty, &there)?;
                 outcome = kept.map_or(outcome, Outcome::Mended);
             }
             // It would be torn off from a program that goes on writing: there would be one more of it each time.
@@ -253,6 +193,24 @@ fn finish(
         }
     }
     Err(Errno::EIO)
+}
+
+/// Puts what is there, after a writing in place that was cut off, beside its name: that name, if it was another's. Then
+/// it is what is to be replaced.
+fn save_theirs(
+    remote: &Remote,
+    store: &Store,
+    entry: &Entry,
+    dirty: &mut Dirty,
+    there: &Attributes,
+) -> Result<Option<PathBuf>, Errno> {
+    let ours = aside::Ours {
+        copy: entry.copy.file(),
+        sent: dirty.filling,
+    };
+    let (theirs, kept) = aside::save_theirs(remote, store, entry.path(), there, &ours)?;
+    (dirty.base, dirty.content) = (Some(theirs.0), Some(theirs.1));
+    Ok(kept)
 }
 
 /// Puts a copy that nobody can write to beside its name, whatever the server has there.

@@ -7,24 +7,26 @@
 //! Three round trips for a small file: open the temporary; write, attributes, close, look at both names; rename. The
 //! rename cannot go with the second: a write that failed, or a version that is not the expected one, must keep it back.
 
+mod comparison;
+mod naming;
+
 use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 
-use super::attributes::{Attributes, Change, Changed, Kind, Put, PutError, Stored};
-use super::content;
+use super::attributes::{Attributes, Change, Changed, Put, PutError, Stored};
 use super::errno::{Doing, parent, settle};
 use super::handle::Handle;
 use super::link::Link;
-use super::operations::{NEW, ask_open, ask_rename, ask_replace, ask_xattrs, renamed};
-use super::pipeline::{RequestError, RequestPipeline, StatusResult};
+use super::operations::{NEW, ask_open, ask_xattrs};
+use super::pipeline::{RequestError, RequestPipeline};
 use super::temporary;
 use super::upload::{Sent, Upload};
-use super::wire::{Packet, Status, flag, kind};
+use super::wire::{Packet, flag, kind};
 use crate::blocks::BLOCK;
-use crate::digest::Digest;
+pub use comparison::judge;
 
 /// How often it is begun anew where the connection breaks.
 pub const TRIES: usize = 5;
@@ -45,35 +47,6 @@ impl From<RequestError> for Stop {
     fn from(trouble: RequestError) -> Self {
         Self::RequestError(trouble)
     }
-}
-
-/// What is there must be what the order expects.
-pub fn judge(order: &Put<'_>, now: StatusResult<Attributes>) -> Result<(), Stop> {
-    let now = match now {
-        Ok(now) => Some(now),
-        Err(Status::NoSuchFile) => None,
-        // Whatever is there cannot be seen: the rename will tell.
-        Err(_) => return Ok(()),
-    };
-    let expected = |now: &Attributes| match order.expected {
-        Some(version) => now.kind == Kind::File && now.version() == version,
-        None => true,
-    };
-    match now {
-        None => Ok(()),
-        Some(there) if !order.expect_nothing && expected(&there) => Ok(()),
-        Some(_) => Err(Stop::Conflict(now)),
-    }
-}
-
-/// The comparison of contents, where the version cannot decide.
-pub enum Comparison {
-    /// The version decides.
-    Needless,
-    /// What the content has to be is not known.
-    Impossible,
-    /// Asked: whether it has this size and digest.
-    Asked(content::Question, (u64, Digest)),
 }
 
 /// One putting of one file, over as many connections as it takes.
@@ -172,18 +145,7 @@ impl<'a> Putting<'a> {
         // Before it has a mode by which others may read it.
         let inherited = ask_xattrs(pipeline, self.order.like, temporary);
         let mut upload = Upload::new(self.from, &handle, self.limit, temporary);
-        let copied = match &old {
-            Some((old, changed)) => {
-                upload.copy(pipeline, old, changed.kept)?;
-                let seen = pipeline.ask_handle(kind::FSTAT, old);
-                upload.send_changed(pipeline, changed)?;
-                Some(seen)
-            }
-            None => {
-                upload.send(pipeline)?;
-                None
-            }
-        };
+        let copied = send_or_copy(&mut upload, pipeline, old.as_ref())?;
         let attributes = upload.ask_attributes(pipeline, self.order, None);
         let sync = upload.ask_sync(pipeline, self.order);
         let close = handle.ask_close(pipeline);
@@ -244,52 +206,6 @@ impl<'a> Putting<'a> {
         Ok(pipeline.handle(id)?.ok())
     }
 
-    /// Gather the question for the content of what is there, if that decides beside the version.
-    pub(super) fn ask_content(&self, pipeline: &mut RequestPipeline<'_>) -> Comparison {
-        let (Some(version), Some(unsettled)) = (self.order.expected, self.order.unsettled) else {
-            return Comparison::Needless;
-        };
-        let clock = &self.link.clock;
-        let settled = |read| clock.can_trust(version.mtime, read);
-        if version.size == 0 || unsettled.read.is_some_and(settled) {
-            return Comparison::Needless;
-        }
-        match unsettled.content {
-            Some(digest) => {
-                let question = content::ask(pipeline, self.order.path, version.size);
-                Comparison::Asked(question, (version.size, digest))
-            }
-            None => Comparison::Impossible,
-        }
-    }
-
-    /// What is there has the version expected: it must have the content too, where the version cannot decide.
-    pub(super) fn judge_content(
-        &self,
-        pipeline: &mut RequestPipeline<'_>,
-        there: StatusResult<Attributes>,
-        comparison: Comparison,
-    ) -> Result<(), Stop> {
-        let Ok(there) = there else {
-            return Ok(());
-        };
-        let same = match comparison {
-            Comparison::Needless => true,
-            Comparison::Impossible => false,
-            Comparison::Asked(question, wanted) => {
-                match content::holds(pipeline, question, self.order.path, wanted, self.limit) {
-                    // It went away meanwhile, or may not be read: then it is unknown.
-                    Err(RequestError::Errno(Errno::ENOENT | Errno::EACCES)) => false,
-                    found => found?,
-                }
-            }
-        };
-        match same {
-            true => Ok(()),
-            false => Err(Stop::Conflict(Some(there))),
-        }
-    }
-
     /// Where the owner was refused: the group alone, if the server lets us, and no set-id bits of another's file.
     fn own(
         &self,
@@ -337,107 +253,23 @@ impl<'a> Putting<'a> {
         let said = pipeline.attributes(look)?;
         settle(pipeline, said, Doing::Look)
     }
+}
 
-    /// Give it its name: its attributes then.
-    fn name_it(
-        &self,
-        pipeline: &mut RequestPipeline<'_>,
-        temporary: &Path,
-        made: Attributes,
-    ) -> Result<Attributes, Stop> {
-        pipeline.extend(self.limit);
-        let to = self.order.path;
-        let has = pipeline.extensions();
-        // Whatever is there where nothing is known of it: nothing to compare.
-        let compares = self.order.expected.is_some() || self.order.expect_nothing;
-        let id = match has.exact && compares {
-            true => ask_replace(pipeline, temporary, to, self.order.expected),
-            false => ask_rename(pipeline, temporary, to),
-        };
-        // The name has changed its time of change, where the server reports that.
-        let look = has.exact.then(|| pipeline.ask_path(kind::LSTAT, to));
-        let done = renamed(pipeline, id, temporary, to, true);
-        self.link.tell_folders(pipeline);
-        match done {
-            Err(RequestError::Errno(Errno::ECANCELED)) => {
-                Err(Stop::Conflict(self.there(pipeline)?))
-            }
-            Err(trouble) => Err(Stop::RequestError(trouble)),
-            Ok(()) => {
-                let now = look.and_then(|id| pipeline.attributes(id).ok()?.ok());
-                let ours = |now: &Attributes| now.version() == made.version();
-                Ok(now.filter(ours).unwrap_or(made))
-            }
-        }
-    }
-
-    /// What is there, once more: it came after it was compared.
-    fn there(
-        &self,
-        pipeline: &mut RequestPipeline<'_>,
-    ) -> Result<Option<Attributes>, RequestError> {
-        let id = pipeline.ask_path(kind::LSTAT, self.order.path);
-        Ok(pipeline.attributes(id)?.ok())
-    }
-
-    /// After a connection that broke at the rename: whether it was done.
-    ///
-    /// To remove the temporary decides it: if it can be removed it was not renamed, and never will be; if it is gone,
-    /// it was, unless an earlier removal was done without an answer. Then what has the name now decides.
-    ///
-    /// # Errors
-    /// EIO: the server does not say, or it has another version. What is there then is for the next try to judge.
-    fn was_named(&self, temporary: &Path, stored: &Stored) -> Result<bool, Errno> {
-        let deadline = Instant::now() + self.limit;
-        let mut asked_before = false;
-        loop {
-            let gone = self.link.session(deadline).map(|session| {
-                let mut pipeline = RequestPipeline::new(&session, &self.link.target, deadline);
-                let id = pipeline.ask_path(kind::REMOVE, temporary);
-                let look = pipeline.ask_path(kind::LSTAT, self.order.path);
-                let said = pipeline.status(id).and_then(|said| match said {
-                    Err(Status::NoSuchFile) if asked_before => {
-                        let there = pipeline.attributes(look)?;
-                        let ours = |now: Attributes| now.version() == stored.attributes.version();
-                        Ok(there.is_ok_and(ours).then_some(true))
-                    }
-                    Err(Status::NoSuchFile) => Ok(Some(true)),
-                    Err(_) => Err(RequestError::Errno(Errno::EIO)),
-                    Ok(()) => Ok(Some(false)),
-                });
-                if said == Err(RequestError::Late) {
-                    session.late(self.limit);
-                }
-                said
-            });
-            let error = match gone {
-                Ok(Ok(Some(named))) => return Ok(named),
-                Ok(Ok(None)) => {
-                    self.link.gone(temporary);
-                    return Err(Errno::EIO);
-                }
-                Ok(Err(RequestError::Lost)) => {
-                    asked_before = true;
-                    continue;
-                }
-                Ok(Err(RequestError::Unsent)) => continue,
-                Ok(Err(RequestError::Late | RequestError::Errno(_))) => Errno::EIO,
-                Err(error) => error,
-            };
-            self.link.leave(temporary.to_owned());
-            return Err(error);
-        }
-    }
-
-    /// Remove the temporary, now or later.
-    fn discard(&self, pipeline: &mut RequestPipeline<'_>, temporary: PathBuf) {
-        pipeline.extend(self.limit);
-        let id = pipeline.ask_path(kind::REMOVE, &temporary);
-        match pipeline.status(id) {
-            Ok(Ok(()) | Err(Status::NoSuchFile)) => self.link.gone(&temporary),
-            _ => self.link.leave(temporary),
-        }
-    }
+/// Send the content: all of it, or only what differs from the version that is replaced. Then the question for that one's
+/// attributes.
+fn send_or_copy(
+    upload: &mut Upload<'_>,
+    pipeline: &mut RequestPipeline<'_>,
+    old: Option<&(Handle<'_>, Changed<'_>)>,
+) -> Result<Option<u32>, RequestError> {
+    let Some((old, changed)) = old else {
+        upload.send(pipeline)?;
+        return Ok(None);
+    };
+    upload.copy(pipeline, old, changed.kept)?;
+    let seen = pipeline.ask_handle(kind::FSTAT, old);
+    upload.send_changed(pipeline, changed)?;
+    Ok(Some(seen))
 }
 
 /// All that was sent has to be there: else it would be taken for the version that was put.

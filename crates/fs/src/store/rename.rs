@@ -95,19 +95,14 @@ impl CacheIndex {
             Some(number) if !rename.late => number,
             _ => 0,
         };
-        let done = self
-            .folder
-            .path()
-            .join("renames")
-            .join(done_name(sequence, begun));
+        let done = self.rename_path(&done_name(sequence, begun));
         let recorded = match rename.number {
             Some(number) => {
                 // Whoever finishes it twice would move what has the old name by now.
                 self.unresolved_renames
                     .remove(&number)
                     .ok_or(Errno::EINVAL)?;
-                let intent = self.folder.path().join("renames").join(intent_name(number));
-                fs::rename(&intent, &done).map_err(errno)
+                fs::rename(self.rename_path(&intent_name(number)), &done).map_err(errno)
             }
             None => {
                 let bytes = rename_to_bytes(from, to).map_err(|_| Errno::EIO)?;
@@ -126,8 +121,7 @@ impl CacheIndex {
             // One that stays is applied to older records only, of which there are none.
             let _ = fs::remove_file(&done);
             if let (Some(number), Err(_)) = (rename.number, recorded) {
-                let _ =
-                    fs::remove_file(self.folder.path().join("renames").join(intent_name(number)));
+                let _ = fs::remove_file(self.rename_path(&intent_name(number)));
             }
             return Ok(());
         }
@@ -139,8 +133,13 @@ impl CacheIndex {
         let Some(number) = rename.number else { return };
         if self.unresolved_renames.remove(&number).is_some() {
             // One that stays is asked about again in the next life, with the same answer.
-            let _ = fs::remove_file(self.folder.path().join("renames").join(intent_name(number)));
+            let _ = fs::remove_file(self.rename_path(&intent_name(number)));
         }
+    }
+
+    /// Where a rename is written down.
+    fn rename_path(&self, name: &str) -> PathBuf {
+        self.folder.path().join("renames").join(name)
     }
 
     /// The copies that have `from` or `to` or something below them as a name.
