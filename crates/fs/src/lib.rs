@@ -14,6 +14,7 @@
 mod blocks;
 mod command;
 mod digest;
+mod errno;
 mod hex;
 mod log;
 mod mount;

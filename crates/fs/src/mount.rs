@@ -35,6 +35,7 @@ mod fetching;
 mod file;
 mod filling;
 mod folders;
+mod lease;
 mod leftover;
 mod lookup;
 mod maintenance;

@@ -19,6 +19,7 @@ mod listing;
 mod operations;
 mod pipeline;
 mod put;
+mod request_error;
 mod session;
 mod target;
 mod temporary;
@@ -54,7 +55,8 @@ pub use time::Time;
 use fetch::Fetch;
 use link::Link;
 use listing::Listing;
-use pipeline::{RequestError, RequestPipeline};
+use pipeline::RequestPipeline;
+use request_error::RequestError;
 
 use crate::digest::Digest;
 use oscope_sys::error::Failure;

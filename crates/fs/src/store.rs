@@ -33,7 +33,8 @@ pub use digest::digest;
 pub use temporaries::Temporaries;
 pub use types::{CopyId, Digest, Dirty, Entry, Kept, Rename};
 
-use folder::{Folder, Need, errno};
+use crate::errno::errno;
+use folder::{Folder, Need};
 use index::CacheIndex;
 use oscope_sys::error::Failure;
 

@@ -1,11 +1,11 @@
 //! Where a peer is: the addresses of a name, and the one that takes a connection.
 
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::connect;
 use oscope_sys::cancel;
 use oscope_sys::error::Failure;
 
@@ -86,4 +86,52 @@ pub fn connect_to_any(
         }
     }
     Err(first.unwrap_or_else(|| Failure::failed("connecting: no address")))
+}
+
+/// Connect to a receiver within a limit.
+///
+/// # Errors
+/// Nobody listens there, or nobody answers in time.
+pub fn connect(address: SocketAddr, limit: Duration) -> Result<TcpStream, Failure> {
+    let since = Instant::now();
+    loop {
+        let left = limit.saturating_sub(since.elapsed());
+        if left.is_zero() {
+            return Err(Failure::failed(format!(
+                "connecting to {address}: no answer within {} s",
+                limit.as_secs_f64()
+            )));
+        }
+        match TcpStream::connect_timeout(&address, left) {
+            Ok(stream) => return Ok(stream),
+            Err(_) if cancel::requested() => {
+                return Err(Failure::failed("interrupted"));
+            }
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::Interrupted | io::ErrorKind::TimedOut
+                ) => {}
+            Err(error) => {
+                return Err(Failure::system(&format!("connecting to {address}"), &error)
+                    .with_remedy("start `oscope transfer receive` there, and check the address"));
+            }
+        }
+    }
+}
+
+/// Listen for senders, without blocking in `accept`; port 0 has the kernel choose one.
+///
+/// # Errors
+/// The address is not of this machine, or the port is taken.
+pub fn listen(address: SocketAddr) -> Result<TcpListener, Failure> {
+    let listener = TcpListener::bind(address).map_err(|error| {
+        let doing = format!("listening on {address}");
+        Failure::system(&doing, &error)
+            .with_remedy("choose another --listen, or end what listens there")
+    })?;
+    listener
+        .set_nonblocking(true)
+        .map_err(|error| Failure::system("preparing to listen", &error))?;
+    Ok(listener)
 }

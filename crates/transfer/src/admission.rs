@@ -7,9 +7,10 @@ use std::{fs, io};
 
 use nix::unistd::geteuid;
 
+use super::engine::report_stop;
 use super::link::Link;
+use super::options::ReceiveOptions;
 use super::stop::Stop;
-use super::{ReceiveOptions, report_stop};
 use oscope_sys::error::Failure;
 use oscope_sys::net::{self, Owner};
 

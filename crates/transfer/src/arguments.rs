@@ -8,9 +8,8 @@ use std::time::Duration;
 use clap::Args;
 
 use super::key::{Key, VARIABLE};
-use super::options::limit;
+use super::options::{DigestKind, ReceiveMethod, SendMethod, limit, quoted};
 use super::source::Links;
-use super::{DigestKind, ReceiveMethod, SendMethod};
 use crate::device::Method;
 use oscope_sys::error::Failure;
 
@@ -273,9 +272,4 @@ pub fn address(option: &str, text: &str) -> Result<String, Failure> {
                 .with_remedy("write it like 127.0.0.1:7025"),
         ),
     }
-}
-
-/// What was typed, in quotes, on one line.
-pub fn quoted(text: &str) -> String {
-    format!("'{}'", text.escape_debug())
 }

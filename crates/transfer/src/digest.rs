@@ -243,7 +243,7 @@ impl Reader {
         let part = &mut self.buffer[..length];
         self.file.read_exact_at(part, self.at)?;
         match self.sparse {
-            true => holes::digest(&mut self.hasher, part, self.at),
+            true => digest_data(&mut self.hasher, part, self.at),
             false => self.hasher.update(part),
         }
         self.at = end;
@@ -274,6 +274,29 @@ impl Reader {
             self.hasher.update(&self.size.to_le_bytes());
         }
         Ok(self.hasher.finish())
+    }
+}
+
+/// Digest the data among these bytes of a file, which are there from a multiple of [`BLOCK`] on and within one
+/// [`holes::WINDOW`].
+fn digest_data(hasher: &mut Hasher, bytes: &[u8], at: u64) {
+    const ZEROS: [u8; BLOCK as usize] = [0; BLOCK as usize];
+    let is_zero = |from: usize| {
+        let block = &bytes[from..bytes.len().min(from + ZEROS.len())];
+        block == &ZEROS[..block.len()]
+    };
+    let mut from = 0;
+    while from < bytes.len() {
+        let mut end = from;
+        while end < bytes.len() && !is_zero(end) {
+            end = bytes.len().min(end + ZEROS.len());
+        }
+        if end > from {
+            hasher.update(&(at + from as u64).to_le_bytes());
+            hasher.update(&((end - from) as u64).to_le_bytes());
+            hasher.update(&bytes[from..end]);
+        }
+        from = end + ZEROS.len();
     }
 }
 

@@ -13,8 +13,7 @@ use std::path::Path;
 use nix::errno::Errno;
 use nix::unistd::{Whence, lseek};
 
-use super::digest::Hasher;
-use super::source::place::{self, READ};
+use super::place::{self, READ};
 use super::wire::{BLOCK, SEGMENT};
 
 /// Bytes of the file, from a multiple of them on, of which the data are digested together.
@@ -68,27 +67,4 @@ pub fn is_part(at: u64, length: u64, left: u64) -> bool {
 /// As [`is_part`], of data.
 pub fn is_data(at: u64, length: u64, left: u64) -> bool {
     length <= SEGMENT as u64 && is_part(at, length, left)
-}
-
-/// Digest the data among these bytes of a file, which are there from a multiple of [`BLOCK`] on and within one
-/// [`WINDOW`].
-pub fn digest(hasher: &mut Hasher, bytes: &[u8], at: u64) {
-    const ZEROS: [u8; BLOCK as usize] = [0; BLOCK as usize];
-    let is_zero = |from: usize| {
-        let block = &bytes[from..bytes.len().min(from + ZEROS.len())];
-        block == &ZEROS[..block.len()]
-    };
-    let mut from = 0;
-    while from < bytes.len() {
-        let mut end = from;
-        while end < bytes.len() && !is_zero(end) {
-            end = bytes.len().min(end + ZEROS.len());
-        }
-        if end > from {
-            hasher.update(&(at + from as u64).to_le_bytes());
-            hasher.update(&((end - from) as u64).to_le_bytes());
-            hasher.update(&bytes[from..end]);
-        }
-        from = end + ZEROS.len();
-    }
 }

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 
 use serde_json::{Value, json};
 
-use super::{FileDone, Progress, Tally};
+use super::outcome::{FileDone, Progress, Tally};
 use oscope_sys::cancel;
 use oscope_sys::error::Failure;
 

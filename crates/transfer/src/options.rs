@@ -5,7 +5,6 @@ use std::time::Duration;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-use super::arguments::quoted;
 use oscope_sys::error::Failure;
 
 /// By which system calls the sender moves a file's contents.
@@ -243,4 +242,9 @@ pub fn chunk(text: &str) -> Result<usize, Failure> {
         Ok(bytes) if (4096..=64 << 20).contains(&bytes) => Ok(bytes),
         _ => Err(Failure::usage("bytes, 4096 to 67108864")),
     }
+}
+
+/// What was typed, in quotes, on one line.
+pub fn quoted(text: &str) -> String {
+    format!("'{}'", text.escape_debug())
 }

@@ -15,8 +15,8 @@ use nix::sys::stat::{
 use nix::sys::time::TimeSpec;
 use nix::unistd::{UnlinkatFlags, geteuid, unlinkat};
 
-use super::linked::{give_name, link};
 use super::names::{self, Origin};
+use super::naming::{give_name, link};
 use super::wire::{Entry, SEGMENT};
 use oscope_sys::error::Failure;
 

@@ -10,8 +10,6 @@ use std::time::Instant;
 use memmap2::MmapOptions;
 
 use super::link::{Link, counted};
-use super::options::{ReceiveMethod, UNBUFFERED};
-use super::ring::RingReceiver;
 use super::send_methods::{Piece, Pipe, offset};
 use super::stop::Stop;
 
@@ -25,24 +23,6 @@ pub trait ReceiveStep {
     /// # Errors
     /// The file cannot be written, or the connection fails.
     fn step(&mut self, link: &mut Link, piece: Piece) -> Result<usize, Stop>;
-}
-
-/// Make ready to receive by a method.
-///
-/// # Errors
-/// No pipe or no `io_uring` is to be had: what pipe(2) or io_uring_setup(2) fails with.
-pub fn receiver(method: ReceiveMethod, chunk: usize) -> io::Result<Box<dyn ReceiveStep>> {
-    Ok(match method {
-        ReceiveMethod::Auto | ReceiveMethod::ReadWrite => Box::new(ReadWrite {
-            buffer: vec![0; chunk],
-        }),
-        ReceiveMethod::Mmap => Box::new(Mapped { chunk }),
-        ReceiveMethod::Splice => Box::new(Splice {
-            pipe: Pipe::new(chunk * UNBUFFERED)?,
-            chunk: chunk * UNBUFFERED,
-        }),
-        ReceiveMethod::Uring => Box::new(RingReceiver::new(chunk)?),
-    })
 }
 
 /// A file cannot be written.
@@ -67,8 +47,8 @@ pub fn write(
 }
 
 /// `recv` and `pwrite`.
-struct ReadWrite {
-    buffer: Vec<u8>,
+pub(super) struct ReadWrite {
+    pub(super) buffer: Vec<u8>,
 }
 
 impl ReceiveStep for ReadWrite {
@@ -96,8 +76,8 @@ impl ReceiveStep for ReadWrite {
 }
 
 /// `recv` into a mapping.
-struct Mapped {
-    chunk: usize,
+pub(super) struct Mapped {
+    pub(super) chunk: usize,
 }
 
 impl ReceiveStep for Mapped {
@@ -150,9 +130,9 @@ fn no_page(piece: Piece, filled: usize) -> Stop {
 }
 
 /// `splice`, by way of a pipe.
-struct Splice {
-    pipe: Pipe,
-    chunk: usize,
+pub(super) struct Splice {
+    pub(super) pipe: Pipe,
+    pub(super) chunk: usize,
 }
 
 impl Splice {

@@ -17,6 +17,7 @@ use super::dir_cache::{DirCache, Folder};
 use super::holes;
 use super::link::Link;
 use super::meter::Meter;
+use super::methods;
 use super::names;
 use super::options::{DigestKind, ReceiveMethod, ReceiveOptions};
 use super::outcome::{FileDone, Received};
@@ -379,7 +380,7 @@ impl<'a, 'w> Receiver<'a, 'w> {
     fn choose(&mut self, bytes: u64) -> Result<(), Stop> {
         let chunk = self.options.chunk;
         self.methods
-            .choose(bytes, |method| receive_methods::receiver(method, chunk))
+            .choose(bytes, |method| methods::receiver(method, chunk))
             .map_err(|(method, error)| Stop::method(method.name(), &error))
     }
 }

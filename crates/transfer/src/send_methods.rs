@@ -9,10 +9,7 @@ use std::time::Instant;
 use memmap2::{Mmap, MmapOptions};
 
 use super::link::{Link, counted};
-use super::options::{SendMethod, UNBUFFERED};
-use super::ring::RingSender;
 use super::stop::Stop;
-use super::zerocopy::ZeroCopy;
 
 /// A part of a file to move.
 #[derive(Clone, Copy)]
@@ -49,33 +46,10 @@ pub trait SendStep {
     }
 }
 
-/// Make ready to send by a method.
-///
-/// # Errors
-/// What pipe(2), io_uring_setup(2) or, for `SO_ZEROCOPY`, setsockopt(2) fails with.
-pub fn sender(method: SendMethod, chunk: usize, link: &Link) -> io::Result<Box<dyn SendStep>> {
-    Ok(match method {
-        SendMethod::ReadWrite => Box::new(ReadWrite {
-            buffer: vec![0; chunk],
-            moved: 0,
-        }),
-        SendMethod::Mmap => Box::new(Mapped {
-            window: None,
-            chunk,
-        }),
-        SendMethod::Auto | SendMethod::SendFile => Box::new(SendFile {
-            chunk: chunk * UNBUFFERED,
-        }),
-        SendMethod::Splice => Box::new(Splice::new(chunk * UNBUFFERED)?),
-        SendMethod::ZeroCopy => Box::new(ZeroCopy::new(chunk, link.socket())?),
-        SendMethod::Uring => Box::new(RingSender::new(chunk)?),
-    })
-}
-
 /// `pread` and `send`.
-struct ReadWrite {
-    buffer: Vec<u8>,
-    moved: usize,
+pub(super) struct ReadWrite {
+    pub(super) buffer: Vec<u8>,
+    pub(super) moved: usize,
 }
 
 impl SendStep for ReadWrite {
@@ -177,9 +151,9 @@ pub fn send_mapped(
 }
 
 /// `send` from a mapping.
-struct Mapped {
-    window: Option<Window>,
-    chunk: usize,
+pub(super) struct Mapped {
+    pub(super) window: Option<Window>,
+    pub(super) chunk: usize,
 }
 
 impl SendStep for Mapped {
@@ -193,8 +167,8 @@ impl SendStep for Mapped {
 }
 
 /// `sendfile`.
-struct SendFile {
-    chunk: usize,
+pub(super) struct SendFile {
+    pub(super) chunk: usize,
 }
 
 impl SendStep for SendFile {
@@ -262,13 +236,13 @@ impl Pipe {
 }
 
 /// `splice`, by way of a pipe.
-struct Splice {
-    pipe: Pipe,
-    chunk: usize,
+pub(super) struct Splice {
+    pub(super) pipe: Pipe,
+    pub(super) chunk: usize,
 }
 
 impl Splice {
-    fn new(chunk: usize) -> io::Result<Self> {
+    pub(super) fn new(chunk: usize) -> io::Result<Self> {
         Ok(Self {
             pipe: Pipe::new(chunk)?,
             chunk,

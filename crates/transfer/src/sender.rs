@@ -11,10 +11,11 @@ use super::digest::{self, StreamingDigest};
 use super::holes;
 use super::link::{Link, cut};
 use super::meter::Meter;
+use super::methods;
 use super::names;
 use super::options::{DigestKind, SendMethod, SendOptions};
 use super::outcome::{FileDone, LeftOut, Sent};
-use super::send_methods::{self, Piece, SendStep};
+use super::send_methods::{Piece, SendStep};
 use super::source::{Source, modified};
 use super::stop::Stop;
 use super::trial::{self, Methods};
@@ -333,7 +334,7 @@ impl<'a, 'w> Sender<'a, 'w> {
     fn choose(&mut self, bytes: u64) -> Result<(), Stop> {
         let (chunk, link) = (self.options.chunk, &*self.link);
         self.methods
-            .choose(bytes, |method| send_methods::sender(method, chunk, link))
+            .choose(bytes, |method| methods::sender(method, chunk, link))
             .map_err(|(method, error)| Stop::method(method.name(), &error))
     }
 }

@@ -1,6 +1,5 @@
 //! What to send: found, named and measured before anything is sent.
 
-pub(crate) mod place;
 mod walk;
 
 use std::collections::HashMap;

@@ -9,10 +9,9 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::DEFAULT_CHUNK;
 use super::arguments::{ReceiveArguments, SendArguments};
 use super::observer::{Event, JsonLines, Observer};
-use super::options::{chunk, limit};
+use super::options::{DEFAULT_CHUNK, chunk, limit};
 use crate::device::session::Options as DeviceOptions;
 use crate::device::verb::Verb as DeviceVerb;
 use oscope_sys::cancel;

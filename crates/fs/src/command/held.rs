@@ -9,12 +9,12 @@ use std::path::Path;
 use oscope_sys::error::Failure;
 use serde_json::Value;
 
-use super::{failed, mountinfo, mountpoint, socket, status};
+use super::{failed, mountpoint, socket, status};
 
 /// What a process that goes on waits for, and what to do; its answer to `status` says what it is.
 pub fn reason(answer: &Value, at: &Path) -> (String, String) {
     let left = status::left(answer);
-    let others = others(answer);
+    let others = status::others(answer);
     let first = others.first().and_then(|process| process.split(' ').next());
     let unmount = first.map(|pid| {
         format!(
@@ -46,13 +46,6 @@ pub fn reason(answer: &Value, at: &Path) -> (String, String) {
             format!("see how far it is: oscope-fs status {}", at.display()),
         ),
     }
-}
-
-/// The processes, one for each other mount namespace that has the mount.
-pub fn others(answer: &Value) -> Vec<String> {
-    answer["device"]
-        .as_str()
-        .map_or_else(Vec::new, mountinfo::elsewhere)
 }
 
 /// Why this cache cannot be used, where a mount's process has it.

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::arguments::Status;
 use super::record::{self, Record};
-use super::{Ending, failed, held, mountpoint, place, print, socket};
+use super::{Ending, failed, mountinfo, mountpoint, place, print, socket};
 use crate::hex;
 use crate::log;
 use crate::mount::Report;
@@ -112,6 +112,13 @@ pub fn reason(answer: &Value) -> Option<String> {
         .map(|each| word(each, "why").to_owned())
 }
 
+/// The processes, one for each other mount namespace that has the mount.
+pub fn others(answer: &Value) -> Vec<String> {
+    answer["device"]
+        .as_str()
+        .map_or_else(Vec::new, mountinfo::elsewhere)
+}
+
 fn named(at: &Path) -> Result<Value, Failure> {
     let Some(cache) = record::cache_of(at)? else {
         return Err(unknown(at)?);
@@ -182,7 +189,7 @@ fn with_state(mut answer: Value, at: &Path) -> Value {
     let stands = mountpoint::look(at).is_ok_and(|mount| mount.is_some_and(|mount| mount.is_ours()));
     answer["state"] = if stands { "mounted" } else { "ending" }.into();
     if !stands {
-        answer["held_by"] = held::others(&answer).into();
+        answer["held_by"] = others(&answer).into();
     }
     answer
 }

@@ -9,6 +9,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use fuser::{FileAttr, FileType, INodeNo};
 use nix::errno::Errno;
 
+use crate::errno::errno;
 use crate::remote::{Attributes, Kind, Time};
 
 use super::Shared;
@@ -68,11 +69,6 @@ pub fn file_type(kind: Kind) -> FileType {
             _ => FileType::Socket,
         },
     }
-}
-
-/// The error number of a failed operation on the copy.
-pub fn errno(error: std::io::Error) -> Errno {
-    error.raw_os_error().map_or(Errno::EIO, Errno::from_raw)
 }
 
 fn attr(ino: u64, of: &Attributes, blocks: u64, names: usize) -> FileAttr {

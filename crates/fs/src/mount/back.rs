@@ -6,16 +6,17 @@ use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 
+use crate::errno::errno;
 use crate::log;
 use crate::remote::{Put, PutError, Stored, Time, Version};
 use crate::store::Copy;
 
 use super::Shared;
-use super::attributes::errno;
 use super::beside::beside;
 use super::file::{FileNode, times};
 use super::filling::fills_empty;
 use super::recover::{missing_folder, without_folder};
+use super::report::unwritten;
 pub(super) use load::Load;
 
 impl Shared {
@@ -65,7 +66,8 @@ impl Shared {
                     if self.takes_over(file, &load, there).inspect_err(keep)? {
                         continue;
                     }
-                    self.divert(file, &load).inspect_err(keep)?;
+                    self.divert(file, &load.copy, &load.name)
+                        .inspect_err(keep)?;
                 }
                 Err(PutError::Errno(why)) => {
                     if why == Errno::ENOENT && self.target(ino, file).as_ref() != Some(&load.path) {
@@ -225,13 +227,4 @@ fn order(load: &Load, times: (Time, Time), durable: bool) -> Put<'_> {
         durable,
         changed: None,
     }
-}
-
-/// The cache's disk has no room for what is known of a copy.
-pub(super) fn unwritten(path: &Path, why: Errno) {
-    log::note(&format!(
-        "cannot write down how far the copying back of {} is: {}",
-        super::report::shown(path),
-        why.desc()
-    ));
 }

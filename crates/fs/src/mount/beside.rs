@@ -5,14 +5,13 @@ use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 
+use crate::errno::errno;
 use crate::log;
 use crate::remote::{Attributes, Put, PutError, Remote, Version};
 use crate::store::{self, Copy, Digest, Dirty, Entry, Store};
 
-use super::attributes::errno;
-use super::back::{Load, unwritten};
 use super::file::FileNode;
-use super::report::shown;
+use super::report::{shown, unwritten};
 use super::same::{begins_with, fetched};
 use super::tree::Displaced;
 use super::{Shared, conflict, locked};
@@ -53,9 +52,9 @@ impl Shared {
     /// Both sides changed: ours goes to a name of its own beside it, and so does what is written through handles that
     /// are still open. Nothing is lost, so this is no error. The name is written down before it is used: a try without
     /// an answer is repeated under the same one.
-    pub(super) fn divert(&self, file: &FileNode, load: &Load) -> Result<(), Errno> {
-        let name = conflict::free(&self.remote, &load.name)?;
-        self.begin_beside(file, &load.copy, &load.name, &name);
+    pub(super) fn divert(&self, file: &FileNode, copy: &Copy, name: &Path) -> Result<(), Errno> {
+        let beside = conflict::free(&self.remote, name)?;
+        self.begin_beside(file, copy, name, &beside);
         Ok(())
     }
 

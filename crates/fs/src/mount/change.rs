@@ -5,11 +5,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use fuser::{INodeNo, TimeOrNow};
 use nix::errno::Errno;
 
+use crate::errno::errno;
 use crate::log;
 use crate::remote::{Attributes, Change, Time, Version};
 use crate::store::{self, Entry};
 
-use super::attributes::errno;
 use super::file::{FileNode, set_times, times};
 use super::opening::{Use, kept};
 use super::{Handle, Shared};

@@ -7,11 +7,11 @@ use std::io;
 use fuser::BackingId;
 use nix::errno::Errno;
 
-use super::attributes::errno;
 use super::file::set_times;
 use super::names::Maker;
 use super::opening::{Opened, kept};
 use super::{Shared, locked};
+use crate::errno::errno;
 
 impl Shared {
     /// Makes a new file and opens it; opens the one that was made on the server since the kernel looked, unless it has

@@ -9,8 +9,8 @@ use nix::errno::Errno;
 use nix::fcntl::{FallocateFlags, OFlag, fallocate};
 use nix::unistd::{Whence, lseek};
 
-use super::attributes::errno;
 use super::{Handle, Shared};
+use crate::errno::errno;
 
 impl Shared {
     /// As many bytes as are asked for, unless the file ends before.

@@ -15,10 +15,10 @@ use nix::sys::stat::futimens;
 use nix::sys::time::TimeSpec;
 
 use crate::blocks::Blocks;
+use crate::errno::errno;
 use crate::remote::{Remote, Time, Unsettled, Version};
 use crate::store::{self, Copy, Digest};
 
-use super::attributes::errno;
 use super::locked;
 
 /// Bytes of a file whose blocks are found at its opening for writing: that takes some 0.4 s a GiB. Of larger ones they

@@ -5,10 +5,10 @@ use std::path::Path;
 
 use nix::errno::Errno;
 
+use crate::errno::errno;
 use crate::remote::{Attributes, Kind, Remote, Version};
 use crate::store::{self, Digest};
 
-use super::attributes::errno;
 use super::same::{begins_with, fetched, in_memory};
 
 /// Bytes that every server takes in one request (draft-ietf-secsh-filexfer-02, 3: packets of 34000 bytes).

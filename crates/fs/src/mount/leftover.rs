@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 
-use super::maintenance::alone;
+use super::lease::alone;
 use super::{Shared, recover};
 
 /// How long it is waited for that nobody can write to it any more, and how often that is looked at.

@@ -3,12 +3,9 @@
 //!
 //! With passthrough a shared mapping holds the copy itself, not the kernel's open description: RELEASE comes when the
 //! descriptor is closed, and the mapping goes on writing unseen (`backing_file_mmap`, fs/backing-file.c). Whether
-//! anybody still has a copy open is found out by a lease: the kernel grants a write lease only to who alone has the
-//! file open (fcntl(2), `check_conflicting_open` in fs/locks.c).
+//! anybody still has a copy open is found out by a lease (`lease`).
 
 use std::collections::HashSet;
-use std::fs::File;
-use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::sync::{Arc, Weak};
@@ -17,12 +14,13 @@ use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 
+use crate::errno::errno;
 use crate::log;
 use crate::remote::{Attributes, Kind, Remote};
 use crate::store::{CopyId, Entry};
 
-use super::attributes::errno;
 use super::file::{FileNode, times};
+use super::lease::alone;
 use super::opening::adopt_dirty;
 use super::tree::ROOT;
 use super::{Shared, recover};
@@ -35,12 +33,6 @@ const LOOKED_AT_PER_MS: u64 = 16 << 10;
 
 /// How often what could not be copied back is tried again.
 const AGAIN: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 10 });
-
-/// How long after a kill somebody else may have a copy open who has ended.
-const LET_GO: Duration = Duration::from_secs(5);
-
-/// fcntl(2) command, `include/uapi/asm-generic/fcntl.h`; the libc crate lacks it.
-const F_SETSIG: i32 = 10;
 
 /// The thread that does it; ends when dropped.
 pub struct MaintenanceThread {
@@ -247,33 +239,4 @@ fn seen(remote: &Remote, entry: &Entry) -> Result<Attributes, Errno> {
         mtime,
         more: None,
     })
-}
-
-/// Whether this is the only open description of its file, mappings included. Where there are no leases it counts as
-/// such: what a mapping changes later is seen by the store at the next open, by the copy's times.
-pub(super) fn alone(file: &File) -> bool {
-    // Who opens the copy while the lease is held has the kernel send a signal; this one is ignored, SIGIO would kill.
-    // SAFETY: fcntl with an integer argument touches no memory of ours.
-    unsafe { libc::fcntl(file.as_raw_fd(), F_SETSIG, libc::SIGURG) };
-    // SAFETY: as above.
-    let taken = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, libc::F_WRLCK) };
-    if taken < 0 {
-        return Errno::last() != Errno::EAGAIN;
-    }
-    // SAFETY: as above.
-    unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, libc::F_UNLCK) };
-    true
-}
-
-/// The same, waited for: after a kill the kernel lets go of a copy a moment after the program that had it open has
-/// ended.
-pub(super) fn alone_soon(file: &File) -> bool {
-    let end = Instant::now() + LET_GO;
-    while !alone(file) {
-        if Instant::now() >= end {
-            return false;
-        }
-        thread::sleep(LET_GO / 50);
-    }
-    true
 }

@@ -8,10 +8,10 @@ use fuser::BackingId;
 use nix::errno::Errno;
 
 use crate::blocks;
+use crate::errno::errno;
 use crate::remote::{Attributes, State as Connection, Version};
 use crate::store::{self, Dirty, Entry, Kept};
 
-use super::attributes::errno;
 use super::file::{FileNode, digest};
 use super::{Handle, Shared, locked};
 

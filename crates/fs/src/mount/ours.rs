@@ -7,10 +7,11 @@ use crate::remote::{Attributes, Kind, PutError, Version};
 use crate::store::Digest;
 
 use super::Shared;
-use super::back::{Load, unwritten};
+use super::back::Load;
 use super::beside::{Ours, cut_off, save_theirs};
 use super::file::FileNode;
 use super::filling::left_by_filling;
+use super::report::unwritten;
 
 /// What the server has, and its digest where that is known.
 type Found = (Version, Option<Digest>);

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
+use nix::errno::Errno;
 use serde::Serialize;
 
 use crate::log;
@@ -236,6 +237,15 @@ fn state(remote: &Remote) -> String {
             )
         }
     }
+}
+
+/// The cache's disk has no room for what is known of a copy.
+pub(super) fn unwritten(path: &Path, why: Errno) {
+    log::note(&format!(
+        "cannot write down how far the copying back of {} is: {}",
+        shown(path),
+        why.desc()
+    ));
 }
 
 #[cfg(test)]

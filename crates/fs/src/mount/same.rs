@@ -11,11 +11,11 @@ use std::path::Path;
 use nix::errno::Errno;
 use nix::sys::memfd::{MFdFlags, memfd_create};
 
+use crate::errno::errno;
 use crate::remote::{Attributes, Remote, Time, Version};
 use crate::store::Entry;
 
 use super::Shared;
-use super::attributes::errno;
 use super::file::{FileNode, set_times};
 use super::opening::kept;
 

@@ -13,7 +13,8 @@ use std::path::Path;
 use nix::errno::Errno;
 
 use super::attributes::{Attributes, Change, Kind, Statvfs};
-use super::pipeline::{RequestError, RequestPipeline, StatusResult};
+use super::pipeline::{RequestPipeline, StatusResult};
+use super::request_error::RequestError;
 use super::wire::{Reader, Status, kind};
 
 /// `ST_RDONLY` of statvfs(3), as `statvfs@openssh.com` has it.

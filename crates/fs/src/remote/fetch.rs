@@ -12,7 +12,8 @@ use nix::errno::Errno;
 use super::attributes::{Attributes, Change, Kind, Version};
 use super::errno::{Doing, settle};
 use super::link::Link;
-use super::pipeline::{RequestError, RequestPipeline};
+use super::pipeline::RequestPipeline;
+use super::request_error::RequestError;
 use super::window::Window;
 use super::wire::{Answer, Packet, Status, flag, kind};
 

@@ -3,9 +3,7 @@
 use std::cell::Cell;
 use std::ops::Deref;
 
-use super::pipeline::RequestPipeline;
 use super::session::Session;
-use super::wire::kind;
 
 /// An open file or folder of the server.
 pub struct Handle<'a> {
@@ -24,12 +22,9 @@ impl<'a> Handle<'a> {
         }
     }
 
-    /// Gather the request that closes it, for who has to know whether that succeeds: the id of its answer. Without this
-    /// it is closed when it is dropped, with the next request over this connection, whoever asks it, or in half a
-    /// second; a failure to do so concerns nobody.
-    pub fn ask_close(&self, pipeline: &mut RequestPipeline<'_>) -> u32 {
+    /// The request that closes it is gathered: dropping it does no more.
+    pub fn closes(&self) {
         self.closing.set(true);
-        pipeline.ask_handle(kind::CLOSE, self)
     }
 }
 

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 
 use super::attributes::{Attributes, Extensions, Kind};
-use super::pipeline::{RequestError, RequestPipeline};
+use super::pipeline::RequestPipeline;
+use super::request_error::RequestError;
 use super::session::Session;
 use super::target::Target;
 use super::wire::{Packet, Status, kind};

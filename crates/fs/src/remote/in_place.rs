@@ -11,8 +11,9 @@ use super::attributes::{Attributes, Change, Kind, PutError, Stored, Version};
 use super::errno::{Doing, settle};
 use super::handle::Handle;
 use super::operations::{NEW, ask_open};
-use super::pipeline::{RequestError, RequestPipeline, StatusResult};
+use super::pipeline::{RequestPipeline, StatusResult};
 use super::put::{PRIVATE, Putting, Stop, TRIES, judge, whole};
+use super::request_error::RequestError;
 use super::time::Time;
 use super::upload::Upload;
 use super::wire::{Packet, Status, flag, kind};
@@ -168,7 +169,7 @@ impl Putting<'_> {
         let attributes = upload.ask_attributes(pipeline, self.order, there);
         let sync = upload.ask_sync(pipeline, self.order);
         let new = pipeline.ask_handle(kind::FSTAT, handle);
-        let close = handle.ask_close(pipeline);
+        let close = pipeline.ask_close(handle);
         let sent = upload.settle(pipeline)?;
         // The file is not ours, perhaps, and then keeps its owner: the mode was that of the file itself.
         attributes.settle(pipeline, path)?;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 
 use super::attributes::Attributes;
-use super::pipeline::RequestError;
+use super::request_error::RequestError;
 use super::wire::{Malformed, Reader};
 
 /// Bounds of a listing. Before they are reached it takes less than a gigabyte of memory.

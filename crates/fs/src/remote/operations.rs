@@ -14,7 +14,8 @@ use nix::errno::Errno;
 use super::attributes::{Attributes, Change, Statvfs, Version};
 use super::errno::{Doing, parent, settle};
 use super::listing::{Brought, Listing};
-use super::pipeline::{RequestError, RequestPipeline, StatusResult};
+use super::pipeline::{RequestPipeline, StatusResult};
+use super::request_error::RequestError;
 use super::time::Time;
 use super::wire::{Malformed, Packet, Status, flag, kind};
 

@@ -7,32 +7,12 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
-use nix::errno::Errno;
-
 use super::attributes::{Attributes, Extensions, Statvfs};
 use super::handle::Handle;
+use super::request_error::RequestError;
 use super::session::Session;
 use super::target::Target;
 use super::wire::{Answer, Malformed, Packet, Reader, Status, kind, packets};
-
-/// Why an operation got no answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RequestError {
-    /// It got one: the error that it is.
-    Errno(Errno),
-    /// The connection was gone before anything was sent.
-    Unsent,
-    /// The connection broke: whether it was done is not known.
-    Lost,
-    /// Its time is over.
-    Late,
-}
-
-impl From<Malformed> for RequestError {
-    fn from(_: Malformed) -> Self {
-        Self::Errno(Errno::EIO)
-    }
-}
 
 /// What the server said: it was done, or how it ended.
 pub type StatusResult<T> = Result<T, Status>;
@@ -156,6 +136,14 @@ impl<'a> RequestPipeline<'a> {
             true => RequestError::Lost,
             false => RequestError::Unsent,
         }
+    }
+
+    /// Gather the request that closes a handle, for who has to know whether that succeeds: the id of its answer. Without
+    /// this it is closed when it is dropped, with the next request over this connection, whoever asks it, or in half a
+    /// second; a failure to do so concerns nobody.
+    pub fn ask_close(&mut self, handle: &Handle<'_>) -> u32 {
+        handle.closes();
+        self.ask_handle(kind::CLOSE, handle)
     }
 
     /// The next answer to one of the wanted requests; those to others are kept.

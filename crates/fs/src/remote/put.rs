@@ -21,7 +21,8 @@ use super::errno::{Doing, parent, settle};
 use super::handle::Handle;
 use super::link::Link;
 use super::operations::{NEW, ask_open, ask_xattrs};
-use super::pipeline::{RequestError, RequestPipeline};
+use super::pipeline::RequestPipeline;
+use super::request_error::RequestError;
 use super::temporary;
 use super::upload::{Sent, Upload};
 use super::wire::{Packet, flag, kind};
@@ -148,7 +149,7 @@ impl<'a> Putting<'a> {
         let copied = send_or_copy(&mut upload, pipeline, old.as_ref())?;
         let attributes = upload.ask_attributes(pipeline, self.order, None);
         let sync = upload.ask_sync(pipeline, self.order);
-        let close = handle.ask_close(pipeline);
+        let close = pipeline.ask_close(&handle);
         let new = pipeline.ask_path(kind::LSTAT, temporary);
         let old = pipeline.ask_path(kind::LSTAT, self.order.path);
         // Behind the fsync, which may take long: the less time lies between the comparison and the rename, the better.

@@ -6,6 +6,7 @@
 
 mod child;
 pub mod cipher;
+mod own_session;
 mod write_lock;
 
 use std::collections::HashMap;
@@ -22,7 +23,7 @@ use child::Ssh;
 use write_lock::WriteLock;
 
 use super::attributes::Extensions;
-use super::pipeline::RequestError;
+use super::request_error::RequestError;
 use super::target::Target;
 use super::wire::{self, Answer, Packet, Reader};
 use oscope_sys::error::Failure;

@@ -13,8 +13,9 @@ use nix::unistd::{Gid, Uid, fchown};
 
 use super::Done;
 use super::handles::{Handles, Open};
-use super::reply::{append, attributes, end, errno, handle, ok};
+use super::reply::{append, attributes, end, handle, ok};
 use crate::digest::Hasher;
+use crate::errno::errno;
 use crate::remote::wire::{Packet, Reader, flag, kind};
 use crate::remote::{Change, SMALL, Time};
 

@@ -15,7 +15,8 @@ use nix::unistd::{LinkatFlags, linkat};
 use super::Done;
 use super::files::spec;
 use super::place::Place;
-use super::reply::{attributes, errno, ok};
+use super::reply::{attributes, ok};
+use crate::errno::errno;
 use crate::remote::wire::{Malformed, Packet, Reader, kind};
 use crate::remote::{Change, Time};
 

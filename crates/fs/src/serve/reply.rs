@@ -1,7 +1,6 @@
 //! Answers as packets.
 
 use std::fs::Metadata;
-use std::io;
 use std::os::unix::fs::MetadataExt;
 
 use nix::errno::Errno;
@@ -64,9 +63,4 @@ pub fn append(packet: Packet, of: &Metadata) -> Packet {
         // The kernel's own numbers have 32 bits (include/linux/kdev_t.h).
         u32::try_from(of.rdev()).unwrap_or(0),
     )
-}
-
-/// The error number of what the standard library reports.
-pub fn errno(error: io::Error) -> Errno {
-    error.raw_os_error().map_or(Errno::EIO, Errno::from_raw)
 }

@@ -17,6 +17,7 @@ use nix::unistd::geteuid;
 use serde::{Deserialize, Serialize};
 
 use super::types::CopyId;
+use crate::errno::errno;
 use crate::remote::Target;
 use oscope_sys::error::Failure;
 
@@ -227,11 +228,6 @@ impl Folder {
         fs::rename(self.copy_path(id), &at).map_err(errno)?;
         Ok(at)
     }
-}
-
-/// The errno of a failed call; EIO for a failure without one.
-pub(super) fn errno(error: io::Error) -> Errno {
-    error.raw_os_error().map_or(Errno::EIO, Errno::from_raw)
 }
 
 /// The identity of this boot, from /proc/sys/kernel/random/boot_id.

@@ -12,9 +12,10 @@ use nix::errno::Errno;
 
 use super::Copy;
 use super::copy::Inner;
-use super::folder::{Folder, Need, errno};
+use super::folder::{Folder, Need};
 use super::record::{Record, Stamp};
 use super::types::{CopyId, Digest, Dirty, Entry};
+use crate::errno::errno;
 
 /// A copy that has names.
 #[derive(Debug)]

@@ -10,11 +10,12 @@ use std::time::{Instant, SystemTime};
 use nix::errno::Errno;
 use serde::{Deserialize, Serialize};
 
-use super::folder::{Folder, Need, errno};
+use super::folder::{Folder, Need};
 use super::index::{CacheIndex, Slot, fresh_dirty, occupied};
 use super::record::{Record, Stamp, rename_from_bytes, renamed};
 use super::rename::stay_of;
 use super::types::CopyId;
+use crate::errno::errno;
 
 /// What a checkpoint leaves: records up to this number, and the content of their copies, are on disk.
 #[derive(Serialize, Deserialize)]

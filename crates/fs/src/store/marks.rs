@@ -6,11 +6,12 @@ use std::path::Path;
 
 use nix::errno::Errno;
 
-use super::folder::{Need, errno};
+use super::folder::Need;
 use super::index::{CacheIndex, Slot, fresh_dirty};
 use super::record::{Record, Stamp};
 use super::types::{CopyId, Digest, Kept};
 use super::{Copy, Store, digest};
+use crate::errno::errno;
 use crate::remote::Version;
 
 impl Store {

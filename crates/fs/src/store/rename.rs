@@ -12,10 +12,11 @@ use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 
-use super::folder::{Need, errno};
+use super::folder::Need;
 use super::index::CacheIndex;
 use super::record::{Stay, rename_to_bytes, renamed};
 use super::types::{CopyId, Rename};
+use crate::errno::errno;
 
 /// `renames/…` of a rename that the server has not answered yet.
 pub(super) fn intent_name(number: u64) -> String {

@@ -10,11 +10,11 @@ use nix::errno::Errno;
 use nix::sys::statvfs::statvfs;
 
 use super::copy::Inner;
-use super::folder::errno;
 use super::index::{CacheIndex, Loose};
 use super::record::Stamp;
 use super::types::CopyId;
 use super::{Copy, Store};
+use crate::errno::errno;
 
 /// Copies that are held grow unseen (the kernel writes to them itself). To look at a thousand takes a millisecond, so
 /// not each new copy waits for it, unless it would not fit otherwise.

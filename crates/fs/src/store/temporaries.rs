@@ -14,7 +14,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use nix::errno::Errno;
 
-use super::folder::{errno, write_whole};
+use super::folder::write_whole;
+use crate::errno::errno;
 use crate::hex;
 use crate::remote::{Journal, Temporary, is_temporary};
 

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::figures::amount;
-use crate::Progress;
+use crate::outcome::Progress;
 
 /// What takes no longer has no bar.
 const SHORT: Duration = Duration::from_millis(500);

@@ -14,7 +14,7 @@ use super::bar::Bar;
 use super::figures::{Column, MISSING, count, plain, rate, seconds, table};
 use crate::key::VARIABLE;
 use crate::observer::{Event, Observer};
-use crate::{LeftOut, Progress, Tally};
+use crate::outcome::{LeftOut, Progress, Tally};
 use oscope_sys::cancel;
 use oscope_sys::error::{Failure, errno_message};
 

@@ -16,12 +16,13 @@ use crate::dir_cache::{DirCache, Folder};
 use crate::meter::Meter;
 use crate::names::{self, Clash, shown};
 use crate::observer::Event;
+use crate::outcome::{FileDone, Progress, Tally};
 use crate::partial::Partial;
 use crate::receive_methods::unwritten;
 use crate::sender::Opener;
+use crate::source::Source;
 use crate::stop::Stop;
 use crate::wire::Entry;
-use crate::{FileDone, Progress, Source, Tally};
 use oscope_sys::cancel;
 use oscope_sys::error::{Failure, errno_message};
 

@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 use super::node;
 use super::session::{self, Done, Options};
 use super::uapi::{ALLOCATED, Descriptor, MAPPED, PTE};
-use crate::Source;
 use crate::dir_cache::Folder;
 use crate::observer::{Event, Observer};
 use crate::sender;
+use crate::source::Source;
 use oscope_sys::cancel;
 use oscope_sys::error::Failure;
 

@@ -6,8 +6,8 @@ use std::fs::File;
 use super::item::Room;
 use super::{Item, Kind, Receiver};
 use crate::digest::StreamingDigest;
-use crate::linked;
 use crate::names::{self, Origin};
+use crate::naming;
 use crate::options::DigestKind;
 use crate::partial::{self, There};
 use crate::stop::Stop;
@@ -136,7 +136,7 @@ impl Receiver<'_, '_> {
         if let Some(own) = own.filter(|_| item.kind != Kind::Hard) {
             let name = String::from_utf8_lossy(&item.name).to_lowercase();
             if seen.insert(name, own) == Some(own) {
-                return Err(item.refused(linked::taken()));
+                return Err(item.refused(naming::taken()));
             }
         }
         let is_free = matches!(there, There::Nothing);

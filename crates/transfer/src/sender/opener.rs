@@ -15,8 +15,8 @@ use crate::beneath::FOLDER;
 use crate::digest::StreamingDigest;
 use crate::names;
 use crate::options::DigestKind;
+use crate::place::{self, READ};
 use crate::source::Source;
-use crate::source::place::{self, READ};
 use crate::stop::Stop;
 
 /// The folder that the last file came from.

@@ -12,9 +12,10 @@ use std::thread::{self, ScopedJoinHandle};
 
 use nix::fcntl::OFlag;
 
-use super::{Gathered, Links, Source, place};
+use super::{Gathered, Links, Source};
 use crate::names;
 use crate::outcome::LeftOut;
+use crate::place;
 use crate::stop::UNREADABLE;
 use oscope_sys::error::Failure;
 

@@ -4,7 +4,7 @@ use std::fs::Permissions;
 use std::os::unix::fs::{PermissionsExt, symlink};
 
 use super::super::device::files;
-use super::super::source::place;
+use super::super::place;
 use super::super::wire::{self, Entry, Frame, HARD, PREAMBLE};
 use super::edges::{answered_in, unprivileged};
 use super::*;

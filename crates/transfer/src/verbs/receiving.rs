@@ -10,15 +10,18 @@ use std::time::Duration;
 use nix::poll::{PollFd, PollFlags, poll};
 
 use super::{EngineArguments, device_verb};
-use crate::addresses::resolve;
+use crate::addresses::{listen, resolve};
+use crate::admission::admit;
 use crate::arguments::{ReceiveArguments, ReceiverKey};
 use crate::device::Method;
 use crate::device::session::Options as DeviceOptions;
+use crate::dir_cache::Folder;
+use crate::engine::{receive, receive_sealed};
+use crate::entrance::Entrance;
+use crate::key::Key;
 use crate::observer::{Event, Observer};
-use crate::{
-    Entrance, Folder, Key, Progress, ReceiveOptions, Received, admit, listen, receive,
-    receive_sealed,
-};
+use crate::options::ReceiveOptions;
+use crate::outcome::{Progress, Received};
 use oscope_sys::cancel;
 use oscope_sys::error::Failure;
 

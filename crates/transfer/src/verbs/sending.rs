@@ -9,8 +9,11 @@ use crate::addresses::{connect_to_any, resolve_all};
 use crate::arguments::SendArguments;
 use crate::device::session::Options as DeviceOptions;
 use crate::device::{Method, files};
+use crate::engine::{send, send_sealed};
 use crate::observer::{Event, Observer};
-use crate::{DigestKind, Progress, SendOptions, Source, send, send_sealed};
+use crate::options::{DigestKind, SendOptions};
+use crate::outcome::Progress;
+use crate::source::Source;
 use oscope_sys::error::Failure;
 
 /// How long a sender with a device waits for the receiver to come: a person may have to start it.

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use nix::errno::Errno;
 
 use crate::blocks::Blocks;
+use crate::errno::errno;
 use crate::mount::Shared;
-use crate::mount::attributes::errno;
 use crate::mount::beside::beside;
 use crate::mount::file::{FileNode, Noted, digest};
 use crate::remote::{Attributes, Changed, Unsettled, Version};
@@ -87,29 +87,23 @@ impl Shared {
             return Ok(None);
         };
         let name = self.resolved_name(name)?;
-        let (known, names) = {
+        let (shown, names) = {
             let tree = self.tree();
             (tree.attributes(ino), tree.names(ino))
         };
-        let (attributes, _) = known.ok_or(Errno::ESTALE)?;
+        let (attributes, _) = shown.ok_or(Errno::ESTALE)?;
         let links = attributes.more.map_or(1, |more| more.links);
         let noted = file.look(copy).map_err(errno)?;
-        let KnownContent {
-            before,
-            acknowledged,
-            unseen,
-            diverted,
-            clean,
-            resync,
-        } = KnownContent::of(file, durable);
-        let looks_same = clean || (before == Some(noted) && !unseen);
-        if looks_same && !resync {
+        let known = KnownContent::of(file, durable);
+        let unchanged = known.before == Some(noted);
+        let looks_same = known.clean || (unchanged && !known.unseen);
+        if looks_same && !known.resync {
             return Ok(None);
         }
         let blocks = Blocks::of(copy.file()).map_err(errno)?;
         let digest = digest(copy, blocks.as_ref())?;
-        let same = (before.is_none() || before == Some(noted)) && acknowledged == Some(digest);
-        if same && !resync {
+        let same = (known.before.is_none() || unchanged) && known.acknowledged == Some(digest);
+        if same && !known.resync {
             file.state().noted = Some(noted);
             return Ok(None);
         }
@@ -125,12 +119,12 @@ impl Shared {
                 .and_then(|(new, old)| few_changes(new, old)),
             blocks: blocks.map(Arc::new),
             // The copy equals what the server has, so its digest is the server's.
-            unsettled: unsettled.map(|known| Unsettled {
-                content: known.content.or(again.then_some(digest)),
-                ..known
+            unsettled: unsettled.map(|read| Unsettled {
+                content: read.content.or(again.then_some(digest)),
+                ..read
             }),
-            linked: (names > 1 || links > 1) && diverted.is_none(),
-            path: beside(&name, diverted),
+            linked: (names > 1 || links > 1) && known.diverted.is_none(),
+            path: beside(&name, known.diverted),
             name,
             attributes,
             linked_here: names > 1,

@@ -6,7 +6,8 @@ use super::{Putting, Stop};
 use crate::digest::Digest;
 use crate::remote::attributes::{Attributes, Kind, Put};
 use crate::remote::content;
-use crate::remote::pipeline::{RequestError, RequestPipeline, StatusResult};
+use crate::remote::pipeline::{RequestPipeline, StatusResult};
+use crate::remote::request_error::RequestError;
 use crate::remote::wire::Status;
 
 /// What is there must be what the order expects.

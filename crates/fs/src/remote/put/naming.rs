@@ -8,7 +8,8 @@ use nix::errno::Errno;
 use super::{Putting, Stop};
 use crate::remote::attributes::{Attributes, Stored};
 use crate::remote::operations::{ask_rename, ask_replace, renamed};
-use crate::remote::pipeline::{RequestError, RequestPipeline};
+use crate::remote::pipeline::RequestPipeline;
+use crate::remote::request_error::RequestError;
 use crate::remote::wire::{Status, kind};
 
 impl Putting<'_> {

@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader, Read};
 use std::os::fd::AsFd;
-use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Mutex};
@@ -11,12 +10,10 @@ use std::thread;
 use std::time::Duration;
 
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
-use nix::sys::prctl;
-use nix::sys::signal::{Signal, killpg};
-use nix::unistd::{Pid, getpid, getppid, setsid};
 
 use super::cipher::preference;
 use super::locked;
+use super::own_session::{in_own_session, kill};
 use crate::remote::target::Target;
 use oscope_sys::error::Failure;
 
@@ -114,34 +111,6 @@ impl Ssh {
         // Ends when the pipe is closed, or after the time set.
         let _ = locked(&self.silent).recv_timeout(LAST_WORDS);
         telling(&locked(&self.lines))
-    }
-}
-
-/// Kill a child that has a session of its own, and what it started.
-pub fn kill(child: &Child) {
-    // Not waited for as yet, so the number is still its own. It may have ended by itself.
-    let group = Pid::from_raw(child.id() as i32);
-    let _ = killpg(group, Signal::SIGKILL);
-}
-
-/// Have a child be in a session of its own, ended with the thread that starts it.
-pub fn in_own_session(command: &mut Command) {
-    let parent = getpid();
-    // SAFETY: the closure calls setsid, prctl and getppid only: they are async-signal-safe and allocate nothing.
-    unsafe {
-        command.pre_exec(move || own_session(parent));
-    }
-}
-
-/// In the child, between fork and exec: a session of its own (no terminal to ask at), ended with the thread that
-/// started it.
-fn own_session(parent: Pid) -> io::Result<()> {
-    setsid()?;
-    prctl::set_pdeathsig(Signal::SIGKILL)?;
-    match getppid() == parent {
-        true => Ok(()),
-        // The parent ended before it could be asked to tell.
-        false => Err(io::ErrorKind::BrokenPipe.into()),
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use super::child::{in_own_session, kill};
+use super::own_session::{in_own_session, kill};
 use crate::remote::target::Target;
 
 /// The cipher that takes the least time where both processors compute AES themselves (RFC 5647).

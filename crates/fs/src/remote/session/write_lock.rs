@@ -10,7 +10,7 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::locked;
-use crate::remote::pipeline::RequestError;
+use crate::remote::request_error::RequestError;
 
 #[derive(Default)]
 struct Turn {

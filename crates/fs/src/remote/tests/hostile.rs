@@ -10,7 +10,8 @@ use tempfile::TempDir;
 
 use super::broken::within_patience;
 use super::transfer::order;
-use crate::remote::pipeline::{RequestError, RequestPipeline};
+use crate::remote::pipeline::RequestPipeline;
+use crate::remote::request_error::RequestError;
 use crate::remote::wire::{Packet, kind};
 use crate::remote::{BOUNDS, Bounds, Limits, Put, PutError, Remote};
 use crate::testing::{LIMITS, Server, file_of};

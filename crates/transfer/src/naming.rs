@@ -1,0 +1,89 @@
+//! What is whole gets its own name.
+
+use std::ffi::{CStr, CString};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+
+use nix::NixPath;
+use nix::errno::Errno;
+use nix::fcntl::{AtFlags, RenameFlags, renameat, renameat2};
+use nix::sys::stat::fstatat;
+
+use super::names;
+use super::wire::Entry;
+use oscope_sys::error::Failure;
+
+/// Give a file a name, if nothing has it.
+///
+/// # Errors
+/// Something has it, or the file system has no such links.
+pub fn link(file: &File, parent: BorrowedFd, base: &CStr) -> io::Result<()> {
+    // Before Linux 6.10 the first way took a privilege (CAP_DAC_READ_SEARCH); the second takes a mounted proc(5).
+    let ways: [(RawFd, CString, i32); 2] = [
+        (file.as_raw_fd(), CString::default(), libc::AT_EMPTY_PATH),
+        (
+            libc::AT_FDCWD,
+            CString::new(format!("/proc/self/fd/{}", file.as_raw_fd())).unwrap_or_default(),
+            libc::AT_SYMLINK_FOLLOW,
+        ),
+    ];
+    let mut result = Ok(());
+    for (from, path, flags) in &ways {
+        // SAFETY: both names are strings that live through the call; the descriptors are open.
+        let answer = unsafe {
+            libc::linkat(
+                *from,
+                path.as_ptr(),
+                parent.as_raw_fd(),
+                base.as_ptr(),
+                *flags,
+            )
+        };
+        if answer == 0 {
+            return Ok(());
+        }
+        result = Err(io::Error::last_os_error());
+    }
+    result
+}
+
+/// Rename something to its own name; if it `replaces`, in place of what has it. Otherwise nothing had it at the
+/// beginning: what has it by now may be of this transfer, where names that differ in capitals are one name.
+///
+/// # Errors
+/// What has its name is not to be replaced, or the kernel's reason.
+pub fn give_name<P: NixPath + ?Sized>(
+    parent: BorrowedFd,
+    from: &P,
+    entry: &Entry,
+    replaces: bool,
+) -> Result<(), Failure> {
+    let (_, base) = names::split(entry.name);
+    let plainly = || renameat(parent, from, parent, base);
+    let named = match replaces {
+        true => plainly(),
+        false => match renameat2(parent, from, parent, base, RenameFlags::RENAME_NOREPLACE) {
+            // A file system that cannot, such as NFS, or no such call: a look before is all there is.
+            Err(Errno::EINVAL | Errno::ENOSYS | Errno::EOPNOTSUPP) => {
+                match fstatat(parent, base, AtFlags::AT_SYMLINK_NOFOLLOW) {
+                    Ok(_) => Err(Errno::EEXIST),
+                    Err(_) => plainly(),
+                }
+            }
+            named => named,
+        },
+    };
+    named.map_err(|error| match error {
+        Errno::EEXIST => taken(),
+        _ => Failure::system("naming it", error),
+    })
+}
+
+/// Why a file does not get its name, where another one has it that is not to be replaced.
+pub fn taken() -> Failure {
+    Failure::remediable(
+        "another file has its name there by now, or one that differs in capitals alone",
+        "rename one of the two, or receive --into a folder that distinguishes capitals",
+    )
+}
