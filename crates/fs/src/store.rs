@@ -54,7 +54,8 @@ impl Store {
     /// half-made copies. A daemon opens it after its fork: lock and process number are those of the caller.
     ///
     /// # Errors
-    /// In use by another process; of another target or another format; not ours; no cache at all; what the system says.
+    /// `Failure::Failed` with a remedy: in use by another process; of another target or another format; not ours; no
+    /// cache at all; or what the system says.
     pub fn open(folder: &Path, target_key: &str, limit_bytes: u64) -> Result<Self, Failure> {
         Self::open_in_boot(folder, target_key, limit_bytes, folder::boot_id()?)
     }

@@ -23,7 +23,8 @@ pub fn resolve(text: &str) -> Result<SocketAddr, Failure> {
 /// All addresses of a name, at least one.
 ///
 /// # Errors
-/// It has none, or the name server does not answer in time.
+/// `Failure::Request` if the name has no address; `Failure::Failed` if the name server does not answer within 10 s, no
+/// thread is to be had, or a signal asked to stop.
 pub fn resolve_all(text: &str) -> Result<Vec<SocketAddr>, Failure> {
     if let Ok(address) = text.parse() {
         return Ok(vec![address]);
@@ -91,7 +92,8 @@ pub fn connect_to_any(
 /// Connect to a receiver within a limit.
 ///
 /// # Errors
-/// Nobody listens there, or nobody answers in time.
+/// `Failure::Failed` with the errno of connect(2), such as `ECONNREFUSED`; without one if nobody answers in time, or a
+/// signal asked to stop.
 pub fn connect(address: SocketAddr, limit: Duration) -> Result<TcpStream, Failure> {
     let since = Instant::now();
     loop {
@@ -123,7 +125,8 @@ pub fn connect(address: SocketAddr, limit: Duration) -> Result<TcpStream, Failur
 /// Listen for senders, without blocking in `accept`; port 0 has the kernel choose one.
 ///
 /// # Errors
-/// The address is not of this machine, or the port is taken.
+/// `Failure::Failed` with the errno of bind(2): `EADDRINUSE` if the port is taken, `EADDRNOTAVAIL` if the address is
+/// not of this machine.
 pub fn listen(address: SocketAddr) -> Result<TcpListener, Failure> {
     let listener = TcpListener::bind(address).map_err(|error| {
         let doing = format!("listening on {address}");

@@ -20,8 +20,8 @@ const REFUSAL: Duration = Duration::from_secs(1);
 /// Take a connection that was accepted, or refuse it and send the peer the reason.
 ///
 /// # Errors
-/// In one line, who was refused: another user of this machine, one whose user is unknown, or one
-/// who sent something and has gone again. Who has gone without sending is taken: reading then finds the end.
+/// `Failure::Failed`: who was refused, another user of this machine, one whose user is unknown, or one who sent
+/// something and has gone again. Who has gone without sending is taken: reading then finds the end.
 pub fn admit(stream: TcpStream, options: &ReceiveOptions) -> Result<TcpStream, Failure> {
     let (here, peer) =
         ends(&stream).map_err(|error| Failure::system("looking who connected", &error))?;

@@ -101,7 +101,7 @@ impl SendArguments {
     /// Refuse what excludes each other.
     ///
     /// # Errors
-    /// The options contradict each other.
+    /// `Failure::Request`: the options contradict each other.
     pub fn check(&self) -> Result<(), Failure> {
         if let (true, Some(digest)) = (self.no_verify, self.digest) {
             return Err(exclusive("--no-verify", &named("--digest", &digest)));
@@ -135,7 +135,8 @@ impl SendArguments {
     /// The key; `None` where the network is trusted.
     ///
     /// # Errors
-    /// There is none, what is given is none, or the method cannot encrypt.
+    /// `Failure::Request` if there is no key, what is given is none, or the method cannot encrypt; `Failure::Failed` if
+    /// standard input or the key file cannot be read.
     pub fn key(&self) -> Result<Option<Key>, Failure> {
         if self.common.trusted_network {
             return Ok(None);
@@ -166,7 +167,7 @@ impl ReceiveArguments {
     /// Refuse what excludes each other.
     ///
     /// # Errors
-    /// The options contradict each other.
+    /// `Failure::Request`: the options contradict each other.
     pub fn check(&self) -> Result<(), Failure> {
         if self.key.as_deref() == Some(Path::new("-")) {
             return Err(Failure::usage("--key - is for send alone")
@@ -178,7 +179,8 @@ impl ReceiveArguments {
     /// The key.
     ///
     /// # Errors
-    /// The file cannot be used, no random numbers are to be had, or the method cannot encrypt.
+    /// `Failure::Request` if the key file cannot be used or made, or the method cannot encrypt; `Failure::Failed` if
+    /// the disk is full or no random numbers are to be had.
     pub fn key(&self) -> Result<ReceiverKey, Failure> {
         if self.common.trusted_network {
             return Ok(ReceiverKey::None);
@@ -249,7 +251,7 @@ fn check_method(name: &str) -> Result<(), Failure> {
 /// here.
 ///
 /// # Errors
-/// It has no port, or one that is none.
+/// `Failure::Request`: it has no port, or one that is none.
 pub fn address(option: &str, text: &str) -> Result<String, Failure> {
     let parts = text.rsplit_once(':').filter(|(host, port)| {
         let inner = host

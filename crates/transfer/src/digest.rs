@@ -131,7 +131,7 @@ impl StreamingDigest {
     /// so is that of a file that is resumed: while the thread read its beginning, the peer would hear nothing.
     ///
     /// # Errors
-    /// The file cannot be held open twice, or no thread is to be had.
+    /// Those of dup(2), such as `EMFILE`; `EAGAIN` if no thread is to be had.
     pub fn start(
         kind: DigestKind,
         file: &File,
@@ -168,7 +168,7 @@ impl StreamingDigest {
     /// The bytes before `mark` are in the file now.
     ///
     /// # Errors
-    /// What read(2) fails with, or an early end of the file.
+    /// Those of read(2); `ErrorKind::UnexpectedEof` if the file ends early.
     pub fn reach(&mut self, mark: u64) -> io::Result<()> {
         match self {
             Self::Here(reader) => reader.read_to(mark),

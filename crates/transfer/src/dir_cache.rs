@@ -26,7 +26,7 @@ impl Folder {
     /// Open a folder that is there.
     ///
     /// # Errors
-    /// It is not there, not a folder, or not to be entered.
+    /// `Failure::Request`: it is not there, not a folder, or not to be entered.
     pub fn open(path: &Path) -> Result<Self, Failure> {
         let usage = |reason: &str| {
             Failure::usage(format!("{}: {reason}", path.display()))

@@ -22,7 +22,8 @@ use oscope_sys::error::Failure;
 /// Send `files` over a plain connection and wait for the receipt.
 ///
 /// # Errors
-/// Whatever kept one side from moving, verifying or naming a file, in one line; the other side reports the same reason.
+/// `Failure::Failed`: whatever kept one side from moving, verifying or naming a file; the other side reports the same
+/// reason.
 pub fn send(
     stream: TcpStream,
     files: &[Source],

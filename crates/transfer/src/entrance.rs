@@ -82,7 +82,7 @@ impl<'a> Entrance<'a> {
     /// each that has not.
     ///
     /// # Errors
-    /// Nothing can be accepted, such as without descriptors.
+    /// `Failure::Failed` with the errno of accept(2), such as `EMFILE`.
     pub fn next(&mut self, refused: &dyn Fn(&str)) -> Option<Result<Arrival, Failure>> {
         if std::mem::take(&mut self.was_away) {
             for guest in &mut self.waiting {

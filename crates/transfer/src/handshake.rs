@@ -52,7 +52,7 @@ fn broken(error: snow::Error) -> Failure {
 /// Answer what a sender said first: what to send it, and the keys of the connection. `None` if its key is another.
 ///
 /// # Errors
-/// The cipher or the random numbers cannot be had here.
+/// `Failure::Failed`: the cipher or the random numbers cannot be had here.
 pub fn answer(
     key: &Key,
     opening: &[u8],
@@ -75,7 +75,8 @@ pub fn answer(
 /// Open a connection as the sender, within a limit.
 ///
 /// # Errors
-/// The receiver has another key, takes plain transfers only, speaks something else, or nothing.
+/// `Failure::Failed`: the receiver has another key, takes plain transfers only, speaks something else, or nothing
+/// within the limit.
 pub fn open(
     stream: &TcpStream,
     key: &Key,

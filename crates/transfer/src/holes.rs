@@ -22,7 +22,7 @@ pub const WINDOW: u64 = 256 << 10;
 /// The next data of a file: where they begin, and where they end; both at its size if there are no more.
 ///
 /// # Errors
-/// The file cannot be searched.
+/// Those of lseek(2) except `ENXIO`.
 pub fn next_data(file: &File, at: u64, size: u64) -> io::Result<(u64, u64)> {
     let Some(data) = seek(file, at, Whence::SeekData)?.filter(|&data| data < size) else {
         return Ok((size, size));

@@ -51,7 +51,8 @@ impl Key {
     /// Read 64 hexadecimal digits; white space around them is ignored.
     ///
     /// # Errors
-    /// It is something else. A shorter password could be guessed from what the network sees, so none is taken.
+    /// `Failure::Request`: it is something else. A shorter password could be guessed from what the network sees, so
+    /// none is taken.
     pub fn parse(text: &str) -> Result<Self, Failure> {
         let mut bytes = [0; LENGTH];
         hex::decode_to_slice(text.trim(), &mut bytes).map_err(|_| {
@@ -73,7 +74,8 @@ impl Key {
     /// Read a key file, which only its owner may read: this user or root.
     ///
     /// # Errors
-    /// It is not there, not a plain file, or open to others; or it has no key.
+    /// `Failure::Request` if it is not there, not a plain file, or open to others, or if it has no key;
+    /// `Failure::Failed` if it cannot be read.
     pub fn read(path: &Path) -> Result<Self, Failure> {
         let shown = path.display();
         // A FIFO in its place is not waited for.

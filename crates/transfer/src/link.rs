@@ -75,7 +75,7 @@ impl Link {
     /// `least` bytes a second.
     ///
     /// # Errors
-    /// The socket takes no time limits.
+    /// A silent [`Stop`] with the errno of setsockopt(2) in words: the socket takes no time limits.
     pub fn new(stream: TcpStream, stall: Duration, least: u64) -> Result<Self, Stop> {
         let broken =
             |error: io::Error| Stop::silent(format!("the connection: {}", errno_message(&error)));
@@ -143,7 +143,7 @@ impl Link {
     /// Judge what a call on the socket answered: `Ok` to try again.
     ///
     /// # Errors
-    /// The transfer is to end, the peer is gone, or nothing moved for too long.
+    /// [`Stop`]: a signal asked to stop, the peer is gone, or nothing moved for the stall limit.
     pub fn failed(&mut self, error: &io::Error) -> Result<(), Stop> {
         if cancel::requested() {
             return Err(Stop::here("interrupted"));
@@ -230,7 +230,8 @@ impl Link {
     /// Hear the peer's first words within `limit`. `keyed`: what it is that the peer has a key, and what helps.
     ///
     /// # Errors
-    /// The peer speaks something else, another version, or nothing.
+    /// A silent [`Stop`]: the peer speaks something else, another version, or nothing within the limit. One that the
+    /// peer is told of: a signal asked to stop.
     pub fn greeted(&mut self, limit: Duration, keyed: (&str, &str)) -> Result<(), Stop> {
         let stranger = format!("no Oscope transfer speaks on {}", self.peer);
         let stall = self.stall;

@@ -22,7 +22,8 @@ use oscope_sys::error::Failure;
 /// Make a symbolic link with its time; if it `replaces`, in place of what has its name.
 ///
 /// # Errors
-/// In one line, why there is none.
+/// `Failure::Failed` with the errno of symlink(2), utimensat(2) or rename(2); without one if another file has its name
+/// by now.
 pub fn put_symbolic(
     parent: BorrowedFd,
     entry: &Entry,
@@ -63,7 +64,7 @@ fn forget(parent: BorrowedFd, name: &str) {
 /// A file that this transfer has put there, which another name is to be given.
 ///
 /// # Errors
-/// In one line: something else has its name by now.
+/// `Failure::Failed`: something else has its name by now, or open(2) refuses it.
 pub fn arrived(parent: BorrowedFd, entry: &Entry) -> Result<File, Failure> {
     let (_, base) = names::split(entry.name);
     let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;

@@ -32,7 +32,7 @@ impl<'a> Meter<'a> {
     /// Time, CPU time and switches count from now.
     ///
     /// # Errors
-    /// The kernel does not report what this process used.
+    /// [`Stop`]: getrusage(2) fails.
     pub fn new(watch: &'a mut dyn FnMut(Progress)) -> Result<Self, Stop> {
         Ok(Self {
             watch,
@@ -135,7 +135,7 @@ impl<'a> Meter<'a> {
     /// The tally of all that was done until now, with the system calls counted elsewhere.
     ///
     /// # Errors
-    /// The kernel does not report what this process used.
+    /// [`Stop`]: getrusage(2) fails.
     pub fn tally(&mut self, calls: u64) -> Result<Tally, Stop> {
         let time = self.began.elapsed();
         let after = usage()?;

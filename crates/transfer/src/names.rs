@@ -25,7 +25,7 @@ const LONGEST_PART: usize = 255;
 /// Refuse a name that could lead out of the folder, that no file can have, or that is as of a partial file.
 ///
 /// # Errors
-/// What is wrong with it, in one line that does not repeat it.
+/// The text says what is wrong with the name, in one line that does not repeat it.
 pub fn check(name: &[u8]) -> Result<(), &'static str> {
     if name.is_empty() {
         return Err("an empty name");
@@ -80,7 +80,7 @@ impl<'a> Clash<'a> {
 /// each name, whether it is a folder's.
 ///
 /// # Errors
-/// The first such name.
+/// [`Clash`]: the first name that cannot be had.
 pub fn check_together<'a>(
     names: impl Iterator<Item = (&'a [u8], bool)> + Clone,
 ) -> Result<(), Clash<'a>> {

@@ -17,7 +17,8 @@ use oscope_sys::error::Failure;
 /// Give a file a name, if nothing has it.
 ///
 /// # Errors
-/// Something has it, or the file system has no such links.
+/// Those of linkat(2): `EEXIST` if something has the name, `EPERM` or `EOPNOTSUPP` where the file system has no such
+/// links.
 pub fn link(file: &File, parent: BorrowedFd, base: &CStr) -> io::Result<()> {
     // Before Linux 6.10 the first way took a privilege (CAP_DAC_READ_SEARCH); the second takes a mounted proc(5).
     let ways: [(RawFd, CString, i32); 2] = [
@@ -52,7 +53,7 @@ pub fn link(file: &File, parent: BorrowedFd, base: &CStr) -> io::Result<()> {
 /// beginning: what has it by now may be of this transfer, where names that differ in capitals are one name.
 ///
 /// # Errors
-/// What has its name is not to be replaced, or the kernel's reason.
+/// `Failure::Failed`: what has its name is not to be replaced ([`taken`]), or with the errno of rename(2).
 pub fn give_name<P: NixPath + ?Sized>(
     parent: BorrowedFd,
     from: &P,

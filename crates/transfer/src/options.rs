@@ -192,7 +192,7 @@ const MOST_SECONDS: f64 = 1e9;
 /// What an option takes that is a limit: a duration as everywhere in Oscope, of a millisecond or more.
 ///
 /// # Errors
-/// It is none, or out of range; the message names the option.
+/// `Failure::Request`: it is no duration, or out of range; the message names the option.
 pub fn limit(option: &str, text: &str) -> Result<Duration, Failure> {
     let wrong = |message: String, remedy: &str| {
         Failure::usage(format!("{option}: {message}")).with_remedy(remedy)

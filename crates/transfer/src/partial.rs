@@ -68,7 +68,7 @@ impl Partial {
     /// Begin a file, or resume what is there of it. Nobody else has it open for writing here until it is dropped.
     ///
     /// # Errors
-    /// In one line: another transfer has it, or the kernel's reason.
+    /// `Failure::Failed`: another transfer has it, all its names are taken, or with the errno of open(2) or flock(2).
     pub fn open(parent: BorrowedFd, entry: &Entry, origin: Origin) -> Result<Self, Failure> {
         let partial = Self::find(parent, entry, origin)?;
         partial.own(parent)?;
@@ -156,7 +156,7 @@ impl Partial {
     /// Keep only the first `length` bytes.
     ///
     /// # Errors
-    /// There are fewer, or the kernel's reason.
+    /// `Failure::Failed`: there are fewer, or with the errno of fstat(2) or ftruncate(2).
     pub fn keep(&mut self, length: u64) -> Result<(), Failure> {
         self.calls += 2;
         let have = self.file.metadata()?.len();
@@ -172,7 +172,7 @@ impl Partial {
     /// How many bytes of it have surely been received.
     ///
     /// # Errors
-    /// The file cannot be read.
+    /// Those of fstat(2) and read(2); `ErrorKind::UnexpectedEof` if it becomes shorter meanwhile.
     pub fn received(&self, size: u64) -> io::Result<u64> {
         let length = self.file.metadata()?.len();
         if length > size {
@@ -191,7 +191,8 @@ impl Partial {
     /// Give the file its mode, its time and its name, as [`give_name`].
     ///
     /// # Errors
-    /// In one line, why it keeps its partial name.
+    /// `Failure::Failed` with the errno of fchmod(2) or utimensat(2), or that of [`give_name`]: it keeps its partial
+    /// name.
     pub fn finish(
         &mut self,
         parent: BorrowedFd,
@@ -206,7 +207,7 @@ impl Partial {
     /// Remove it: what is in it is wrong.
     ///
     /// # Errors
-    /// The reason of unlinkat(2), why it stays.
+    /// `Failure::Failed` with the errno of unlinkat(2): it stays.
     pub fn remove(&self, parent: BorrowedFd) -> Result<(), Failure> {
         unlinkat(parent, self.name.as_c_str(), UnlinkatFlags::NoRemoveDir)
             .map_err(|error| Failure::system("removing its partial file", error))
@@ -221,7 +222,7 @@ pub type Granted = Cell<u32>;
 /// Otherwise nothing was.
 ///
 /// # Errors
-/// The disk is full, or cannot be written.
+/// Those of write(2), such as `ENOSPC`.
 pub fn put_whole(
     parent: BorrowedFd,
     granted: &Granted,
@@ -336,7 +337,7 @@ fn modified(seconds: i64, nanoseconds: i64) -> i64 {
 /// What has the file's own name now; with its device and inode, where it has no other name.
 ///
 /// # Errors
-/// A folder has the name.
+/// `Failure::Failed`: a folder has the name.
 pub fn at_place(parent: BorrowedFd, entry: &Entry) -> Result<(There, Option<(u64, u64)>), Failure> {
     let (_, base) = names::split(entry.name);
     match fstatat(parent, base, AtFlags::AT_SYMLINK_NOFOLLOW) {
@@ -381,7 +382,7 @@ fn is_alike(parent: BorrowedFd, entry: &Entry, stat: &FileStat) -> Result<There,
 /// What is there of a file that an earlier transfer began: how many bytes, `None` if it did not.
 ///
 /// # Errors
-/// In one line: another transfer is at it.
+/// `Failure::Failed`: as for [`Partial::open`] and [`Partial::received`].
 pub fn begun(parent: BorrowedFd, entry: &Entry, origin: Origin) -> Result<Option<u64>, Failure> {
     let status = |name: String| fstatat(parent, name.as_str(), AtFlags::AT_SYMLINK_NOFOLLOW).ok();
     if !names::partials(entry, origin)

@@ -21,7 +21,7 @@ pub trait ReceiveStep {
     /// Receive the beginning of a part: how many bytes, at least one.
     ///
     /// # Errors
-    /// The file cannot be written, or the connection fails.
+    /// [`Stop`]: the file cannot be written, or the connection fails.
     fn step(&mut self, link: &mut Link, piece: Piece) -> Result<usize, Stop>;
 }
 
@@ -33,7 +33,7 @@ pub fn unwritten(name: &[u8], error: &io::Error) -> Stop {
 /// Write bytes that are in memory.
 ///
 /// # Errors
-/// The file cannot be written.
+/// [`Stop`] with the errno of write(2): [`unwritten`].
 pub fn write(
     link_calls: &mut u64,
     file: &File,

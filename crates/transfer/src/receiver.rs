@@ -72,8 +72,8 @@ impl<'a, 'w> Receiver<'a, 'w> {
     /// The whole transfer.
     ///
     /// # Errors
-    /// The sender broke it off, with its reason; the connection broke or stalled; what came is damaged; a file could
-    /// not be written; a signal.
+    /// [`Stop`]: the sender ended it, with its reason; the connection broke or stalled; what came is damaged; a file
+    /// could not be written; a signal asked to stop.
     pub fn run(mut self) -> Result<Received, Stop> {
         self.link.greet();
         self.link.flush()?;

@@ -29,7 +29,7 @@ pub trait SendStep {
     /// Move the beginning of a part, which ends within one segment: how many bytes, 0 if the file ends here.
     ///
     /// # Errors
-    /// The file cannot be read, or the connection fails.
+    /// [`Stop`]: the file cannot be read, or the connection fails.
     fn step(&mut self, link: &mut Link, piece: Piece) -> Result<usize, Stop>;
 
     /// The bytes that the last step moved, where they are in memory.
@@ -112,7 +112,7 @@ impl Window {
 /// has no buffers for it.
 ///
 /// # Errors
-/// The connection fails.
+/// [`Stop`]: the connection fails.
 pub fn send_mapped(
     link: &mut Link,
     window: &Window,
@@ -212,7 +212,7 @@ impl Pipe {
     /// A pipe of about `wanted` bytes, or what is allowed.
     ///
     /// # Errors
-    /// No pipe is to be had.
+    /// Those of pipe2(2), such as `EMFILE`.
     pub fn new(wanted: usize) -> io::Result<Self> {
         let mut ends = [0; 2];
         // SAFETY: the array has room for both descriptors.

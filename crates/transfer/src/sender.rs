@@ -65,8 +65,8 @@ impl<'a, 'w> Sender<'a, 'w> {
     /// The whole transfer.
     ///
     /// # Errors
-    /// The receiver refused, with its reason; the connection broke or stalled; a file changed or could not be read; a
-    /// signal.
+    /// [`Stop`]: the receiver refused, with its reason; the connection broke or stalled; a file changed or could not be
+    /// read; a signal asked to stop.
     pub fn run(mut self, files: &[Source]) -> Result<Sent, Stop> {
         let bytes = files.iter().map(|file| file.size).sum();
         self.meter.expect(files.len() as u64, bytes);

@@ -69,7 +69,8 @@ impl Source {
     /// paths from there, of what is left out.
     ///
     /// # Errors
-    /// None of the paths is a regular file or a folder that can be read, or all of them are skipped.
+    /// `Failure::Request` if all paths are skipped; else that of the first path which is no regular file or folder that
+    /// can be read, if none is.
     pub fn gather(paths: &[PathBuf], links: Links, skip: &[OsString]) -> Result<Gathered, Failure> {
         let mut walk = Walk::new(links, skip);
         let mut refused = None;

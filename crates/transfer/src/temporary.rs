@@ -10,7 +10,7 @@ use tempfile::NamedTempFile;
 /// An empty file for this user only.
 ///
 /// # Errors
-/// The kernel's reason, with its number and without the temporary name, which the crate's own errors have instead.
+/// Those of open(2), with errno and without the temporary name, which the crate's own errors have instead.
 pub fn temporary_in(folder: &Path, prefix: &str) -> io::Result<NamedTempFile> {
     let make = |path: &Path| {
         let mut options = OpenOptions::new();

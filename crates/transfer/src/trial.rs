@@ -74,7 +74,7 @@ impl<M: Copy, S: ?Sized> Methods<M, S> {
     /// Make ready what is to move so many bytes; what this machine cannot do is not tried.
     ///
     /// # Errors
-    /// It can do none of them: the last one, and why.
+    /// It can do none of them: the last method, and the `io::Error` that it failed with.
     pub fn choose(
         &mut self,
         bytes: u64,

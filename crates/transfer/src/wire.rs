@@ -182,7 +182,7 @@ pub fn encode(frame: &Frame, out: &mut Vec<u8>) {
 /// Bytes of the whole frame that begins with this head.
 ///
 /// # Errors
-/// The head is damaged.
+/// [`Damaged`]: the two copies of the length differ.
 pub fn whole_length(head: [u8; HEAD]) -> Result<usize, Damaged> {
     let length = u16::from_le_bytes([head[0], head[1]]);
     let complement = u16::from_le_bytes([head[2], head[3]]);
@@ -195,7 +195,7 @@ pub fn whole_length(head: [u8; HEAD]) -> Result<usize, Damaged> {
 /// Read one whole frame.
 ///
 /// # Errors
-/// Its check does not fit, or it is no message of this protocol.
+/// [`Damaged`]: its check does not fit, or it is no message of this protocol.
 pub fn decode(frame: &[u8]) -> Result<Frame<'_>, Damaged> {
     let body = frame.get(HEAD..).ok_or(Damaged)?;
     let at = body.len().checked_sub(CHECK).ok_or(Damaged)?;

@@ -43,7 +43,7 @@ impl ZeroCopy {
     /// Ask for zero copies on a socket.
     ///
     /// # Errors
-    /// The kernel does not offer them.
+    /// Those of setsockopt(2), such as `ENOPROTOOPT`: the kernel does not offer them.
     pub fn new(chunk: usize, socket: RawFd) -> io::Result<Self> {
         let on: i32 = 1;
         // SAFETY: the option is an int, which lives through the call.

@@ -24,7 +24,8 @@ impl Shared {
     /// it. A file without a name (unlinked through this mount) stays here.
     ///
     /// # Errors
-    /// What the server or the disk said. The copy stays dirty and its content is forced to disk.
+    /// The errno that the server answered or the disk gave, `EIO` without an answer in time. The copy stays dirty and
+    /// its content is forced to disk.
     pub(super) fn copy_back(&self, ino: u64, file: &FileNode, durable: bool) -> Result<(), Errno> {
         let (copy, wanted) = {
             let state = file.state();

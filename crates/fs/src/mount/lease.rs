@@ -1,5 +1,5 @@
-//! Whether anybody else has a copy open, by a lease: the kernel grants a write lease only to who alone has the file open
-//! (fcntl(2), `check_conflicting_open` in fs/locks.c).
+//! Whether anybody else has a copy open, by a lease: the kernel grants a write lease only to who alone has the file
+//! open (fcntl(2), `check_conflicting_open` in fs/locks.c).
 
 use std::fs::File;
 use std::os::fd::AsRawFd;

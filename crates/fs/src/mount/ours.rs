@@ -21,7 +21,7 @@ impl Shared {
     /// beside.
     ///
     /// # Errors
-    /// The server does not say.
+    /// `EIO`, `EACCES`: the server does not say what is there.
     pub(super) fn takes_over(
         &self,
         file: &FileNode,
@@ -59,7 +59,7 @@ impl Shared {
     /// one. Written over here, it would count as another's change.
     ///
     /// # Errors
-    /// A conflict: what is there is not the base. The server does not say what is there.
+    /// `PutError::Conflict`: what is there is not the base. `PutError::Errno`: the server does not say what is there.
     pub(super) fn settle_sending(
         &self,
         file: &FileNode,

@@ -73,7 +73,7 @@ impl Mounted {
     /// is left. What cannot be copied back stays dirty in the cache, and the report says so.
     ///
     /// # Errors
-    /// It cannot be mounted there, or the session ended by an error. The reason and what fixes it are in the failure.
+    /// `Failure::Failed` with a remedy: it cannot be mounted there, or the session ended by an error.
     pub fn run(self, mountpoint: &Path, ready: impl FnOnce()) -> Result<(), Failure> {
         let workers = Workers::default();
         let session = Session::new(Arc::clone(&self.shared), workers.clone());

@@ -30,7 +30,7 @@ pub struct UnresolvedRename {
 /// Whether the server has done a rename: the old name is gone, and the new one is there.
 ///
 /// # Errors
-/// The server does not say.
+/// `EIO`, `EACCES`: the server does not say whether the names are there.
 pub fn was_renamed(remote: &Remote, from: &Path, to: &Path) -> Result<bool, Errno> {
     let there = |path| match remote.lstat(path) {
         Ok(_) => Ok(true),
@@ -154,7 +154,7 @@ impl Shared {
     /// twice. Gates may be held.
     ///
     /// # Errors
-    /// The server does not say.
+    /// As for [`was_renamed`].
     pub(super) fn resolved_name(&self, path: PathBuf) -> Result<PathBuf, Errno> {
         let concerned: Vec<Rename> = {
             let unresolved_renames = locked(&self.unresolved_renames);

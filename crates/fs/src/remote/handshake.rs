@@ -23,7 +23,8 @@ const LONGEST: u32 = 256 << 10;
 /// Make a started session ready for use.
 ///
 /// # Errors
-/// Why it cannot be used, with a remedy; the session has ended then.
+/// `Failure::Failed` with a remedy: no answer in time, what ssh said, no such folder, or a server that lacks what is
+/// needed. The session has ended then.
 pub fn greet(session: &Arc<Session>, target: &Target, limit: Duration) -> Result<(), Failure> {
     let mut pipeline = RequestPipeline::new(session, target, Instant::now() + limit);
     let known = match hello(&mut pipeline) {

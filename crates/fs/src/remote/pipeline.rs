@@ -138,9 +138,9 @@ impl<'a> RequestPipeline<'a> {
         }
     }
 
-    /// Gather the request that closes a handle, for who has to know whether that succeeds: the id of its answer. Without
-    /// this it is closed when it is dropped, with the next request over this connection, whoever asks it, or in half a
-    /// second; a failure to do so concerns nobody.
+    /// Gather the request that closes a handle, for who has to know whether that succeeds: the id of its answer.
+    /// Without this it is closed when it is dropped, with the next request over this connection, whoever asks it, or in
+    /// half a second; a failure to do so concerns nobody.
     pub fn ask_close(&mut self, handle: &Handle<'_>) -> u32 {
         handle.closes();
         self.ask_handle(kind::CLOSE, handle)

@@ -256,8 +256,8 @@ impl<'a> Putting<'a> {
     }
 }
 
-/// Send the content: all of it, or only what differs from the version that is replaced. Then the question for that one's
-/// attributes.
+/// Send the content: all of it, or only what differs from the version that is replaced; then also the question for the
+/// attributes of that one.
 fn send_or_copy(
     upload: &mut Upload<'_>,
     pipeline: &mut RequestPipeline<'_>,

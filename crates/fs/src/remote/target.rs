@@ -28,7 +28,7 @@ impl Target {
     /// A target from `[USER@]HOST:DIR` or `[USER@][V6]:DIR`; an empty DIR or `~` is the home.
     ///
     /// # Errors
-    /// It does not have this form, or ssh would take the host for an option.
+    /// `Failure::Failed`: it does not have this form, or ssh would take the host for an option.
     pub fn parse(text: &OsStr) -> Result<Self, Failure> {
         let shown = text.to_string_lossy();
         let wrong = |why: &str| {

@@ -42,8 +42,7 @@ pub enum Output {
 /// What `--json` names.
 ///
 /// # Errors
-/// A usage error where standard output is closed, or where the file is no regular one or its folder cannot be written
-/// into.
+/// `Failure::Request` if standard output is closed, the file is no regular one, or its folder cannot be written into.
 pub fn json(text: OsString) -> Result<Output, Failure> {
     if text == "-" {
         let mode = fcntl(io::stdout().as_fd(), FcntlArg::F_GETFL);
@@ -63,7 +62,7 @@ pub fn json(text: OsString) -> Result<Output, Failure> {
 /// What `--into` names: a folder that is there, or can be made, also with those above it.
 ///
 /// # Errors
-/// It cannot be written into, or cannot be made.
+/// `Failure::Request`: it cannot be written into, or cannot be made.
 pub fn folder(text: OsString) -> Result<PathBuf, Failure> {
     named("--into", &text, |path| {
         let mut highest = path;
@@ -84,7 +83,7 @@ pub fn folder(text: OsString) -> Result<PathBuf, Failure> {
 /// Make a folder, and those above it that are missing. Only its owner may write into one that is made.
 ///
 /// # Errors
-/// The reason of mkdir(2), such as a file in its way, with the remedy to name another one.
+/// `Failure::Failed` with the reason of mkdir(2), such as a file in its way, and the remedy to name another one.
 pub fn make_folder(path: &Path) -> Result<(), Failure> {
     let made = DirBuilder::new().recursive(true).mode(0o755).create(path);
     made.map_err(|error| {
@@ -97,7 +96,7 @@ pub fn make_folder(path: &Path) -> Result<(), Failure> {
 /// Write a file, whole or not at all. One that is replaced leaves its permissions to the new one.
 ///
 /// # Errors
-/// It is no regular file; or the reason of the kernel, such as a full disk. What was there stays.
+/// `Failure::Failed`: it is no regular file, or the kernel refuses, such as on a full disk. What was there stays.
 pub fn write(path: &Path, content: &[u8]) -> Result<(), Failure> {
     let real = resolve_file(path, "")?;
     let written = temporary_in(parent(&real), PREFIX).and_then(|mut file| {

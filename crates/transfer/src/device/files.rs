@@ -13,7 +13,7 @@ use oscope_sys::error::Failure;
 /// Leave out links, folders without files, and files that cannot be opened: each header says how many files there are.
 ///
 /// # Errors
-/// No file can be opened, such as for want of descriptors.
+/// `Failure::Failed` with `EMFILE`, `ENFILE` or `ENOMEM`: no file can be opened.
 pub fn keep(found: &mut Gathered) -> Result<(), Failure> {
     let mut files = Vec::new();
     let mut filled = HashSet::new();

@@ -50,7 +50,7 @@ impl Header {
     /// As it came.
     ///
     /// # Errors
-    /// It is no header, one of another version, or one that promises nonsense.
+    /// `ErrorKind::Other`: it is no header, one of another version, or one that announces what no file can be.
     pub fn decode(bytes: &[u8; LENGTH]) -> io::Result<Self> {
         if &bytes[..8] != MAGIC {
             return Err(io::Error::other(

@@ -77,7 +77,9 @@ fn system(doing: &str) -> impl Fn(io::Error) -> Failure {
 /// Listen at `address`, and send the files to the receiver that comes.
 ///
 /// # Errors
-/// In one line; the receiver sees its connection reset, and gives no file its name that was not whole.
+/// `Failure::Unavailable` without the device; `Failure::Failed` if the receiver does not come, is gone or makes no
+/// progress, or a file cannot be read. The receiver sees its connection reset, and gives no file its name that was not
+/// whole.
 pub fn send(
     address: SocketAddr,
     files: &[Source],
@@ -176,7 +178,8 @@ fn send_file(
 /// before it came.
 ///
 /// # Errors
-/// In one line; the sender sees its connection reset.
+/// `Failure::Unavailable` without the device; `Failure::Failed` if the sender does not answer, is gone or makes no
+/// progress, or a file cannot be written or verified. The sender sees its connection reset.
 pub fn receive(
     address: SocketAddr,
     folder: &Folder,

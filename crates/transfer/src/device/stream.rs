@@ -33,7 +33,7 @@ impl Outgoing {
     /// By a device that is connected. `buffer` bytes go by one `write`.
     ///
     /// # Errors
-    /// The area cannot be mapped.
+    /// Those of mmap(2), such as `ENOMEM`: the area cannot be mapped.
     pub fn new(mut device: Device, method: Method, buffer: usize) -> io::Result<Self> {
         let buffer = room(&mut device, method, buffer)?;
         Ok(Self {
@@ -79,7 +79,7 @@ impl Outgoing {
     /// Send what was filled.
     ///
     /// # Errors
-    /// The kernel's: the receiver is gone, or makes no progress.
+    /// Those of send(2), such as `ECONNRESET`: the receiver is gone, or makes no progress.
     pub fn flush(&mut self) -> io::Result<()> {
         while self.sent < self.filled {
             let gone = match self.buffer.is_empty() {
@@ -139,7 +139,7 @@ impl Incoming {
     /// By a device that is connected. At most `buffer` bytes come by one `read`.
     ///
     /// # Errors
-    /// The area cannot be mapped.
+    /// Those of mmap(2), such as `ENOMEM`: the area cannot be mapped.
     pub fn new(mut device: Device, method: Method, buffer: usize) -> io::Result<Self> {
         let buffer = room(&mut device, method, buffer)?;
         Ok(Self {
@@ -153,7 +153,7 @@ impl Incoming {
     /// The next bytes, received if there are none; empty at the end. `sure`: so many will surely come.
     ///
     /// # Errors
-    /// The kernel's: the sender is gone, or makes no progress.
+    /// Those of recv(2), such as `ECONNRESET`: the sender is gone, or makes no progress.
     pub fn next(&mut self, sure: u64) -> io::Result<&[u8]> {
         if self.taken == self.filled {
             self.taken = 0;

@@ -49,7 +49,8 @@ impl Verb<'_> {
     /// one is reported.
     ///
     /// # Errors
-    /// In one line: the device cannot be had, the first sender cannot be met, or the one transfer failed.
+    /// `Failure::Unavailable` without the device; `Failure::Failed` if the first sender cannot be met, or the one
+    /// transfer failed.
     pub fn receive(&self, address: SocketAddr, folder: &Folder, once: bool) -> Result<(), Failure> {
         session::check(node::RECEIVER, &self.options)?;
         self.observer

@@ -54,7 +54,7 @@ impl Link {
     /// The next frame; frames that only say that the peer is alive are passed over.
     ///
     /// # Errors
-    /// The peer refused, is gone, sent no frame, or nothing for too long.
+    /// [`Stop`]: the peer refused, is gone, sent no frame, or nothing for the stall limit.
     pub fn next(&mut self) -> Result<Frame<'_>, Stop> {
         let range = self.frame()?;
         self.decoded(range)
@@ -133,7 +133,7 @@ impl Link {
     /// [`Self::next`].
     ///
     /// # Errors
-    /// The receiver refused, with its reason; it closed the connection; what it sent is damaged.
+    /// [`Stop`]: the receiver refused, with its reason; it closed the connection; what it sent is damaged.
     pub fn aside(&mut self) -> Result<(), Stop> {
         self.calls += 1;
         let answer = match self.seal.is_some() {

@@ -36,7 +36,7 @@ impl Link {
     /// Send what waits.
     ///
     /// # Errors
-    /// The peer is gone, refuses, or takes nothing for too long.
+    /// [`Stop`]: the peer is gone, refuses, or takes nothing for the stall limit.
     pub fn flush(&mut self) -> Result<(), Stop> {
         self.flush_with(0)
     }
@@ -106,7 +106,7 @@ impl Link {
     /// Send the peer a sign of life, at most once a second; a peer that takes nothing is not waited for.
     ///
     /// # Errors
-    /// The transfer is to end, or the peer is gone.
+    /// [`Stop`]: a signal asked to stop, or the peer is gone.
     pub fn alive(&mut self) -> Result<(), Stop> {
         if cancel::requested() {
             return Err(Stop::here("interrupted"));

@@ -120,7 +120,7 @@ impl Link {
     /// `begun` with them before.
     ///
     /// # Errors
-    /// The peer sends fewer bytes than the limit of a stalled transfer allows.
+    /// [`Stop`]: the peer sends fewer bytes than the limit of a stalled transfer allows.
     pub(super) fn heard(&mut self, since: Instant, got: usize, begun: bool) -> Result<(), Stop> {
         let waited = match begun || self.names.is_some() {
             true => since.elapsed(),
@@ -133,7 +133,7 @@ impl Link {
     /// What a call answered that waited for raw bytes: how many there are, `None` to try again.
     ///
     /// # Errors
-    /// They come too slowly or no more, the transfer is to end, or the connection fails.
+    /// [`Stop`]: they come too slowly or no more, a signal asked to stop, or the connection fails.
     pub fn came(
         &mut self,
         since: Instant,
@@ -169,7 +169,7 @@ impl Link {
     /// What a call answered that waited for the peer to take bytes: how many it took, `None` to try again.
     ///
     /// # Errors
-    /// It takes them too slowly or no more, has refused, the transfer is to end, or the connection fails.
+    /// [`Stop`]: it takes them too slowly or no more, has refused, a signal asked to stop, or the connection fails.
     pub fn taken(
         &mut self,
         since: Instant,

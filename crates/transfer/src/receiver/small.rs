@@ -107,7 +107,7 @@ impl<'scope, 'all> Small<'scope, 'all> {
     /// Write what was taken, or have it written.
     ///
     /// # Errors
-    /// One of the files could not be written, now or before.
+    /// [`Stop`]: one of the files could not be written, now or before.
     pub fn write(&mut self, dirs: &mut DirCache) -> Result<(), Stop> {
         if self.batch.files.is_empty() {
             return Ok(());

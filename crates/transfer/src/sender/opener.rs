@@ -30,7 +30,8 @@ impl Opener {
     /// Open a file to read.
     ///
     /// # Errors
-    /// It is not there any more, may not be read, or a symbolic link has taken its place.
+    /// [`Stop::unopened`] with the errno of open(2): `ENOENT` if it is gone, `EACCES` if it may not be read, `ELOOP` if
+    /// a symbolic link has taken its place.
     pub fn open(&mut self, source: &Source, calls: &mut u64) -> Result<File, Stop> {
         self.try_open(source, calls).map_err(|error| {
             Stop::unopened(&source.name, &io::Error::from_raw_os_error(error as i32))

@@ -12,7 +12,7 @@ use crate::wire::{Entry, FilePlan, Frame, PART, SPARSE};
 /// Refuse names that no receiver takes, and names that cannot all be had at once.
 ///
 /// # Errors
-/// The first such name, with the paths of what would have it.
+/// [`Stop`] about the first such name, with the paths of what would have it.
 pub fn check(files: &[Source]) -> Result<(), Stop> {
     for file in files {
         names::check(&file.name).map_err(|reason| Stop::file(&file.name, reason))?;

@@ -46,7 +46,8 @@ impl Receiving<'_> {
     /// Receive until what was asked for is done, or until asked to stop.
     ///
     /// # Errors
-    /// The request is wrong, nothing can be received, or the one transfer failed.
+    /// `Failure::Request` if the request is wrong; `Failure::Unavailable` without the device that it names;
+    /// `Failure::Failed` if nothing can be received, or the one transfer failed.
     pub fn run(&self) -> Result<(), Failure> {
         self.arguments.check()?;
         if let Some(method) = self.arguments.common.device {

@@ -39,7 +39,8 @@ impl Sending<'_> {
     /// Send, and return whether nothing was left out.
     ///
     /// # Errors
-    /// The request is wrong, or the transfer failed.
+    /// `Failure::Request` if the request is wrong; `Failure::Unavailable` without the device that it names;
+    /// `Failure::Failed` if the transfer failed.
     pub fn run(&self) -> Result<bool, Failure> {
         let (arguments, observer) = (self.arguments, self.observer);
         arguments.check()?;
