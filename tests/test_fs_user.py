@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -86,6 +87,22 @@ def test_a_permission_that_is_lost_while_open_is_told_and_nothing_is_lost(by_nob
         mount.stop()
     assert path.read_bytes() == b"ourst was"
     assert {found.name for found in folder.iterdir()} == {"file", "other"}
+
+
+@needs_fuse
+def test_a_mount_that_its_user_has_in_use_stays_mounted(by_nobody: Scene) -> None:
+    user = by_nobody.user
+    (by_nobody.folder / "file").write_bytes(b"there")
+    with by_nobody.mount("home") as mount:
+        descriptor = user(os.open, mount.root / "file", os.O_RDONLY)
+        words = [str(by_nobody.program), "umount", str(mount.root)]
+        environment = os.environ | {"XDG_CACHE_HOME": str(by_nobody.home / "home/caches")}
+        answer = user(subprocess.run, words, env=environment, capture_output=True, text=True, check=False)
+        assert (answer.returncode, answer.stdout) == (1, "")
+        assert f"{mount.root} is busy and stays mounted: it is used by" in answer.stderr
+        assert user((mount.root / "file").read_bytes) == b"there"
+        user(os.close, descriptor)
+        mount.stop()
 
 
 @needs_fuse
