@@ -21,7 +21,7 @@ use oscope_sys::worker::describe_exit;
 /// What the child reports.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Word {
+enum Message {
     /// How it goes.
     Note(String),
     /// The mount answers.
@@ -35,33 +35,33 @@ pub enum Side {
     /// In the process that the person started; the child has mounted.
     Parent(Pid),
     /// In the child.
-    Child(Teller),
+    Child(ProgressReporter),
 }
 
 /// Reports the progress of the mount to the person.
-pub struct Teller(Mutex<Option<File>>);
+pub struct ProgressReporter(Mutex<Option<File>>);
 
-impl Teller {
+impl ProgressReporter {
     /// In the foreground: `log::note` has standard error.
     pub fn foreground() -> Self {
         Self(Mutex::new(None))
     }
 
-    /// Tell one thing, in the log as well.
+    /// Report how it goes, in the log as well.
     pub fn note(&self, text: &str) {
         log::note(text);
-        self.send(&Word::Note(text.to_owned()));
+        self.send(&Message::Note(text.to_owned()));
     }
 
     /// The mount answers: the process that the person started ends.
     pub fn ready(&self) {
-        self.send(&Word::Ready);
+        self.send(&Message::Ready);
         *self.held() = None;
     }
 
     /// It came to nothing.
     pub fn failed(&self, failure: &Failure) {
-        self.send(&Word::Failed {
+        self.send(&Message::Failed {
             message: failure.to_string(),
             remedy: failure.remedy().unwrap_or_default().to_owned(),
         });
@@ -75,9 +75,9 @@ impl Teller {
             .map(OwnedFd::from)
     }
 
-    fn send(&self, word: &Word) {
+    fn send(&self, message: &Message) {
         // Where nobody reads any more, the watch on `watched` knows.
-        if let (Some(pipe), Ok(text)) = (self.held().as_mut(), serde_json::to_string(word)) {
+        if let (Some(pipe), Ok(text)) = (self.held().as_mut(), serde_json::to_string(message)) {
             let _ = writeln!(pipe, "{text}");
         }
     }
@@ -108,12 +108,12 @@ pub fn part() -> Result<Side, Failure> {
         }
         ForkResult::Child => {
             drop(reading);
-            let teller = Teller(Mutex::new(Some(writing.into())));
+            let reporter = ProgressReporter(Mutex::new(Some(writing.into())));
             setsid()
                 .map_err(cannot)
                 .and_then(|_| leave())
-                .inspect_err(|failure| teller.failed(failure))?;
-            Ok(Side::Child(teller))
+                .inspect_err(|failure| reporter.failed(failure))?;
+            Ok(Side::Child(reporter))
         }
     }
 }
@@ -140,9 +140,9 @@ fn leave() -> Result<(), Failure> {
 fn attend(reading: OwnedFd, child: Pid) -> Result<Side, Failure> {
     for line in BufReader::new(File::from(reading)).lines() {
         match line.ok().and_then(|line| serde_json::from_str(&line).ok()) {
-            Some(Word::Note(text)) => log::note(&text),
-            Some(Word::Ready) => return Ok(Side::Parent(child)),
-            Some(Word::Failed { message, remedy }) => {
+            Some(Message::Note(text)) => log::note(&text),
+            Some(Message::Ready) => return Ok(Side::Parent(child)),
+            Some(Message::Failed { message, remedy }) => {
                 // Its last message: when the failure is reported, nothing of the mount runs any more.
                 let _ = waitpid(child, None);
                 return Err(failed(message, remedy));

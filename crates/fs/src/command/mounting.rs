@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use super::arguments::Mount;
-use super::daemon::{self, Side, Teller};
+use super::daemon::{self, ProgressReporter, Side};
 use super::life::Life;
 use super::process::Process;
 use super::record::Record;
@@ -57,15 +57,15 @@ pub fn run(arguments: Mount) -> Result<ExitCode, Ending> {
         arguments,
     };
     if request.arguments.foreground {
-        return Ok(live(&request, &Teller::foreground())?);
+        return Ok(live(&request, &ProgressReporter::foreground())?);
     }
     match daemon::part()? {
         Side::Parent(child) => Ok(seen(&request.place, child)?),
-        Side::Child(teller) => {
+        Side::Child(reporter) => {
             // The caller's process reports what fails now; later failures go to the log.
-            Ok(live(&request, &teller).unwrap_or_else(|failure| {
+            Ok(live(&request, &reporter).unwrap_or_else(|failure| {
                 note(&failure.explained());
-                teller.failed(&failure);
+                reporter.failed(&failure);
                 ExitCode::FAILURE
             }))
         }
@@ -88,8 +88,8 @@ fn seen(place: &Path, child: nix::unistd::Pid) -> Result<ExitCode, Failure> {
 }
 
 /// Be the mount's process, to its end.
-fn live(request: &MountRequest, teller: &Teller) -> Result<ExitCode, Failure> {
-    let life = Life::begin(&request.place, teller.watched())?;
+fn live(request: &MountRequest, reporter: &ProgressReporter) -> Result<ExitCode, Failure> {
+    let life = Life::begin(&request.place, reporter.watched())?;
     let limits = ssh::limits(request.arguments.ssh.timeout);
     // Before the cache folder is made: a host name with a slip leaves nothing behind.
     let remote = Remote::connect(request.target.clone(), limits)?;
@@ -104,7 +104,7 @@ fn live(request: &MountRequest, teller: &Teller) -> Result<ExitCode, Failure> {
             "name another folder with --cache",
         )
     })?;
-    finish_earlier(&remote, &store, teller)?;
+    finish_earlier(&remote, &store, reporter)?;
     let record = Record {
         target: request.target.clone(),
         timeout: request.arguments.ssh.timeout,
@@ -113,7 +113,7 @@ fn live(request: &MountRequest, teller: &Teller) -> Result<ExitCode, Failure> {
         started: log::now(),
     };
     record.write(&request.cache)?;
-    let ended = serve(request, teller, &life, (remote, store), &record);
+    let ended = serve(request, reporter, &life, (remote, store), &record);
     record.unlist(&request.cache);
     ended
 }
@@ -150,12 +150,16 @@ fn await_earlier(cache: &Path, limit: Duration) -> Option<()> {
 }
 
 /// Copy back what an earlier mount of this cache could not.
-fn finish_earlier(remote: &Remote, store: &Store, teller: &Teller) -> Result<(), Failure> {
-    let done = recover(remote, store, &mut |text| teller.note(&text))?;
+fn finish_earlier(
+    remote: &Remote,
+    store: &Store,
+    reporter: &ProgressReporter,
+) -> Result<(), Failure> {
+    let done = recover(remote, store, &mut |text| reporter.note(&text))?;
     if done == Recovered::default() {
         return Ok(());
     }
-    teller.note(&format!(
+    reporter.note(&format!(
         "of an earlier mount: {} copied back, {} kept beside the server's version, {} left",
         done.copied_back, done.conflicts, done.left
     ));
@@ -164,7 +168,7 @@ fn finish_earlier(remote: &Remote, store: &Store, teller: &Teller) -> Result<(),
 
 fn serve(
     request: &MountRequest,
-    teller: &Teller,
+    reporter: &ProgressReporter,
     life: &Life,
     (remote, store): (Remote, Store),
     record: &Record,
@@ -206,7 +210,7 @@ fn serve(
             request.target.shown(),
             request.place.display()
         ));
-        teller.ready();
+        reporter.ready();
     });
     life.unmounted();
     *locked(&running) = None;

@@ -42,7 +42,7 @@ enum Outcome {
     Nothing,
     Conflict(PathBuf),
     /// It went back in place, where an earlier writing in place was cut off; what was there is beside it.
-    Mended(PathBuf),
+    Repaired(PathBuf),
     /// A program of the dead mount may still write to it.
     Held,
 }
@@ -79,7 +79,7 @@ pub fn recover(
         let (path, outcome) = one(remote, store, id);
         match &outcome {
             Ok(Outcome::Nothing) => {}
-            Ok(Outcome::CopiedBack | Outcome::Mended(_)) => done.copied_back += 1,
+            Ok(Outcome::CopiedBack | Outcome::Repaired(_)) => done.copied_back += 1,
             Ok(Outcome::Conflict(_)) => done.conflicts += 1,
             Ok(Outcome::Held) | Err(_) => done.left += 1,
         }
@@ -183,7 +183,7 @@ fn finish(
                 if cut_off(entry, &dirty, &there) && matches!(outcome, Outcome::CopiedBack) =>
             {
                 let kept = save_theirs(remote, store, entry, &mut dirty, &there)?;
-                outcome = kept.map_or(outcome, Outcome::Mended);
+                outcome = kept.map_or(outcome, Outcome::Repaired);
             }
             // It would be torn off from a program that goes on writing: there would be one more of it each time.
             Err(PutError::Conflict(_)) if !alone => return Ok(Outcome::Held),

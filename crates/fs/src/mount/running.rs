@@ -82,11 +82,11 @@ impl Mounted {
             .map_err(|error| refused(mountpoint, &error))?;
         // Set once: a mount is run once.
         let _ = self.shared.kernel.set(session.notifier());
-        let tender = MaintenanceThread::start(&self.shared);
+        let maintenance = MaintenanceThread::start(&self.shared);
         ready();
         let ended = session.run();
         workers.close();
-        drop(tender);
+        drop(maintenance);
         self.shared.end();
         ended.map_err(|error| {
             let message = format!(

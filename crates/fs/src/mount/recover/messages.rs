@@ -22,7 +22,7 @@ pub(super) fn line(path: &Path, outcome: &Result<Outcome, Errno>) -> Option<Stri
                 "{name}: both sides changed, or a reboot may have torn it; the local version is {kept}"
             )
         }
-        Ok(Outcome::Mended(kept)) => cut_off(path, kept),
+        Ok(Outcome::Repaired(kept)) => cut_off(path, kept),
         Ok(Outcome::Held) => format!(
             "{name}: a program of the dead mount, or that mount itself, still has it open; end the program and umount, \
              then recover again"
