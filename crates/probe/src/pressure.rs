@@ -22,13 +22,13 @@ use std::time::{Duration, Instant};
 use nix::unistd::Pid;
 use serde::Deserialize;
 
-use crate::disk::residency::page_bytes;
 use crate::workload::Context;
 use competitor::{Competitor, Since};
 use group::Group;
 use kills::Kills;
 use machine::Machine;
 use oscope_sys::error::Failure;
+use oscope_sys::machine::memory::page_bytes;
 use oscope_sys::worker::is_dead;
 pub use swap::{Swap, SwapKind, swap_for, without_readahead};
 pub use turns::Turns;

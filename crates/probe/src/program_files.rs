@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 
-use crate::disk::residency::page_bytes;
+use oscope_sys::machine::memory::page_bytes;
 
 /// Have all of it in memory.
 ///
@@ -64,7 +64,13 @@ pub fn pagemap((start, end): (usize, usize)) -> std::io::Result<Vec<u64>> {
         .read_exact_at(&mut bytes, (start / page * size_of::<u64>()) as u64)?;
     let entries = bytes.chunks_exact(size_of::<u64>());
     Ok(entries
-        .map(|entry| u64::from_ne_bytes(entry.try_into().expect("it is whole")))
+        .map(|entry| {
+            u64::from_ne_bytes(
+                entry
+                    .try_into()
+                    .expect("chunks_exact yields entries of 8 bytes"),
+            )
+        })
         .collect())
 }
 

@@ -15,7 +15,7 @@ use nix::fcntl::{Flock, FlockArg, PosixFadviseAdvice, posix_fadvise};
 use crate::program_files;
 use oscope_sys::cancel;
 use oscope_sys::error::Failure;
-use oscope_sys::machine::memory::meminfo_field;
+use oscope_sys::machine::memory::{meminfo_field, page_bytes};
 
 /// Writing to it drops what the page cache and the slabs of dentries and inodes can do without
 /// (`Documentation/admin-guide/sysctl/vm.rst`).
@@ -304,12 +304,6 @@ fn window_in_core(file: &File, offset: u64, length: usize) -> Result<u64, Failur
     };
     Errno::result(status).map_err(|error| Failure::system("mincore", error))?;
     Ok(answer.iter().filter(|page| **page & 1 == 1).count() as u64)
-}
-
-/// Bytes in a page.
-pub fn page_bytes() -> u64 {
-    // SAFETY: it only reads a constant of the system.
-    unsafe { libc::sysconf(libc::_SC_PAGESIZE) as u64 }
 }
 
 #[cfg(test)]

@@ -79,7 +79,8 @@ mod tests {
     #[test]
     fn parent_and_cpu_are_found_behind_any_name() {
         let rest: Vec<String> = (4..=52).map(|field| field.to_string()).collect();
-        let found = parse(&format!("7 (a) b (x) S {}", rest.join(" "))).expect("it is whole");
+        let found =
+            parse(&format!("7 (a) b (x) S {}", rest.join(" "))).expect("the line has every field");
         assert_eq!((found.parent, found.cpu), (4, 39));
         assert!(parse("7 (a").is_none());
     }

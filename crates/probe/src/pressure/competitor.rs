@@ -11,10 +11,10 @@ use nix::unistd::Pid;
 use super::kills::{Kills, OomScoreAdj};
 use super::turns::Turns;
 use super::xorshift::Xorshift;
-use crate::disk::residency::page_bytes;
 use oscope_sys::affinity;
 use oscope_sys::cancel;
 use oscope_sys::error::{Failure, errno_message};
+use oscope_sys::machine::memory::page_bytes;
 use oscope_sys::mapping::mapped_by;
 use oscope_sys::worker::{Child, Listener, Notice, Notifier, describe_exit, notify_pipe};
 

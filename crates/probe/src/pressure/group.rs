@@ -11,12 +11,12 @@ use nix::unistd::Pid;
 
 use super::keeper::OomGuard;
 use super::kills::Kills;
-use crate::disk::residency::page_bytes;
 use oscope_sys::cleanup::CleanupGuard;
 use oscope_sys::cleanup::resource::{GROUP_PREFIX, Resource};
 use oscope_sys::error::{Failure, errno_message};
 use oscope_sys::machine::cgroup::{self, Groups};
 use oscope_sys::machine::memory;
+use oscope_sys::machine::memory::page_bytes;
 
 /// How willingly the kernel swaps in a group of version 1: its own default, whatever this machine's is.
 const SWAPPINESS: &str = "60";

@@ -14,7 +14,6 @@ use nix::sys::statfs::{BTRFS_SUPER_MAGIC, fstatfs};
 use nix::sys::statvfs::fstatvfs;
 use serde::Deserialize;
 
-use crate::disk::residency::page_bytes;
 use oscope_sys::cancel;
 use oscope_sys::cancel::survive_size_limit;
 use oscope_sys::cleanup::CleanupGuard;
@@ -23,6 +22,7 @@ use oscope_sys::cleanup::setting::{PAGE_CLUSTER, borrow};
 use oscope_sys::cleanup::swap_area;
 use oscope_sys::error::{Failure, errno_message};
 use oscope_sys::machine::memory;
+use oscope_sys::machine::memory::page_bytes;
 
 /// The highest priority there is, with the flag that says so (swapon(2)): what is swapped out while this swap exists
 /// goes here.

@@ -114,7 +114,7 @@ fn what_was_read_crosses_the_network_again_after_a_renewal_and_only_then() {
         };
         let device = |shared: &SharedFolder| {
             let folder = fs::metadata(shared.mounted());
-            folder.expect("it is there").dev()
+            folder.expect("the mount is reachable").dev()
         };
         let mounted = device(shared);
         shared.renew_unless_new().expect("nothing is open");

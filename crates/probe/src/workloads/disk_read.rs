@@ -16,7 +16,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::description::{Describe, Description, Metric, Quantity, SchedulingIsolation};
-use crate::disk::residency::{Residency, make_cold, make_warm, page_bytes};
+use crate::disk::residency::{Residency, make_cold, make_warm};
 use crate::disk::source::{Place, Source};
 use crate::disk::{content, direct, layers};
 use crate::region::Region;
@@ -26,6 +26,7 @@ use mapped::Mapped;
 use method::{Asked, Engine, Method};
 use oscope_sys::affinity::Pinned;
 use oscope_sys::error::Failure;
+use oscope_sys::machine::memory::page_bytes;
 use oscope_sys::worker::{assign_cpus, run_pinned, take_seat};
 use pass::{Pass, Tally, Use};
 

@@ -5,6 +5,13 @@ use serde_json::{Value, json};
 use super::cgroup;
 use super::found::{Found, Ledger, Remedy, number, text};
 
+/// Bytes in a page.
+#[must_use]
+pub fn page_bytes() -> u64 {
+    // SAFETY: it only reads a constant of the system.
+    unsafe { libc::sysconf(libc::_SC_PAGESIZE) as u64 }
+}
+
 /// A field of `/proc/meminfo`, in bytes (the file writes KiB as `kB`).
 #[must_use]
 pub fn meminfo_field(meminfo: &str, name: &str) -> Option<u64> {

@@ -6,8 +6,8 @@
 use std::fs::{self, File, OpenOptions};
 use std::os::fd::AsRawFd;
 
-use crate::disk::residency::page_bytes;
 use crate::program_files::{PRESENT, pagemap, unwritable};
+use oscope_sys::machine::memory::page_bytes;
 
 /// Other bits of an entry of `/proc/PID/pagemap` (proc_pid_pagemap(5)).
 const SWAPPED: u64 = 1 << 62;

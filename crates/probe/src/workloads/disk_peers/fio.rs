@@ -3,8 +3,8 @@
 use serde::Deserialize;
 
 use super::peer::{Account, Peer, Reading};
-use crate::disk::residency::page_bytes;
 use oscope_sys::error::Failure;
+use oscope_sys::machine::memory::page_bytes;
 use oscope_sys::worker::program::{Name, Said};
 
 /// fio's `runtime` is rounded up to whole milliseconds (`update_runtime` in its `backend.c`); it reports no other time

@@ -12,8 +12,8 @@ use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction
 
 use super::blocks;
 use super::pass::{Pass, Tally, Use};
-use crate::disk::residency::page_bytes;
 use oscope_sys::error::Failure;
+use oscope_sys::machine::memory::page_bytes;
 
 /// The handler of SIGBUS knows one mapping only.
 static ONE: Mutex<()> = Mutex::new(());

@@ -11,6 +11,7 @@ use nix::unistd::Pid;
 use serde::Deserialize;
 
 use super::ring;
+pub use super::ring::Waiting;
 use oscope_sys::error::Failure;
 
 /// Kinds of channels.
@@ -36,17 +37,6 @@ impl Kind {
     pub fn is_socket(self) -> bool {
         matches!(self, Self::Local | Self::Seqpacket | Self::Tcp)
     }
-}
-
-/// What an end does when the channel is full or empty.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Waiting {
-    /// It refuses with EAGAIN.
-    Refuses,
-    /// It sleeps until the other side has done its part.
-    Sleeps,
-    /// As before, but the ring looks for some microseconds first; for sides that have a CPU each.
-    Spins,
 }
 
 /// What a channel is to be.

@@ -9,7 +9,6 @@ use std::time::Duration;
 use nix::errno::Errno;
 use nix::unistd::Pid;
 
-use super::channel::Waiting;
 use oscope_sys::cancel;
 use oscope_sys::error::Failure;
 use oscope_sys::futex;
@@ -75,6 +74,17 @@ impl Side {
         self.gone.store(1, Ordering::Release);
         other.wake();
     }
+}
+
+/// What an end does when the channel is full or empty.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Waiting {
+    /// It refuses with EAGAIN.
+    Refuses,
+    /// It sleeps until the other side has done its part.
+    Sleeps,
+    /// As before, but the ring looks for some microseconds first; for sides that have a CPU each.
+    Spins,
 }
 
 /// How one side waits for the other.

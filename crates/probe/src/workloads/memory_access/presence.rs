@@ -5,8 +5,8 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt;
 
 use super::patience::retry;
-use crate::disk::residency::page_bytes;
 use oscope_sys::error::Failure;
+use oscope_sys::machine::memory::page_bytes;
 use oscope_sys::mapping::mapped;
 
 /// Pages whose entries are read at once.

@@ -7,10 +7,11 @@ use super::holder::Holder;
 use super::single_pages::SinglePages;
 use super::swapped::Room;
 use super::touch::{Memory, Share};
-use crate::disk::residency::{make_cold, make_warm, page_bytes};
+use crate::disk::residency::{make_cold, make_warm};
 use crate::disk::scratch::Scratch;
 use oscope_sys::cancel;
 use oscope_sys::error::Failure;
+use oscope_sys::machine::memory::page_bytes;
 use oscope_sys::mapping::{Mapping, Pages};
 
 /// Long enough to be off the CPU for once.

@@ -4,11 +4,11 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::disk::content;
-use crate::disk::residency::page_bytes;
 use crate::pressure::{Swap, SwapKind, swap_for, without_readahead};
 use oscope_sys::cancel;
 use oscope_sys::cleanup::CleanupGuard;
 use oscope_sys::error::{Failure, errno_message};
+use oscope_sys::machine::memory::page_bytes;
 
 /// Swap made for each byte of memory: while less than half of it is full, the kernel keeps a page's place there when
 /// the page is read back (`vm_swap_full`, include/linux/swap.h), so that it need not be written again.

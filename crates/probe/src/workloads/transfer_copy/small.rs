@@ -249,7 +249,7 @@ mod tests {
         let (mut stream, _) = listener.accept().expect("one came");
         let mut calls = 0;
         assert_eq!(
-            next(&mut stream, &mut calls).expect("it is whole"),
+            next(&mut stream, &mut calls).expect("the header is complete"),
             Some(one)
         );
         assert_eq!(next(&mut stream, &mut calls).expect("it has ended"), None);
