@@ -28,5 +28,6 @@ use std::process::ExitCode;
 
 /// Carry out the command line of this process: what the program `oscope-fs` is.
 pub fn run() -> ExitCode {
+    oscope_sys::diagnostics::set_program("oscope-fs");
     command::run()
 }

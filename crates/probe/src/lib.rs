@@ -115,6 +115,7 @@ struct ClockChoice {
 
 /// Carry out the command line of this process, whose program was built from `commit`; `None` where that is not known.
 pub fn run(commit: Option<&'static str>) -> ExitCode {
+    oscope_sys::diagnostics::set_program("oscope-probe");
     protocol::set_commit(commit);
     if guest_init::is_wanted() {
         guest_init::run();

@@ -29,7 +29,7 @@ use namespace::Stay;
 use nfs::NfsMount;
 use oscope_sys::cleanup::{self, CleanupGuard};
 use oscope_sys::error::{Failure, errno_message};
-use oscope_sys::net::{DEVICE, Link, Shape};
+use oscope_sys::net::{DEVICE, Link, LinkFailure, Shape};
 pub use traffic::Traffic;
 
 /// Longest time that a program may take to start, to end or to bring what was changed to the server.
@@ -119,7 +119,8 @@ impl SharedFolder {
                 "run as root, or choose system=local",
             ));
         }
-        let (root, made) = cleanup::folder::make(&directory, "directory")?;
+        let (root, made) =
+            cleanup::folder::make(&directory, "choose another with --set directory=DIR")?;
         let folders = Folders::make(root, system)?;
         let mut shared = Self {
             client: None,
@@ -137,7 +138,7 @@ impl SharedFolder {
     }
 
     fn join(&mut self, system: System, shape: &Shape) -> Result<(), Failure> {
-        let link = Rc::new(Link::make(shape).map_err(without_where)?);
+        let link = Rc::new(Link::make(shape).map_err(no_link)?);
         keep_quiet(&link)?;
         self.link = Some(Rc::clone(&link));
         self._stay = Some(Stay::mounts()?);
@@ -275,17 +276,15 @@ fn keep_quiet(link: &Link) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The remedies of `oscope_sys::net` name parameters of transfers.
-fn without_where(failure: Failure) -> Failure {
-    match failure {
-        Failure::Unavailable {
-            message,
-            remedy: Some(remedy),
-        } if remedy.contains("where=") || remedy.contains("loss=") => Failure::unavailable(
-            message,
-            "measure in a guest (--on guest), or choose delay=0 or system=local",
-        ),
-        other => other,
+/// Why there is no network, and what to do instead.
+fn no_link(reason: LinkFailure) -> Failure {
+    let remedy = "measure in a guest (--on guest), or choose delay=0 or system=local";
+    match reason {
+        LinkFailure::NoNetwork(failure) => failure.with_remedy(remedy),
+        LinkFailure::NoDelay | LinkFailure::NoRate => {
+            Failure::unavailable(reason.to_string(), remedy)
+        }
+        LinkFailure::Other(failure) => failure,
     }
 }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
 
+use crate::diagnostics;
 use crate::error::Failure;
 
 /// The calling thread.
@@ -107,7 +108,7 @@ impl Pinned {
 impl Drop for Pinned {
     fn drop(&mut self) {
         if let Err(error) = sched_setaffinity(THIS_THREAD, &self.before) {
-            eprintln!("oscope-probe: cannot give back the CPU affinity: {error}");
+            diagnostics::warn(format_args!("cannot give back the CPU affinity: {error}"));
         }
     }
 }

@@ -2,7 +2,7 @@
 //! after a kill.
 //!
 //! The order is: an entry in the journal, on the device (fsync); the thing; the undoing; the entry cleared. So the
-//! journal names at least what is there. `oscope-probe restore` undoes what dead processes left. It touches nothing
+//! journal names at least what is there. [`restore`] undoes what dead processes left. It touches nothing
 //! that a journal does not name, nor what a journal names but does not look as this program makes it.
 //!
 //! Processes are not in it: the kernel ends those of a dead owner (PR_SET_PDEATHSIG), and what lies in a control group
@@ -24,6 +24,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use serde_json::{Value, json};
 
+use crate::diagnostics;
 use crate::error::Failure;
 use journal::{Journal, Left};
 use owner::Owner;
@@ -123,11 +124,11 @@ impl Drop for CleanupGuard {
             return;
         }
         if let Err(failure) = self.undo_and_clear() {
-            eprintln!(
-                "oscope-probe: cannot undo {}: {failure}; `oscope-probe restore` tries again once this process has \
-                 ended",
-                self.thing
-            );
+            diagnostics::warn(format_args!(
+                "cannot undo {}: {failure}; `{} restore` tries again once this process has ended",
+                self.thing,
+                diagnostics::program()
+            ));
         }
     }
 }

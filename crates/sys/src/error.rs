@@ -128,6 +128,18 @@ impl Failure {
         self
     }
 
+    /// The same failure, and at the end of its remedy, if it has one, what would do instead.
+    pub fn with_alternative(mut self, text: &str) -> Self {
+        let (Self::Unavailable { remedy, .. }
+        | Self::Failed { remedy, .. }
+        | Self::Request { remedy, .. }) = &mut self;
+        if let Some(remedy) = remedy {
+            remedy.push_str(", or ");
+            remedy.push_str(text);
+        }
+        self
+    }
+
     /// A failed system call: what was being done, and what the kernel answered.
     pub fn system(doing: &str, error: impl Cause) -> Self {
         Self::Failed {
@@ -278,5 +290,9 @@ mod tests {
             .with_remedy("start it");
         assert_eq!(failed.to_string(), "no answer; sshd: no");
         assert_eq!(failed.explained(), "no answer; sshd: no; start it");
+        let either = failed.with_alternative("choose another");
+        assert_eq!(either.remedy(), Some("start it, or choose another"));
+        let neither = Failure::failed("no answer").with_alternative("choose another");
+        assert_eq!(neither.remedy(), None);
     }
 }

@@ -6,6 +6,7 @@
 pub mod affinity;
 pub mod cancel;
 pub mod cleanup;
+pub mod diagnostics;
 pub mod error;
 pub mod futex;
 pub mod in_flight;

@@ -23,7 +23,7 @@ use crate::region::Region;
 use crate::workload::{Context, Iterations, Work, Workload};
 use meeting::ListenEndpoint;
 use oscope_sys::error::Failure;
-use oscope_sys::net::Link;
+use oscope_sys::net::{Link, LinkFailure};
 use oscope_transfer::{DigestKind, ReceiveOptions, SendOptions, Source};
 pub use parameters::Parameters;
 use parameters::{ConnectMode, Network, Writes};
@@ -55,6 +55,23 @@ pub struct TransferCopy {
 /// What both sides did, where the receiver was there to the end.
 type Both = Together<Result<Sent, Failure>, Answer>;
 
+/// Why there is no link, and what to do instead.
+fn no_link(reason: LinkFailure) -> Failure {
+    let remedy = match reason {
+        LinkFailure::Other(failure) => return failure,
+        LinkFailure::NoNetwork(failure) => {
+            return failure.with_alternative("choose where=loopback");
+        }
+        LinkFailure::NoDelay => {
+            "measure in a guest, whose kernel has it (--on guest), or choose delay=0 and loss=0"
+        }
+        LinkFailure::NoRate => {
+            "measure in a guest, whose kernel has both (--on guest), or choose rate=0"
+        }
+    };
+    Failure::unavailable(reason.to_string(), remedy)
+}
+
 impl Workload for TransferCopy {
     type Parameters = Parameters;
 
@@ -68,7 +85,7 @@ impl Workload for TransferCopy {
         let seats = Placement::Free.seats(context)?;
         let link = match parameters.network {
             Network::Loopback => None,
-            Network::Namespaces => Some(Arc::new(Link::make(&shape)?)),
+            Network::Namespaces => Some(Arc::new(Link::make(&shape).map_err(no_link)?)),
         };
         notes.extend(link.iter().map(|link| link.note.clone()));
         let folder = Folder::make(&parameters.folder, parameters.files)?;

@@ -1,4 +1,4 @@
-//! A scratch folder for one request.
+//! A scratch folder for one task.
 
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt;
@@ -7,17 +7,18 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::CleanupGuard;
 use super::resource::{FOLDER_PREFIX, Resource};
+use crate::diagnostics::program;
 use crate::error::{Failure, errno_message};
 
 /// Folders of one process tried until a name is free.
 const MOST_TRIES: u32 = 1000;
 
-/// A new folder of this process in `place`, for this user alone, in the journal before it is made. `parameter` says
-/// where another place is named.
+/// A new folder of this process in `place`, for this user alone, in the journal before it is made. `elsewhere` says
+/// how another place is chosen.
 ///
 /// # Errors
 /// `Failure::Unavailable` where none can be made, or no journal can be kept of it, with the remedy.
-pub fn make(place: &Path, parameter: &str) -> Result<(PathBuf, CleanupGuard), Failure> {
+pub fn make(place: &Path, elsewhere: &str) -> Result<(PathBuf, CleanupGuard), Failure> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     for _ in 0..MOST_TRIES {
         // Nobody else in this process may take the name between the look and the making: a folder that could not be
@@ -39,15 +40,15 @@ pub fn make(place: &Path, parameter: &str) -> Result<(PathBuf, CleanupGuard), Fa
                     place.display(),
                     errno_message(&error)
                 ),
-                format!("choose another with --set {parameter}=DIR"),
+                elsewhere,
             )),
         };
     }
     Err(Failure::unavailable(
         format!(
-            "{} has {MOST_TRIES} folders of killed measurements",
+            "{} has {MOST_TRIES} folders of killed processes",
             place.display()
         ),
-        "run `oscope-probe restore`",
+        format!("run `{} restore`", program()),
     ))
 }

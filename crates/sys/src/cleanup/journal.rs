@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::owner::{self, Owner};
 use super::resource::Resource;
+use crate::diagnostics::program;
 use crate::error::{Failure, errno_message};
 
 /// Where the state of this program lies, unless `OSCOPE_STATE` says otherwise.
@@ -266,7 +267,7 @@ pub fn lock(directory: &Path) -> Result<Option<Flock<File>>, Failure> {
             Err((_, error)) if Instant::now() >= latest => {
                 return Err(Failure::unavailable(
                     format!("another process restores for {LOCK_LIMIT:?} already ({error})"),
-                    "see what `oscope-probe restore` waits for, and end it",
+                    format!("see what `{} restore` waits for, and end it", program()),
                 ));
             }
             Err((file, _)) => opened = file,

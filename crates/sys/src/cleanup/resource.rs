@@ -15,6 +15,7 @@ use nix::sys::statfs::{CGROUP_SUPER_MAGIC, CGROUP2_SUPER_MAGIC, statfs};
 use serde::{Deserialize, Serialize};
 
 use super::{affinity, group, module, setting, swap_area};
+use crate::diagnostics::program;
 use crate::error::{Failure, errno_message};
 use crate::machine::memory;
 
@@ -233,7 +234,10 @@ fn switch_off(path: &Path, uuid: &str) -> Result<Outcome, Failure> {
     if room < used_kib * 1024 + MARGIN_BYTES {
         return Err(Failure::unavailable(
             format!("{used_kib} KiB in it do not fit into {room} B of memory available"),
-            "end programs that use much memory, then: oscope-probe restore",
+            format!(
+                "end programs that use much memory, then: {} restore",
+                program()
+            ),
         ));
     }
     let latest = Instant::now() + PATIENCE;

@@ -8,6 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use super::resource::{Outcome, Resource, strange};
 use super::{CleanupGuard, tunable};
 use crate::affinity::parse_list;
+use crate::diagnostics::program;
 use crate::error::{Failure, errno_message};
 
 /// Pages read from swap at once, as a power of two (Documentation/admin-guide/sysctl/vm.rst).
@@ -91,7 +92,7 @@ pub fn put_back(path: &Path, before: &str, set: &str) -> Result<Outcome, Failure
         Err(error) if error.kind() == ErrorKind::NotFound => {
             return Err(Failure::unavailable(
                 format!("{} is not there now", path.display()),
-                "mount /proc and /sys, and run oscope-probe restore",
+                format!("mount /proc and /sys, and run {} restore", program()),
             ));
         }
         other => other.map_err(Failure::from)?,

@@ -3,8 +3,10 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::{Duration, Instant};
 
-use super::kinds;
+use super::device::{DEVICE, PATIENCE, run};
+use super::failure::LinkFailure;
 use super::namespace::Namespace;
+use super::netlink;
 use super::shape::{self, Shape};
 use crate::cancel;
 use crate::error::Failure;
@@ -18,13 +20,9 @@ const IP: Name = Name {
     greeting: "ip utility, iproute2",
     if_slow: "see whether another program holds the network's configuration",
 };
-/// What both devices are called, each in its own namespace.
-pub const DEVICE: &str = "oscope0";
 /// Addresses that are nobody's (TEST-NET-1, RFC 5737), in namespaces that reach nobody.
 const SENDER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 const RECEIVER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
-/// Longest time that one command may take.
-const PATIENCE: Duration = Duration::from_secs(20);
 /// Time between two looks at a device that comes up.
 const PAUSE: Duration = Duration::from_millis(5);
 
@@ -43,9 +41,10 @@ impl Link {
     /// Make both namespaces and join them; both directions are shaped alike.
     ///
     /// # Errors
-    /// `Failure::Unavailable` where this machine cannot, with the remedy. What was made so far vanishes.
-    pub fn make(shape: &Shape) -> Result<Self, Failure> {
-        let (sender, receiver) = (Namespace::new()?, Namespace::new()?);
+    /// [`LinkFailure`], which says what this machine lacks. What was made so far vanishes.
+    pub fn make(shape: &Shape) -> Result<Self, LinkFailure> {
+        let namespace = || Namespace::new().map_err(LinkFailure::NoNetwork);
+        let (sender, receiver) = (namespace()?, namespace()?);
         let search = search_for_root();
         let ip = Program::find(IP, Some(&search))?;
         let other = receiver.path().display().to_string();
@@ -69,7 +68,7 @@ impl Link {
         }
         for namespace in [&sender, &receiver] {
             let _visit = namespace.enter()?;
-            wait_until_up(&ip)?;
+            wait_until_up()?;
         }
         let note = shape::apply(shape, [&sender, &receiver], &search)?;
         Ok(Self {
@@ -90,36 +89,22 @@ impl Link {
     }
 }
 
-/// Run a program to its end and give what it said on standard output.
-///
-/// # Errors
-/// `Failure::Failed` with its last words.
-pub fn run<'a>(
-    program: &Program,
-    arguments: impl IntoIterator<Item = &'a str>,
-) -> Result<String, Failure> {
-    let arguments: Vec<String> = arguments.into_iter().map(str::to_owned).collect();
-    let mut run = program.run(&arguments)?;
-    let ended = run.finish(Instant::now() + PATIENCE)?;
-    Ok(run.said(ended)?.output)
-}
-
 /// Why no pair of devices was made.
-fn no_device(failure: Failure) -> Failure {
-    match kinds::is_unknown_device("veth") {
-        Ok(true) => Failure::unavailable(
+fn no_device(failure: Failure) -> LinkFailure {
+    match netlink::is_unknown_device("veth") {
+        Ok(true) => LinkFailure::NoNetwork(Failure::unavailable(
             format!("this kernel has no virtual Ethernet devices (CONFIG_VETH): {failure}"),
-            "boot one that has, or choose where=loopback",
-        ),
-        _ => failure,
+            "boot one that has",
+        )),
+        _ => LinkFailure::Other(failure),
     }
 }
 
 /// Until its queues are there, a device loses what it is given, and TCP tries again only after a second
 /// (net/core/link_watch.c; RFC 6298).
-fn wait_until_up(ip: &Program) -> Result<(), Failure> {
+fn wait_until_up() -> Result<(), Failure> {
     let latest = Instant::now() + PATIENCE;
-    while !run(ip, ["-o", "link", "show", "dev", DEVICE])?.contains("state UP") {
+    while !netlink::is_up(DEVICE)? {
         if cancel::requested() || Instant::now() >= latest {
             return Err(Failure::failed(format!(
                 "the device {DEVICE} of a new namespace did not come up"
@@ -139,8 +124,11 @@ mod tests {
 
     fn link(shape: Shape) -> Option<Link> {
         match Link::make(&shape) {
-            Err(Failure::Unavailable { message, remedy }) => {
-                eprintln!("skipped: {message} ({remedy:?})");
+            Err(LinkFailure::Other(failure @ Failure::Failed { .. })) => {
+                panic!("a link can be made: {failure}")
+            }
+            Err(reason) => {
+                eprintln!("skipped: {reason}");
                 None
             }
             made => Some(made.expect("it can be made")),

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 
 use nix::sched::{CloneFlags, setns, unshare};
 
+use crate::diagnostics;
 use crate::error::{Failure, errno_message};
 
 /// The namespace of the calling thread.
@@ -76,7 +77,7 @@ impl Visit {
 impl Drop for Visit {
     fn drop(&mut self) {
         if let Err(error) = setns(&self.home, CloneFlags::CLONE_NEWNET) {
-            eprintln!("oscope-probe: cannot leave a network namespace: {error}");
+            diagnostics::warn(format_args!("cannot leave a network namespace: {error}"));
         }
     }
 }
@@ -90,14 +91,13 @@ fn own() -> Result<File, Failure> {
 
 fn refused(error: &io::Error) -> Failure {
     match error.kind() {
-        ErrorKind::PermissionDenied => Failure::unavailable(
-            "only root makes network namespaces",
-            "run as root, or choose where=loopback",
-        ),
+        ErrorKind::PermissionDenied => {
+            Failure::unavailable("only root makes network namespaces", "run as root")
+        }
         ErrorKind::InvalidInput => missing(),
         _ => Failure::unavailable(
             format!("no network namespace can be made: {}", errno_message(error)),
-            "raise /proc/sys/user/max_net_namespaces, or choose where=loopback",
+            "raise /proc/sys/user/max_net_namespaces",
         ),
     }
 }
@@ -105,7 +105,7 @@ fn refused(error: &io::Error) -> Failure {
 fn missing() -> Failure {
     Failure::unavailable(
         "this kernel has no network namespaces (CONFIG_NET_NS)",
-        "boot one that has, or choose where=loopback",
+        "boot one that has",
     )
 }
 

@@ -4,9 +4,10 @@
 use std::ffi::OsStr;
 use std::time::Duration;
 
-use super::kinds;
-use super::link::{DEVICE, run};
+use super::device::{DEVICE, run};
+use super::failure::LinkFailure;
 use super::namespace::Namespace;
+use super::netlink;
 use crate::error::Failure;
 use crate::worker::program::{Name, Program};
 
@@ -96,8 +97,8 @@ impl Shape {
 /// Shape what leaves the device of each namespace; in words, what was done.
 ///
 /// # Errors
-/// `Failure::Unavailable` where the kernel has no means for it.
-pub fn apply(shape: &Shape, ends: [&Namespace; 2], search: &OsStr) -> Result<String, Failure> {
+/// `LinkFailure::NoDelay` and `NoRate` where the kernel has no means for it.
+pub fn apply(shape: &Shape, ends: [&Namespace; 2], search: &OsStr) -> Result<String, LinkFailure> {
     if shape.is_none() {
         return Ok("the link has no limit of its own (veth)".to_owned());
     }
@@ -109,20 +110,14 @@ pub fn apply(shape: &Shape, ends: [&Namespace; 2], search: &OsStr) -> Result<Str
         ));
     }
     if !shape.delay.is_zero() || shape.loss_per_mille > 0 {
-        return Err(Failure::unavailable(
-            "delay and loss need netem, which this kernel lacks (CONFIG_NET_SCH_NETEM)",
-            "measure in a guest, whose kernel has it (--on guest), or choose delay=0 and loss=0",
-        ));
+        return Err(LinkFailure::NoDelay);
     }
     match queue(&tc, ends, &shape.bucket())? {
         true => Ok(format!(
             "each direction of the link: {words}, in packets of at most 1500 B (a token bucket, tbf: this kernel has \
              no netem)"
         )),
-        false => Err(Failure::unavailable(
-            "a rate needs netem or tbf, and this kernel has neither (CONFIG_NET_SCH_NETEM, CONFIG_NET_SCH_TBF)",
-            "measure in a guest, whose kernel has both (--on guest), or choose rate=0",
-        )),
+        false => Err(LinkFailure::NoRate),
     }
 }
 
@@ -133,7 +128,7 @@ fn queue(tc: &Program, ends: [&Namespace; 2], kind: &[String]) -> Result<bool, F
         let words = ["qdisc", "add", "dev", DEVICE, "root"];
         let words = words.into_iter().chain(kind.iter().map(String::as_str));
         match run(tc, words) {
-            Err(_) if kinds::is_unknown_queue(&kind[0])? => return Ok(false),
+            Err(_) if netlink::is_unknown_queue(&kind[0])? => return Ok(false),
             other => other.map(drop)?,
         }
     }

@@ -11,6 +11,7 @@ use nix::unistd::{ForkResult, Pid, fork, getpid, getppid};
 
 use super::refused;
 use crate::cancel;
+use crate::diagnostics;
 use crate::error::Failure;
 
 /// A forked process. Dropping it kills it, if it still lives, and reaps it.
@@ -96,10 +97,10 @@ impl Drop for Child {
         // It has not been reaped, so its number is not another's.
         let ended = kill(self.process, Signal::SIGKILL).and_then(|()| self.wait());
         if let Err(error) = ended {
-            eprintln!(
-                "oscope-probe: cannot end the process {}: {error}",
+            diagnostics::warn(format_args!(
+                "cannot end the process {}: {error}",
                 self.process
-            );
+            ));
         }
     }
 }

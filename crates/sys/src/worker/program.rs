@@ -19,6 +19,7 @@ use nix::unistd::{AccessFlags, access};
 
 use super::pidfd;
 use crate::cancel;
+use crate::diagnostics;
 use crate::error::Failure;
 
 /// Time allowed for saying a version.
@@ -313,10 +314,10 @@ impl Drop for Killed {
         if let Ok(None) = self.0.try_wait() {
             let ended = self.0.kill().and_then(|()| self.0.wait());
             if let Err(error) = ended {
-                eprintln!(
-                    "oscope-probe: cannot end the process {}: {error}",
+                diagnostics::warn(format_args!(
+                    "cannot end the process {}: {error}",
                     self.0.id()
-                );
+                ));
             }
         }
     }

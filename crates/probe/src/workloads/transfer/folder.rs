@@ -50,7 +50,7 @@ impl Folder {
             "source and destination",
             "choose --set size=SMALLER, fewer files, or --set folder=DIR on a disk with more room",
         )?;
-        let (root, made) = cleanup::folder::make(&place, "folder")?;
+        let (root, made) = cleanup::folder::make(&place, "choose another with --set folder=DIR")?;
         let folder = Self {
             root,
             files: (0..)
