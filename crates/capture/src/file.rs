@@ -57,7 +57,7 @@ impl<R: Read> Capture<R> {
         let mut window = Window::new(input);
         let start = window
             .look(HEADER)
-            .map_err(|why| Failure::system("cannot be read", why))?;
+            .map_err(|failure| failure.context("cannot be read"))?;
         let kind = match start {
             [] => return Err(Failure::unavailable("is empty", REMEDY)),
             [0x1f, 0x8b, ..] => {
@@ -91,8 +91,8 @@ impl<R: Read> Capture<R> {
     /// The next packet, or `None` at the end.
     ///
     /// # Errors
-    /// If the file is cut or damaged here: where, and how. Nothing behind that can be read.
-    pub fn next_packet(&mut self) -> Result<Option<Packet<'_>>, String> {
+    /// `Failure::Failed` if the file is cut or damaged here: where, and how. Nothing behind that can be read.
+    pub fn next_packet(&mut self) -> Result<Option<Packet<'_>>, Failure> {
         let number = self.count + 1;
         let found = match &mut self.kind {
             Kind::Pcapng(section) => pcapng::next_packet(section, &mut self.window, number)?,
@@ -143,24 +143,25 @@ fn record<R: Read>(
     fraction_ns: i64,
     link_type: u32,
     number: u64,
-) -> Result<Option<Packet<'_>>, String> {
+) -> Result<Option<Packet<'_>>, Failure> {
     let at = window.offset();
+    let cut = || Failure::failed(format!("cut within packet {number}, at byte {at}"));
     let header = window.look(RECORD)?;
     if header.is_empty() {
         return Ok(None);
     }
     if header.len() < RECORD {
-        return Err(format!("cut within packet {number}, at byte {at}"));
+        return Err(cut());
     }
     let (seconds, fraction) = (order.u32(header, 0), order.u32(header, 4));
     let (captured, original) = (order.u32(header, 8) as usize, order.u32(header, 12));
     if captured > LARGEST_PACKET {
-        return Err(format!(
+        return Err(Failure::failed(format!(
             "damaged at packet {number}, byte {at}: its length is {captured}"
-        ));
+        )));
     }
     if window.look(RECORD + captured)?.len() < RECORD + captured {
-        return Err(format!("cut within packet {number}, at byte {at}"));
+        return Err(cut());
     }
     let bytes = &window.take(RECORD + captured)[RECORD..];
     Ok(Some(Packet {

@@ -39,7 +39,7 @@ pub fn show_dhcp(input: impl Read, output: impl Write) -> Result<(), Failure> {
     let error = loop {
         match capture.next_packet() {
             Ok(None) => break None,
-            Err(damage) => break Some(damage),
+            Err(damage) => break Some(damage.to_string()),
             Ok(Some(packet)) => {
                 if let Some(report) = tally.see(&packet) {
                     writeln!(output, "{report}")

@@ -6,6 +6,7 @@ use std::io::Read;
 use super::bytes::Order;
 use super::file::Packet;
 use super::window::Window;
+use oscope_sys::error::Failure;
 
 const SECTION_HEADER: u32 = 0x0a0d_0d0a;
 const INTERFACE: u32 = 1;
@@ -49,17 +50,17 @@ struct Found {
 /// The packet of the next block that has one, or `None` at the end of the stream.
 ///
 /// # Errors
-/// If the file is cut or damaged here.
+/// `Failure::Failed` if the file is cut or damaged here.
 pub fn next_packet<'a, R: Read>(
     section: &mut Section,
     window: &'a mut Window<R>,
     number: u64,
-) -> Result<Option<Packet<'a>>, String> {
+) -> Result<Option<Packet<'a>>, Failure> {
     let (length, found) = loop {
         let at = window.offset();
-        let damaged =
-            |why: &str| format!("damaged before or in packet {number}, at byte {at}: {why}");
-        let cut = || format!("cut before or in packet {number}, at byte {at}");
+        let place = || format!("before or in packet {number}, at byte {at}");
+        let damaged = |why: &str| Failure::failed(format!("damaged {}: {why}", place()));
+        let cut = || Failure::failed(format!("cut {}", place()));
         let head = window.look(HEAD + TAIL)?;
         if head.is_empty() {
             return Ok(None);

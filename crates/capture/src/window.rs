@@ -2,7 +2,7 @@
 
 use std::io::{ErrorKind, Read};
 
-use oscope_sys::error::errno_message;
+use oscope_sys::error::Failure;
 
 /// Bytes read at a time.
 const PIECE: usize = 1 << 20;
@@ -37,9 +37,9 @@ impl<R: Read> Window<R> {
     /// The next `wanted` bytes, or all that are left where there are fewer. They are not taken.
     ///
     /// # Errors
-    /// If the stream cannot be read: why, in words.
+    /// `Failure::Failed` if the stream cannot be read.
     #[inline]
-    pub fn look(&mut self, wanted: usize) -> Result<&[u8], String> {
+    pub fn look(&mut self, wanted: usize) -> Result<&[u8], Failure> {
         if self.end - self.start < wanted {
             self.fill(wanted)?;
         }
@@ -56,7 +56,7 @@ impl<R: Read> Window<R> {
         &self.held[from..self.start]
     }
 
-    fn fill(&mut self, wanted: usize) -> Result<(), String> {
+    fn fill(&mut self, wanted: usize) -> Result<(), Failure> {
         self.held.copy_within(self.start..self.end, 0);
         self.end -= self.start;
         self.start = 0;
@@ -68,7 +68,7 @@ impl<R: Read> Window<R> {
                 Ok(0) => break,
                 Ok(count) => self.end += count,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(errno_message(&error)),
+                Err(error) => return Err(error.into()),
             }
         }
         Ok(())

@@ -10,6 +10,7 @@ mod ports;
 use std::env;
 use std::ffi::OsStr;
 use std::fs;
+use std::io;
 use std::os::unix::fs::symlink;
 use std::os::unix::process::parent_id;
 use std::path::Path;
@@ -21,7 +22,7 @@ use nix::sys::wait::{WaitStatus, wait};
 use nix::unistd::Pid;
 
 use machine::{MOUNTS, Mount, SHARED_MEMORY, mount, restart, show_loopback};
-use oscope_sys::error::{Failure, errno_message};
+use oscope_sys::error::Failure;
 
 /// Where the kernel looks for its first process in an initramfs.
 const NAME: &str = "/init";
@@ -171,10 +172,10 @@ fn reap(probe: Pid) -> Result<String, Failure> {
             }
             Ok(_) | Err(Errno::EINTR) => {}
             Err(errno) => {
-                return Err(Failure::failed(format!(
-                    "waiting for the probe: {}",
-                    errno_message(&errno.into())
-                )));
+                return Err(Failure::system(
+                    "waiting for the probe",
+                    io::Error::from(errno),
+                ));
             }
         }
     }

@@ -33,7 +33,6 @@ mod workload;
 mod workloads;
 mod xor;
 
-use std::error::Error;
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::os::fd::RawFd;
@@ -46,6 +45,7 @@ use clock::offsets::Offsets;
 use clock::{Clock, ClockKind, Wanted};
 use harness::Instrument;
 use input::Wait;
+use oscope_sys::diagnostics;
 use oscope_sys::error::Failure;
 use oscope_transfer::verbs::{ReceiveVerb, SendVerb};
 use protocol::{Probe, SCHEMA};
@@ -115,7 +115,7 @@ struct ClockChoice {
 
 /// Carry out the command line of this process, whose program was built from `commit`; `None` where that is not known.
 pub fn run(commit: Option<&'static str>) -> ExitCode {
-    oscope_sys::diagnostics::set_program("oscope-probe");
+    diagnostics::set_program("oscope-probe");
     protocol::set_commit(commit);
     if guest_init::is_wanted() {
         guest_init::run();
@@ -129,17 +129,14 @@ pub fn run(commit: Option<&'static str>) -> ExitCode {
     };
     match act(verb) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            match error.downcast_ref() {
-                Some(failure) => eprintln!("oscope-probe: {}", Failure::explained(failure)),
-                None => eprintln!("oscope-probe: {error}"),
-            }
+        Err(failure) => {
+            diagnostics::warn(failure.explained());
             ExitCode::FAILURE
         }
     }
 }
 
-fn act(verb: Verb) -> Result<(), Box<dyn Error>> {
+fn act(verb: Verb) -> Result<(), Failure> {
     match verb {
         Verb::Describe => print(&description()),
         Verb::Run(RunArguments { choice, renewed }) => serve(choice.clock, renewed),
@@ -153,9 +150,9 @@ fn act(verb: Verb) -> Result<(), Box<dyn Error>> {
             print(&session::environment(&instrument, offsets))
         }
         Verb::Restore => restore(),
-        Verb::Ipc(arguments) => Ok(ipc_throughput::verb::run(&arguments)?),
-        Verb::Dhcp => Ok(oscope_capture::run()?),
-        Verb::Inject(arguments) => Ok(inject::run(&arguments)?),
+        Verb::Ipc(arguments) => ipc_throughput::verb::run(&arguments),
+        Verb::Dhcp => oscope_capture::run(),
+        Verb::Inject(arguments) => inject::run(&arguments),
         Verb::Tune { settings } => tune::run(&settings),
         Verb::Send(_) | Verb::Receive(_) | Verb::Transfer { .. } | Verb::Screen(_) => {
             unreachable!("they end with their own status")
@@ -164,7 +161,7 @@ fn act(verb: Verb) -> Result<(), Box<dyn Error>> {
 }
 
 /// Serve requests from standard input until it ends, or until a fresh process is to take this one's place.
-fn serve(wanted: Wanted, renewed: Option<RawFd>) -> Result<(), Box<dyn Error>> {
+fn serve(wanted: Wanted, renewed: Option<RawFd>) -> Result<(), Failure> {
     oscope_sys::cancel::install()?;
     let input = io::stdin();
     let mut lines = input::Lines::new(&input, Wait::Asleep);
@@ -189,27 +186,33 @@ fn serve(wanted: Wanted, renewed: Option<RawFd>) -> Result<(), Box<dyn Error>> {
     if instrument.clock.kind == ClockKind::Instructions {
         lines.wait_busily();
     }
-    match session::serve(&instrument, &environment, &mut lines, &mut io::stdout())? {
+    let served = session::serve(&instrument, &environment, &mut lines, &mut io::stdout());
+    match served? {
         session::End::Over => Ok(()),
         session::End::Renewal(program) => {
             let unused = lines.take_unused();
-            Err(renewal::replace_process(&environment, &unused, wanted, program).into())
+            Err(renewal::replace_process(
+                &environment,
+                &unused,
+                wanted,
+                program,
+            ))
         }
     }
 }
 
 /// Undo what dead processes left, and report each.
-fn restore() -> Result<(), Box<dyn Error>> {
+fn restore() -> Result<(), Failure> {
     let mut reported = Ok(());
     let clean = oscope_sys::cleanup::restore(&mut |line| {
         if reported.is_ok() {
             reported = writeln!(io::stdout(), "{line}");
         }
     })?;
-    reported?;
+    reported.map_err(unwritten)?;
     match clean {
         true => Ok(()),
-        false => Err("not all could be undone, see above".into()),
+        false => Err(Failure::failed("not all could be undone, see above")),
     }
 }
 
@@ -228,6 +231,11 @@ fn description() -> Value {
     })
 }
 
-fn print(value: &Value) -> Result<(), Box<dyn Error>> {
-    Ok(writeln!(io::stdout(), "{value:#}")?)
+fn print(value: &Value) -> Result<(), Failure> {
+    writeln!(io::stdout(), "{value:#}").map_err(unwritten)
+}
+
+/// What is printed could not be written.
+fn unwritten(error: io::Error) -> Failure {
+    Failure::system("standard output", error)
 }

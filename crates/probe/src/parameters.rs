@@ -28,8 +28,7 @@ pub fn complete(
         .map(|parameter| {
             let value = match given.get(parameter.name) {
                 Some(value) => {
-                    check(&parameter.kind, value)
-                        .map_err(|message| Failure::request(parameter.name, message))?;
+                    check(parameter, value)?;
                     value.clone()
                 }
                 None => parameter.kind.default(),
@@ -40,71 +39,63 @@ pub fn complete(
 }
 
 /// Check one value; the error says what would be right.
-fn check(kind: &Kind, value: &Value) -> Result<(), String> {
-    match kind {
+fn check(parameter: &Parameter, value: &Value) -> Result<(), Failure> {
+    let must_be = |expected: &str| {
+        let message = format!("must be {expected}, not {value}");
+        Err(Failure::request(parameter.name, message))
+    };
+    match &parameter.kind {
         Kind::Choice {
             choices, pattern, ..
-        } => check_choice(choices, *pattern, value),
+        } => match value.as_str() {
+            Some(word)
+                if choices.contains(&word)
+                    || pattern.is_some_and(|pattern| fits(pattern, word)) =>
+            {
+                Ok(())
+            }
+            _ => must_be(&format!("one of {}", listed(choices, *pattern))),
+        },
         Kind::Integer {
             minimum, maximum, ..
-        } => check_whole(*minimum, *maximum, "a whole number", value),
+        } if !is_whole(*minimum, *maximum, value) => {
+            must_be(&format!("a whole number from {minimum} to {maximum}"))
+        }
         Kind::Bytes {
             minimum, maximum, ..
-        } => check_whole(*minimum, *maximum, "a whole number of bytes", value),
+        } if !is_whole(*minimum, *maximum, value) => must_be(&format!(
+            "a whole number of bytes from {minimum} to {maximum}"
+        )),
         Kind::Duration {
             minimum, maximum, ..
-        } => match value.as_f64() {
-            Some(seconds) if (*minimum..=*maximum).contains(&seconds) => Ok(()),
-            _ => Err(format!(
-                "must be a number of seconds from {minimum} to {maximum}, not {value}"
-            )),
-        },
-        Kind::Boolean { .. } if value.is_boolean() => Ok(()),
-        Kind::Boolean { .. } => Err(format!("must be true or false, not {value}")),
-        Kind::Path { .. } => check_path(value),
-        Kind::Arguments => check_arguments(value),
+        } if !value
+            .as_f64()
+            .is_some_and(|seconds| (*minimum..=*maximum).contains(&seconds)) =>
+        {
+            must_be(&format!("a number of seconds from {minimum} to {maximum}"))
+        }
+        Kind::Boolean { .. } if !value.is_boolean() => must_be("true or false"),
+        Kind::Path { .. } if !is_text(value) => must_be("a path without a NUL in it"),
+        Kind::Arguments
+            if !value
+                .as_array()
+                .is_some_and(|items| items.iter().all(is_text)) =>
+        {
+            must_be("a list of texts without a NUL in them")
+        }
+        _ => Ok(()),
     }
 }
 
-/// The kernel takes a path as a text that a NUL ends (path_resolution(7)).
-fn check_path(value: &Value) -> Result<(), String> {
-    match value.as_str() {
-        Some(path) if !path.contains('\0') => Ok(()),
-        _ => Err(format!("must be a path without a NUL in it, not {value}")),
-    }
+fn is_whole(minimum: u64, maximum: u64, value: &Value) -> bool {
+    value
+        .as_u64()
+        .is_some_and(|number| (minimum..=maximum).contains(&number))
 }
 
-/// The kernel takes each as a text that a NUL ends (execve(2)).
-fn check_arguments(value: &Value) -> Result<(), String> {
-    let text = |item: &Value| item.as_str().is_some_and(|text| !text.contains('\0'));
-    match value.as_array() {
-        Some(items) if items.iter().all(text) => Ok(()),
-        _ => Err(format!(
-            "must be a list of texts without a NUL in them, not {value}"
-        )),
-    }
-}
-
-fn check_whole(minimum: u64, maximum: u64, what: &str, value: &Value) -> Result<(), String> {
-    match value.as_u64() {
-        Some(number) if (minimum..=maximum).contains(&number) => Ok(()),
-        _ => Err(format!(
-            "must be {what} from {minimum} to {maximum}, not {value}"
-        )),
-    }
-}
-
-fn check_choice(choices: &[&str], pattern: Option<&str>, value: &Value) -> Result<(), String> {
-    let word = value
-        .as_str()
-        .ok_or_else(|| format!("must be one of {}, not {value}", listed(choices, pattern)))?;
-    if choices.contains(&word) || pattern.is_some_and(|pattern| fits(pattern, word)) {
-        return Ok(());
-    }
-    Err(format!(
-        "must be one of {}, not {word:?}",
-        listed(choices, pattern)
-    ))
+/// Whether the kernel takes it as a path (path_resolution(7)) or an argument (execve(2)), which a NUL ends.
+fn is_text(value: &Value) -> bool {
+    value.as_str().is_some_and(|text| !text.contains('\0'))
 }
 
 fn listed(choices: &[&str], pattern: Option<&str>) -> String {

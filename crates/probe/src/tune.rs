@@ -4,7 +4,6 @@
 //! asks for it, and by `oscope-probe restore` after a kill (see [`oscope_sys::cleanup::setting`]).
 
 use std::collections::BTreeMap;
-use std::error::Error;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -268,16 +267,16 @@ fn parse(text: &str) -> Result<(&'static Tunable, &str), Failure> {
 ///
 /// # Errors
 /// One is not known, not here, or cannot be set: what was set before it is restored.
-pub fn run(wanted: &[String]) -> Result<(), Box<dyn Error>> {
+pub fn run(wanted: &[String]) -> Result<(), Failure> {
     if wanted.is_empty() {
         let all: Vec<Value> = TUNABLES.iter().map(Tunable::describe).collect();
-        return Ok(writeln!(io::stdout(), "{}", json!({"settings": all}))?);
+        return print(&json!({"settings": all}));
     }
     let mut parsed: Vec<(&Tunable, &str)> = Vec::new();
     for text in wanted {
         let (tunable, word) = parse(text)?;
         if parsed.iter().any(|(other, _)| other.name == tunable.name) {
-            return Err(Failure::request(tunable.name, "it is given twice").into());
+            return Err(Failure::request(tunable.name, "it is given twice"));
         }
         parsed.push((tunable, word));
     }
@@ -287,12 +286,18 @@ pub fn run(wanted: &[String]) -> Result<(), Box<dyn Error>> {
         taken.extend(take(tunable, word)?);
     }
     let report: Vec<&Value> = taken.iter().map(|(report, _)| report).collect();
-    writeln!(io::stdout(), "{}", json!({"held": report}))?;
-    io::stdout().flush()?;
+    print(&json!({"held": report}))?;
     let input = io::stdin();
     let mut lines = Lines::new(&input, Wait::Asleep);
     while lines.next_line()?.is_some() {}
     Ok(())
+}
+
+fn print(value: &Value) -> Result<(), Failure> {
+    let mut output = io::stdout();
+    writeln!(output, "{value}")
+        .and_then(|()| output.flush())
+        .map_err(|error| Failure::system("standard output", error))
 }
 
 #[cfg(test)]

@@ -186,7 +186,9 @@ fn restore_one(path: &Path, process: u32, report: &mut dyn FnMut(Value)) -> Resu
             Err(failure) => {
                 clean = false;
                 let (message, remedy) = match failure {
-                    Failure::Unavailable { message, remedy } => (message, remedy),
+                    Failure::Unavailable {
+                        message, remedy, ..
+                    } => (message, remedy),
                     other => (other.to_string(), None),
                 };
                 report(json!({"failed": format!("{thing}: {message}"), "remedy": remedy}));

@@ -13,6 +13,8 @@ pub enum Failure {
     Unavailable {
         /// What is missing, in one line.
         message: String,
+        /// The kernel's reason, if it was a system call that it refused.
+        errno: Option<Errno>,
         /// What would fix it, in one line.
         remedy: Option<String>,
     },
@@ -80,8 +82,23 @@ impl Failure {
     pub fn unavailable(message: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self::Unavailable {
             message: message.into(),
+            errno: None,
             remedy: Some(remedy.into()),
         }
+    }
+
+    /// A [`Failure::Unavailable`] because of a refused system call: what was being done, what the kernel answered, and
+    /// the remedy.
+    pub fn unavailable_system(doing: &str, error: impl Cause, remedy: impl Into<String>) -> Self {
+        Self::unavailable(format!("{doing}: {}", error.words()), remedy).because_of(error)
+    }
+
+    /// The same failure with the kernel's reason, where its message does not end with that.
+    pub fn because_of(mut self, error: impl Cause) -> Self {
+        if let Self::Unavailable { errno, .. } | Self::Failed { errno, .. } = &mut self {
+            *errno = error.errno();
+        }
+        self
     }
 
     /// A [`Failure::Request`] that names the field.
@@ -152,8 +169,8 @@ impl Failure {
     /// The kernel's reason, if it was a system call that failed.
     pub fn errno(&self) -> Option<Errno> {
         match self {
-            Self::Failed { errno, .. } => *errno,
-            Self::Unavailable { .. } | Self::Request { .. } => None,
+            Self::Unavailable { errno, .. } | Self::Failed { errno, .. } => *errno,
+            Self::Request { .. } => None,
         }
     }
 
@@ -263,6 +280,13 @@ mod tests {
         let bare = Failure::from(io::Error::from_raw_os_error(libc::EIO)).context("a disk");
         assert_eq!(bare.errno(), Some(Errno::EIO));
         assert_eq!(bare.to_string(), format!("a disk: {}", Errno::EIO.desc()));
+        let refused =
+            Failure::unavailable_system("swapon", io::Error::from(Errno::EPERM), "be root");
+        assert_eq!(refused.errno(), Some(Errno::EPERM));
+        let expected = format!("swapon: {}; be root", Errno::EPERM.desc());
+        assert_eq!(refused.explained(), expected);
+        let early = Failure::failed("no memory, after 3 of 5 bytes").because_of(Errno::ENOMEM);
+        assert_eq!(early.errno(), Some(Errno::ENOMEM));
         let short = io::Error::from(io::ErrorKind::UnexpectedEof);
         assert_eq!(Failure::system("reading", short).errno(), None);
         assert_eq!(Failure::failed("madvise: out of memory").errno(), None);

@@ -83,7 +83,11 @@ impl SerializedError {
         let message = self.message.text();
         let remedy = self.remedy.map(|text| text.text());
         match self.kind {
-            Kind::Unavailable => Failure::Unavailable { message, remedy },
+            Kind::Unavailable => Failure::Unavailable {
+                message,
+                errno: self.errno,
+                remedy,
+            },
             Kind::Failed => Failure::Failed {
                 message,
                 errno: self.errno,
@@ -107,6 +111,7 @@ mod tests {
         for failure in [
             Failure::system("madvise", Errno::ENOMEM),
             Failure::failed("a short read"),
+            Failure::unavailable_system("swapon", Errno::EPERM, "be root"),
             Failure::unavailable("no huge pages", "get some"),
             Failure::request("size", "too large").with_remedy("give less"),
         ] {

@@ -53,4 +53,5 @@ fn refused(what: &str, error: &std::io::Error) -> Failure {
         format!("no second {what} can be made: {error}"),
         "raise ulimit -u, ulimit -v or the control group's pids.max",
     )
+    .because_of(error)
 }

@@ -89,7 +89,8 @@ fn interpret<W: Write>(input: &mut impl Read, text: Text<W>) -> Result<(), Failu
 
 /// Read a frame's rest into `rest` and return its kind; `None` where the frames end.
 fn next_frame(input: &mut impl Read, rest: &mut Vec<u8>) -> Result<Option<u8>, Failure> {
-    let unread = |error: io::Error| Failure::failed(format!("standard input: {error}"));
+    let unread =
+        |error: io::Error| Failure::failed(format!("standard input: {error}")).because_of(error);
     let mut kind = [0];
     if input.read(&mut kind).map_err(unread)? == 0 {
         return Ok(None);

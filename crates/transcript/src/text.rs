@@ -1,7 +1,7 @@
 //! The text of a terminal: rows become lines, soft wraps are joined, blank ends are left out.
 
 use std::collections::VecDeque;
-use std::io::Write;
+use std::io::{self, Write};
 use std::mem;
 
 use alacritty_terminal::grid::Row;
@@ -34,7 +34,7 @@ pub struct Text<W> {
     out: W,
     marks: Marks,
     buffer: String,
-    failed: Option<String>,
+    failed: Option<io::Error>,
     /// Lines that have ended.
     lines: u64,
     /// Whether the line under way has no row yet.
@@ -135,7 +135,7 @@ impl<W: Write> Text<W> {
     pub fn flush(&mut self) -> Result<(), Failure> {
         self.write_out();
         if self.failed.is_none() {
-            self.failed = self.out.flush().err().map(|error| error.to_string());
+            self.failed = self.out.flush().err();
         }
         self.check()
     }
@@ -144,7 +144,9 @@ impl<W: Write> Text<W> {
     /// Something could not be written.
     pub fn check(&self) -> Result<(), Failure> {
         match &self.failed {
-            Some(error) => Err(Failure::failed(format!("standard output: {error}"))),
+            Some(error) => {
+                Err(Failure::failed(format!("standard output: {error}")).because_of(error))
+            }
             None => Ok(()),
         }
     }
@@ -219,11 +221,7 @@ impl<W: Write> Text<W> {
 
     fn write_out(&mut self) {
         if self.failed.is_none() {
-            self.failed = self
-                .out
-                .write_all(self.buffer.as_bytes())
-                .err()
-                .map(|error| error.to_string());
+            self.failed = self.out.write_all(self.buffer.as_bytes()).err();
         }
         self.buffer.clear();
     }

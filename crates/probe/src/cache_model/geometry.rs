@@ -68,7 +68,7 @@ impl CacheShape {
             )));
         }
         empty(self.bytes / self.line_bytes, self.ways, self.line_bytes)
-            .map_err(|why| refused(name, &self, &why))
+            .map_err(|odd| refused(name, &self, &odd))
     }
 }
 
@@ -78,13 +78,13 @@ impl TlbShape {
     /// # Errors
     /// As [`empty`].
     pub fn store(self, name: &str, page_bytes: u64) -> Result<Lru, Failure> {
-        empty(self.entries, self.ways, page_bytes).map_err(|why| refused(name, &self, &why))
+        empty(self.entries, self.ways, page_bytes).map_err(|odd| refused(name, &self, &odd))
     }
 }
 
-fn refused(name: &str, shape: &dyn Display, why: &str) -> Failure {
+fn refused(name: &str, shape: &dyn Display, odd: &Failure) -> Failure {
     Failure::unavailable(
-        format!("the model has no {name} of {shape}: {why}"),
+        format!("the model has no {name} of {shape}: {odd}"),
         format!("name a geometry: {}", Geometry::NAMES.join(", ")),
     )
 }
@@ -96,21 +96,21 @@ fn refused(name: &str, shape: &dyn Display, why: &str) -> Failure {
 /// modelled.
 ///
 /// # Errors
-/// What is wrong with the numbers.
-fn empty(blocks: u64, ways: u64, block_bytes: u64) -> Result<Lru, String> {
+/// `Failure::Failed` that says what is wrong with the numbers.
+fn empty(blocks: u64, ways: u64, block_bytes: u64) -> Result<Lru, Failure> {
     if !(1..=MOST_WAYS).contains(&ways) {
-        return Err(format!("it takes 1 to {MOST_WAYS} ways"));
+        return Err(Failure::failed(format!("it takes 1 to {MOST_WAYS} ways")));
     }
     if !(1..=MOST_BLOCKS).contains(&blocks) || blocks % ways != 0 {
-        return Err(format!(
+        return Err(Failure::failed(format!(
             "{blocks} lines or entries are not a multiple of {ways} ways, or more than {MOST_BLOCKS}"
-        ));
+        )));
     }
     let sets = blocks / ways;
     if !sets.is_power_of_two() || !block_bytes.is_power_of_two() || block_bytes < 2 {
-        return Err(format!(
+        return Err(Failure::failed(format!(
             "{sets} sets of lines or pages of {block_bytes} B are not powers of two"
-        ));
+        )));
     }
     Ok(Lru::new(sets, ways as u16, block_bytes.ilog2()))
 }

@@ -9,6 +9,7 @@ use perf_event::{Builder, Counter, ReadFormat};
 
 use super::judgement::{Reading, Trial, active, judge};
 use super::known_work::{KNOWN, Known};
+use oscope_sys::error::Failure;
 
 /// How often a counter may try to prove itself: an interrupt can spoil one trial.
 const ATTEMPTS: usize = 3;
@@ -139,10 +140,10 @@ impl Bank {
     /// # Errors
     /// If the group cannot be switched or read.
     pub fn prove(&mut self, unavailable: &mut BTreeMap<String, String>) -> io::Result<()> {
-        let unproved = "no work of known count is written for this processor; use x86-64";
-        let mut verdicts: BTreeMap<&str, Result<(), String>> = BTreeMap::new();
+        let unproved = "no work of known count is written for this processor";
+        let mut verdicts: BTreeMap<&str, Result<(), Failure>> = BTreeMap::new();
         for (name, _) in &self.members {
-            verdicts.insert(name, Err(unproved.to_owned()));
+            verdicts.insert(name, Err(Failure::unavailable(unproved, "use x86-64")));
         }
         for known in &KNOWN {
             for _ in 0..ATTEMPTS {
@@ -155,7 +156,7 @@ impl Bank {
         }
         let doubts = verdicts
             .into_iter()
-            .filter_map(|(name, verdict)| Some((name.to_owned(), verdict.err()?)));
+            .filter_map(|(name, verdict)| Some((name.to_owned(), verdict.err()?.explained())));
         unavailable.extend(doubts);
         Ok(())
     }
@@ -164,7 +165,7 @@ impl Bank {
     fn attempt(
         &mut self,
         known: &Known,
-        verdicts: &mut BTreeMap<&str, Result<(), String>>,
+        verdicts: &mut BTreeMap<&str, Result<(), Failure>>,
     ) -> io::Result<()> {
         let small = self.trial(known, known.times)?;
         let large = self.trial(known, 2 * known.times)?;

@@ -4,6 +4,11 @@
 //! shares the unit with others is active for part of the time only, and what it gives then is an estimate. None of
 //! these is a measurement.
 
+use oscope_sys::error::Failure;
+
+/// What to do where the hypervisor shows a counter that cannot be believed.
+const ANOTHER_MACHINE: &str = "use a bare machine or another virtual PMU";
+
 /// What a counter showed over one piece of known work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reading {
@@ -41,31 +46,34 @@ pub fn active(enabled_ns: u64, running_ns: u64) -> f64 {
 /// Judges a counter by a small and a larger piece of work; the counts may be off by `tolerance` times either way.
 ///
 /// # Errors
-/// Why the counter is not believed, and what may fix that.
-pub fn judge(small: Trial, large: Trial, tolerance: f64) -> Result<(), String> {
+/// `Failure::Unavailable`: why the counter is not believed, and what may fix that.
+pub fn judge(small: Trial, large: Trial, tolerance: f64) -> Result<(), Failure> {
     let trials = [small, large];
     let active = trials.map(|trial| active(trial.reading.enabled_ns, trial.reading.running_ns));
     let least = active[0].min(active[1]);
     let counts = trials.map(|trial| trial.reading.count);
     if least < LEAST_ACTIVE && least > 0.0 {
-        return Err(format!(
-            "it was active for {:.0} % of the time, so its counts would be estimates; stop other users of the \
-             counters (perf, nmi_watchdog)",
-            least * 100.0
+        return Err(Failure::unavailable(
+            format!(
+                "it was active for {:.0} % of the time, so its counts would be estimates",
+                least * 100.0
+            ),
+            "stop other users of the counters (perf, nmi_watchdog)",
         ));
     }
     if counts == [0, 0] {
-        return Err(format!(
-            "it reads 0 for work of {} events; the hypervisor shows a counter that does not count: use a bare machine \
-             or a virtual PMU",
-            large.expected
+        return Err(Failure::unavailable(
+            format!("it reads 0 for work of {} events", large.expected),
+            "the hypervisor shows a counter that does not count: use a bare machine or a virtual PMU",
         ));
     }
     if counts[1] <= counts[0] {
-        return Err(format!(
-            "it does not follow the work: it reads {} for {} events and {} for {}; use a bare machine or another \
-             virtual PMU",
-            counts[0], small.expected, counts[1], large.expected
+        return Err(Failure::unavailable(
+            format!(
+                "it does not follow the work: it reads {} for {} events and {} for {}",
+                counts[0], small.expected, counts[1], large.expected
+            ),
+            ANOTHER_MACHINE,
         ));
     }
     match trials
@@ -73,9 +81,12 @@ pub fn judge(small: Trial, large: Trial, tolerance: f64) -> Result<(), String> {
         .find(|trial| !within(trial.reading.count, trial.expected, tolerance))
     {
         None => Ok(()),
-        Some(trial) => Err(format!(
-            "it is absurd: it reads {} for work of {} events; use a bare machine or another virtual PMU",
-            trial.reading.count, trial.expected
+        Some(trial) => Err(Failure::unavailable(
+            format!(
+                "it is absurd: it reads {} for work of {} events",
+                trial.reading.count, trial.expected
+            ),
+            ANOTHER_MACHINE,
         )),
     }
 }
@@ -111,17 +122,17 @@ mod tests {
     #[test]
     fn zero_is_not_a_measurement() {
         let reason = judge(trial(1000, 0, 100), trial(2000, 0, 100), 2.0).expect_err("it reads 0");
-        assert!(reason.contains("reads 0"), "{reason}");
+        assert!(reason.to_string().contains("reads 0"), "{reason}");
         let never =
             judge(trial(1000, 0, 0), trial(2000, 0, 0), 2.0).expect_err("it was never active");
-        assert!(never.contains("reads 0"), "{never}");
+        assert!(never.to_string().contains("reads 0"), "{never}");
     }
 
     #[test]
     fn an_estimate_is_not_a_measurement() {
         let reason =
             judge(trial(1000, 181, 18), trial(2000, 362, 18), 2.0).expect_err("it was multiplexed");
-        assert!(reason.contains("18 %"), "{reason}");
+        assert!(reason.to_string().contains("18 %"), "{reason}");
         assert!(judge(trial(1000, 1000, 100), trial(2000, 2000, 18), 2.0).is_err());
     }
 
@@ -129,7 +140,7 @@ mod tests {
     fn a_constant_is_not_a_measurement() {
         let reason = judge(trial(1000, 1500, 100), trial(2000, 1500, 100), 2.0)
             .expect_err("it stands still");
-        assert!(reason.contains("does not follow"), "{reason}");
+        assert!(reason.to_string().contains("does not follow"), "{reason}");
     }
 
     #[test]
@@ -141,7 +152,7 @@ mod tests {
                 2.0,
             )
             .expect_err("it is too large");
-            assert!(reason.contains("absurd"), "{reason}");
+            assert!(reason.to_string().contains("absurd"), "{reason}");
         }
         assert!(judge(trial(1000, 400, 100), trial(2000, 800, 100), 2.0).is_err());
     }

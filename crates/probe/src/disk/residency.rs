@@ -358,7 +358,9 @@ mod tests {
     fn a_file_in_memory_cannot_be_made_cold() {
         let (file, length) = file_of(10, "/dev/shm");
         match make_cold(&file, length) {
-            Err(Failure::Unavailable { message, remedy }) => {
+            Err(Failure::Unavailable {
+                message, remedy, ..
+            }) => {
                 assert!(message.contains("10 of 10 pages stay"), "{message}");
                 assert!(remedy.is_some());
             }

@@ -87,12 +87,9 @@ pub fn unnamed(directory: &Path) -> Result<File, Failure> {
         .custom_flags(libc::O_TMPFILE)
         .open(directory)
         .map_err(|error| {
-            Failure::unavailable(
-                format!(
-                    "no scratch file can be made in {}: {}",
-                    directory.display(),
-                    errno_message(&error)
-                ),
+            Failure::unavailable_system(
+                &format!("no scratch file can be made in {}", directory.display()),
+                error,
                 "choose another with --set directory=DIR, or a file of yours with --set file=FILE",
             )
         })
@@ -110,6 +107,7 @@ fn no_room(directory: &Path, written: u64, size: u64, error: &std::io::Error) ->
         }
         _ => Failure::failed(message),
     }
+    .because_of(error)
 }
 
 /// What a session remembers of a file.

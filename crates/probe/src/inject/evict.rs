@@ -10,7 +10,7 @@ use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
 use super::place::neighbour;
 use super::{Cause, Disturbance, Kind, Site};
 use crate::disk::residency::{DROP_CACHES, take_turn};
-use oscope_sys::error::{Failure, errno_message};
+use oscope_sys::error::Failure;
 use oscope_sys::worker::Listener;
 
 /// The line of the registry.
@@ -43,8 +43,9 @@ fn make(site: &Site) -> Result<Box<dyn Disturbance>, Failure> {
     let mut files = Vec::new();
     for path in &site.paths {
         let opened = File::open(path).map_err(|error| {
-            Failure::unavailable(
-                format!("--path {}: {}", path.display(), errno_message(&error)),
+            Failure::unavailable_system(
+                &format!("--path {}", path.display()),
+                error,
                 "name files that you may read",
             )
         })?;
@@ -68,11 +69,9 @@ fn open_knob() -> Result<File, Failure> {
         .write(true)
         .open(DROP_CACHES)
         .map_err(|error| {
-            Failure::unavailable(
-                format!(
-                    "evict without a file needs {DROP_CACHES}: {}",
-                    errno_message(&error)
-                ),
+            Failure::unavailable_system(
+                &format!("evict without a file needs {DROP_CACHES}"),
+                error,
                 "name the files with --path FILE, or run as root",
             )
         })

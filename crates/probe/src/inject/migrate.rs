@@ -60,8 +60,9 @@ fn make(site: &Site) -> Result<Box<dyn Disturbance>, Failure> {
 }
 
 fn refused(thread: Pid, error: Errno) -> Failure {
-    Failure::unavailable(
-        format!("the thread {thread} cannot be moved: {}", error.desc()),
+    Failure::unavailable_system(
+        &format!("the thread {thread} cannot be moved"),
+        std::io::Error::from(error),
         "name a living thread of your own, or run as root",
     )
 }

@@ -13,7 +13,7 @@ use super::turns::Turns;
 use super::xorshift::Xorshift;
 use oscope_sys::affinity;
 use oscope_sys::cancel;
-use oscope_sys::error::{Failure, errno_message};
+use oscope_sys::error::Failure;
 use oscope_sys::machine::memory::page_bytes;
 use oscope_sys::mapping::mapped_by;
 use oscope_sys::worker::{Child, Listener, Notice, Notifier, describe_exit, notify_pipe};
@@ -201,11 +201,9 @@ impl Reserved {
         // SAFETY: a new mapping of no particular address disturbs no other.
         let address = unsafe { libc::mmap(null_mut(), bytes, protection, flags, -1, 0) };
         if address == libc::MAP_FAILED {
-            return Err(Failure::unavailable(
-                format!(
-                    "the competitor cannot map {bytes} B: {}",
-                    errno_message(&std::io::Error::last_os_error())
-                ),
+            return Err(Failure::unavailable_system(
+                &format!("the competitor cannot map {bytes} B"),
+                std::io::Error::last_os_error(),
                 "choose less with --set limit=SIZE, raise ulimit -v, or as root: sysctl vm.overcommit_memory=0",
             ));
         }

@@ -13,7 +13,7 @@ use super::keeper::OomGuard;
 use super::kills::Kills;
 use oscope_sys::cleanup::CleanupGuard;
 use oscope_sys::cleanup::resource::{GROUP_PREFIX, Resource};
-use oscope_sys::error::{Failure, errno_message};
+use oscope_sys::error::Failure;
 use oscope_sys::machine::cgroup::{self, Groups};
 use oscope_sys::machine::memory;
 use oscope_sys::machine::memory::page_bytes;
@@ -103,11 +103,8 @@ impl Group {
     pub fn take(&self, process: Pid) -> Result<(), Failure> {
         let path = self.path.join("cgroup.procs");
         fs::write(&path, process.to_string()).map_err(|error| {
-            Failure::failed(format!(
-                "process {process} cannot enter {}: {}",
-                path.display(),
-                errno_message(&error)
-            ))
+            let doing = format!("process {process} cannot enter {}", path.display());
+            Failure::system(&doing, error)
         })
     }
 
@@ -205,12 +202,9 @@ fn refused(path: &Path, error: &std::io::Error) -> Failure {
         }
         _ => "run on a kernel with CONFIG_MEMCG, as root",
     };
-    Failure::unavailable(
-        format!(
-            "no memory control group can be made: {}: {}",
-            path.display(),
-            errno_message(error)
-        ),
+    Failure::unavailable_system(
+        &format!("no memory control group can be made: {}", path.display()),
+        error,
         remedy,
     )
 }

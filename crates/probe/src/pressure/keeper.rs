@@ -24,7 +24,7 @@ use nix::unistd::Pid;
 
 use super::kills::OomScoreAdj;
 use oscope_sys::affinity;
-use oscope_sys::error::{Failure, errno_message};
+use oscope_sys::error::Failure;
 use oscope_sys::machine::memory::meminfo_field;
 use oscope_sys::shared_memory::Shared;
 use oscope_sys::worker::Child;
@@ -66,12 +66,9 @@ impl OomGuard {
             competitor: Shared::zeroed()?,
         };
         let event = limits.watch(path).map_err(|error| {
-            Failure::unavailable(
-                format!(
-                    "{} does not report a lack of memory: {}",
-                    path.display(),
-                    errno_message(&error)
-                ),
+            Failure::unavailable_system(
+                &format!("{} does not report a lack of memory", path.display()),
+                error,
                 "run as root, on a kernel with CONFIG_MEMCG_V1",
             )
         })?;
@@ -112,11 +109,7 @@ impl OomGuard {
         } = &self.limits;
         let write = |path: &Path, text: &str| {
             fs::write(path, text).map_err(|error| {
-                Failure::failed(format!(
-                    "writing {text} to {}: {}",
-                    path.display(),
-                    errno_message(&error)
-                ))
+                Failure::system(&format!("writing {text} to {}", path.display()), error)
             })
         };
         write(limit, &bytes.to_string())?;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use nix::unistd::Pid;
 
-use oscope_sys::error::{Failure, errno_message};
+use oscope_sys::error::Failure;
 
 /// How willingly the kernel kills a process for want of memory (proc_pid_oom_score_adj(5)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,8 +28,9 @@ impl OomScoreAdj {
             Self::Never => "-1000",
         };
         fs::write(&path, score).map_err(|error| {
-            Failure::unavailable(
-                format!("writing {score} to {path}: {}", errno_message(&error)),
+            Failure::unavailable_system(
+                &format!("writing {score} to {path}"),
+                error,
                 "run as root with CAP_SYS_RESOURCE",
             )
         })

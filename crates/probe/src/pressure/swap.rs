@@ -20,7 +20,7 @@ use oscope_sys::cleanup::CleanupGuard;
 use oscope_sys::cleanup::resource::{self, Device, FILE_PREFIX, Resource, device_folder};
 use oscope_sys::cleanup::setting::{PAGE_CLUSTER, borrow};
 use oscope_sys::cleanup::swap_area;
-use oscope_sys::error::{Failure, errno_message};
+use oscope_sys::error::Failure;
 use oscope_sys::machine::memory;
 use oscope_sys::machine::memory::page_bytes;
 
@@ -90,10 +90,7 @@ impl Swap {
 fn turn() -> Result<Flock<File>, Failure> {
     let path = "/proc/swaps";
     let mut list = File::open(path).map_err(|error| {
-        Failure::unavailable(
-            format!("{path}: {}", errno_message(&error)),
-            "run a kernel with CONFIG_SWAP",
-        )
+        Failure::unavailable_system(path, error, "run a kernel with CONFIG_SWAP")
     })?;
     let latest = Instant::now() + PATIENCE;
     loop {
@@ -133,13 +130,18 @@ pub fn swap_for(kind: SwapKind, bytes: u64, directory: &Path) -> Result<Swap, Fa
         SwapKind::File => file(bytes, directory),
         SwapKind::Zram => zram(bytes),
         SwapKind::Auto => match file(bytes, directory) {
-            Err(Failure::Unavailable { message, remedy }) => match zram(bytes) {
+            Err(Failure::Unavailable {
+                message,
+                errno,
+                remedy,
+            }) => match zram(bytes) {
                 Ok(mut swap) => {
                     swap.note = format!("{}, since {message}", swap.note);
                     Ok(swap)
                 }
                 Err(Failure::Unavailable { message: other, .. }) => Err(Failure::Unavailable {
                     message: format!("{message}; nor zram: {other}"),
+                    errno,
                     remedy,
                 }),
                 Err(other) => Err(other),
@@ -167,12 +169,12 @@ fn file(bytes: u64, directory: &Path) -> Result<Swap, Failure> {
     must_be_root()?;
     let turn = turn()?;
     let refused = |doing: &str, error: &std::io::Error| {
-        Failure::unavailable(
-            format!(
-                "no swap file can be made in {}: {doing}: {}",
-                directory.display(),
-                errno_message(error)
+        Failure::unavailable_system(
+            &format!(
+                "no swap file can be made in {}: {doing}",
+                directory.display()
             ),
+            error,
             "choose another with --set directory=DIR, less with --set swap_size=SIZE, or --set swap=zram",
         )
     };
@@ -232,11 +234,9 @@ fn zram(bytes: u64) -> Result<Swap, Failure> {
     must_be_root()?;
     let turn = turn()?;
     let refused = |doing: &str, error: &std::io::Error| {
-        Failure::unavailable(
-            format!(
-                "no zram device can be made: {doing}: {}",
-                errno_message(error)
-            ),
+        Failure::unavailable_system(
+            &format!("no zram device can be made: {doing}"),
+            error,
             "run as root on a kernel with CONFIG_ZRAM (modprobe zram), or choose --set swap=file",
         )
     };
@@ -326,12 +326,9 @@ fn switch_on(path: &Path, through: &Path, uuid: String) -> Result<CleanupGuard, 
         Errno::ENOSYS => "run a kernel with CONFIG_SWAP",
         _ => "choose another folder with --set directory=DIR (ext4 or XFS), or --set swap=zram",
     };
-    Err(Failure::unavailable(
-        format!(
-            "{} is not taken as swap (swapon): {}",
-            path.display(),
-            error.desc()
-        ),
+    Err(Failure::unavailable_system(
+        &format!("{} is not taken as swap (swapon)", path.display()),
+        std::io::Error::from(error),
         remedy,
     ))
 }

@@ -254,10 +254,9 @@ fn find_oscope_fs() -> Result<Program, Failure> {
         (None, _) => Program::find(OSCOPE, Some(&search)),
     };
     found.map_err(|failure| match failure {
-        Failure::Unavailable { message, .. } => Failure::unavailable(
-            message,
-            "run `make setup`, or have OSCOPE_FS name the program",
-        ),
+        Failure::Unavailable { .. } => {
+            failure.with_remedy("run `make setup`, or have OSCOPE_FS name the program")
+        }
         other => other,
     })
 }

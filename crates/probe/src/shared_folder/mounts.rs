@@ -42,7 +42,7 @@ pub fn unmount(folder: &Path) -> Result<(), Failure> {
             Errno::EBUSY => "a file or folder in it is open still",
             other => other.desc(),
         };
-        Failure::system(&format!("unmounting {}", folder.display()), why)
+        Failure::system(&format!("unmounting {}", folder.display()), why).because_of(error)
     })
 }
 

@@ -38,8 +38,9 @@ impl Stay {
         let stay = Self::begin("/proc/thread-self/ns/mnt", CloneFlags::CLONE_NEWNS, folders)?;
         unshare(CloneFlags::CLONE_NEWNS).map_err(|error| refused("mounts", error))?;
         let slave = MsFlags::MS_REC | MsFlags::MS_SLAVE;
-        mount(None::<&str>, "/", None::<&str>, slave, None::<&str>)
-            .map_err(|error| Failure::system("keeping mounts to this process", error.desc()))?;
+        mount(None::<&str>, "/", None::<&str>, slave, None::<&str>).map_err(|error| {
+            Failure::system("keeping mounts to this process", io::Error::from(error))
+        })?;
         Ok(stay)
     }
 
@@ -97,9 +98,11 @@ fn refused(what: &str, error: Errno) -> Failure {
         Errno::EPERM => Failure::unavailable(
             format!("only root makes a namespace of {what}"),
             "run as root, or choose system=local",
-        ),
-        _ => Failure::unavailable(
-            format!("no namespace of {what} can be made: {}", error.desc()),
+        )
+        .because_of(error),
+        _ => Failure::unavailable_system(
+            &format!("no namespace of {what} can be made"),
+            io::Error::from(error),
             "measure in a guest (--on guest), or choose system=local",
         ),
     }

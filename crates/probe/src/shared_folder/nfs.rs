@@ -1,6 +1,7 @@
 //! NFS 4.2, by the kernel on both sides.
 
 use std::fs::{self, File};
+use std::io;
 use std::rc::Rc;
 
 use nix::mount::{MsFlags, mount};
@@ -75,7 +76,7 @@ impl Client for NfsMount {
             MsFlags::empty(),
             Some(options.as_str()),
         )
-        .map_err(|error| Failure::system("mounting nfs4", error.desc()))?;
+        .map_err(|error| Failure::system("mounting nfs4", io::Error::from(error)))?;
         self.is_mounted = true;
         Ok(())
     }
@@ -92,7 +93,8 @@ impl Client for NfsMount {
         let at = &self.folders.mounted;
         let folder =
             File::open(at).map_err(|error| Failure::system(&at.display().to_string(), &error))?;
-        syncfs(folder).map_err(|error| Failure::system("syncfs on a mount of NFS", error.desc()))
+        syncfs(folder)
+            .map_err(|error| Failure::system("syncfs on a mount of NFS", io::Error::from(error)))
     }
 
     fn notes(&self) -> Result<Vec<String>, Failure> {

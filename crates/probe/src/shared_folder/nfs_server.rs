@@ -61,7 +61,7 @@ impl NfsServer {
             MsFlags::empty(),
             None::<&str>,
         )
-        .map_err(|error| Failure::system("mounting nfsd", error.desc()))?;
+        .map_err(|error| Failure::system("mounting nfsd", io::Error::from(error)))?;
         let server = Self {
             control,
             link: Rc::clone(&link),

@@ -1,7 +1,7 @@
 //! A server of SSH with keys and settings of its own, in the server's network, and the client's settings to reach it.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -194,7 +194,9 @@ fn with_privilege_separation(folder: &Path) -> Result<Option<Stay>, Failure> {
         MsFlags::empty(),
         Some("mode=0755"),
     )
-    .map_err(|error| Failure::system("mounting a tmpfs at /run for sshd", error.desc()))?;
+    .map_err(|error| {
+        Failure::system("mounting a tmpfs at /run for sshd", io::Error::from(error))
+    })?;
     let path = Path::new(PRIVILEGE_SEPARATION);
     fs::create_dir(path).map_err(|error| failed(path, &error))?;
     Ok(Some(stay))

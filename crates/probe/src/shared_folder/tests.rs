@@ -20,7 +20,9 @@ const HOLD: &str = "OSCOPE_TEST_HOLD";
 /// What this machine lacks is reported and does not fail.
 fn make(system: System, place: &Folder) -> Option<SharedFolder> {
     match SharedFolder::make(system, &place.0, &Shape::default()) {
-        Err(Failure::Unavailable { message, remedy }) => {
+        Err(Failure::Unavailable {
+            message, remedy, ..
+        }) => {
             eprintln!("skipped: {system:?}: {message} ({remedy:?})");
             None
         }

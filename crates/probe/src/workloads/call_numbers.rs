@@ -3,6 +3,7 @@
 //! Numbers and names of x86-64 are those of `arch/x86/entry/syscalls/syscall_64.tbl`; a number from 424 on means the
 //! same on every architecture.
 
+use oscope_sys::error::Failure;
 use table::{HARMLESS, NOTE, UNASSIGNED};
 
 /// First number open to new calls: below it, all are known.
@@ -74,8 +75,8 @@ mod table {
 /// Whether system call `number` may be measured.
 ///
 /// # Errors
-/// The call may do harm, or is not known not to: a line that names the numbers that may be measured.
-pub fn admit(number: u32) -> Result<(), String> {
+/// `Failure::Request` that names the numbers that may be measured: this one may do harm, or is not known not to.
+pub fn admit(number: u32) -> Result<(), Failure> {
     if UNASSIGNED.contains(&number) {
         return Ok(());
     }
@@ -83,22 +84,26 @@ pub fn admit(number: u32) -> Result<(), String> {
         return Ok(());
     }
     if number > LAST {
-        return Err(format!(
+        return Err(refused(format!(
             "nr:{number} is no system call number; the last accepted is {LAST}"
-        ));
+        )));
     }
     if X32.contains(&number) {
-        return Err(format!(
+        return Err(refused(format!(
             "nr:{number} belongs to the x32 ABI, whose rt_sigreturn would end the probe"
-        ));
+        )));
     }
     if number >= FIRST_NEW {
         return Ok(());
     }
-    Err(format!(
+    Err(refused(format!(
         "nr:{number} is refused: it takes arguments, never returns, creates processes or changes the machine; \
          accepted are {HARMLESS:?}, unassigned numbers and those from {FIRST_NEW} on{NOTE}"
-    ))
+    )))
+}
+
+fn refused(message: String) -> Failure {
+    Failure::request("call", message)
 }
 
 #[cfg(test)]

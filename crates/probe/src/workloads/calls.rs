@@ -173,7 +173,7 @@ fn numbered(name: &str) -> Result<i64, Failure> {
         .strip_prefix("nr:")
         .and_then(|digits| digits.parse().ok())
         .ok_or_else(|| Failure::request("call", format!("there is no call {name:?}")))?;
-    call_numbers::admit(number).map_err(|why| Failure::request("call", why))?;
+    call_numbers::admit(number)?;
     Ok(i64::from(number))
 }
 

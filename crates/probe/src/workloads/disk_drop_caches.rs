@@ -142,11 +142,7 @@ impl Workload for DropCaches {
         let slab_after = figures::settled_slab()?;
         let objects_after = Objects::read();
         let written = written.map_err(|error| {
-            Failure::failed(format!(
-                "writing {} to {DROP_CACHES}: {}",
-                self.value.0,
-                errno_message(&error)
-            ))
+            Failure::system(&format!("writing {} to {DROP_CACHES}", self.value.0), error)
         })?;
         let after = Figures {
             slab_bytes: slab_after,
@@ -203,8 +199,9 @@ impl DropCaches {
 fn open_knob() -> Result<File, Failure> {
     let opened = OpenOptions::new().write(true).open(DROP_CACHES);
     opened.map_err(|error| {
-        Failure::unavailable(
-            format!("cannot write to {DROP_CACHES}: {}", errno_message(&error)),
+        Failure::unavailable_system(
+            &format!("cannot write to {DROP_CACHES}"),
+            error,
             "run as root, in a container with /proc/sys writable",
         )
     })
@@ -242,6 +239,7 @@ fn filler(directory: &Path, size: u64) -> Result<File, Failure> {
                 "writing a file of {size} bytes in {place}: {}, after {written} bytes",
                 errno_message(&error)
             ))
+            .because_of(error)
         }
     };
     let mut file = unnamed(directory)?;

@@ -120,6 +120,7 @@ mod tests {
                 Failure::unavailable("there is none", "get one"),
                 Failure::Unavailable {
                     message: "there is none".to_owned(),
+                    errno: None,
                     remedy: None,
                 },
                 Failure::request("size", "must be more"),

@@ -216,7 +216,7 @@ fn refused(error: io::Error) -> Failure {
         Some(libc::ENOSYS) => "use Linux 5.3 or later; in a container allow clone3",
         _ => return Failure::system("making a child", error),
     };
-    Failure::unavailable(format!("the kernel makes no child: {error}"), remedy)
+    Failure::unavailable(format!("the kernel makes no child: {error}"), remedy).because_of(error)
 }
 
 /// Greatest error of a span, as a share of it. On a busy machine the offset of two CPUs may be known only within

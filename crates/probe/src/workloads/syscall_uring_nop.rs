@@ -65,6 +65,7 @@ impl Workload for UringNop {
                 format!("io_uring cannot be used: {error}"),
                 "set /proc/sys/kernel/io_uring_disabled to 0, or have the container's filter allow io_uring_setup(2)",
             )
+            .because_of(error)
         })?;
         Ok(Self {
             ring,

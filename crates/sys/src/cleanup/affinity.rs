@@ -50,8 +50,9 @@ pub fn put_back(
     }
     let refused = |error: Errno| {
         let list: Vec<String> = before.iter().map(ToString::to_string).collect();
-        Failure::unavailable(
-            format!("the CPUs of thread {thread}: {}", error.desc()),
+        Failure::unavailable_system(
+            &format!("the CPUs of thread {thread}"),
+            std::io::Error::from(error),
             format!("as root: taskset -cp {} {thread}", list.join(",")),
         )
     };

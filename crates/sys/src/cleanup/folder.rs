@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use super::CleanupGuard;
 use super::resource::{FOLDER_PREFIX, Resource};
 use crate::diagnostics::program;
-use crate::error::{Failure, errno_message};
+use crate::error::Failure;
 
 /// Folders of one process tried until a name is free.
 const MOST_TRIES: u32 = 1000;
@@ -34,12 +34,9 @@ pub fn make(place: &Path, elsewhere: &str) -> Result<(PathBuf, CleanupGuard), Fa
         let done = DirBuilder::new().mode(0o700).create(&path);
         return match done {
             Ok(()) => Ok((path, made)),
-            Err(error) => Err(Failure::unavailable(
-                format!(
-                    "no folder can be made in {}: {}",
-                    place.display(),
-                    errno_message(&error)
-                ),
+            Err(error) => Err(Failure::unavailable_system(
+                &format!("no folder can be made in {}", place.display()),
+                error,
                 elsewhere,
             )),
         };

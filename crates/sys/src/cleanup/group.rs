@@ -31,7 +31,8 @@ pub fn remove(path: &Path, patience: Duration) -> Result<(), Failure> {
                         "end the processes in {0}/cgroup.procs, then as root: rmdir {0}",
                         path.display()
                     ),
-                ));
+                )
+                .because_of(error));
             }
             Err(_) => std::thread::sleep(PAUSE),
         }

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::owner::{self, Owner};
 use super::resource::Resource;
 use crate::diagnostics::program;
-use crate::error::{Failure, errno_message};
+use crate::error::Failure;
 
 /// Where the state of this program lies, unless `OSCOPE_STATE` says otherwise.
 const STATE: &str = "/var/lib/oscope";
@@ -104,13 +104,8 @@ impl Journal {
     /// # Errors
     /// `Failure::Failed` if it is not one that this program wrote.
     pub fn open(path: &Path) -> Result<Self, Failure> {
-        let about = |error: std::io::Error| {
-            Failure::failed(format!(
-                "journal {}: {}",
-                path.display(),
-                errno_message(&error)
-            ))
-        };
+        let about =
+            |error: std::io::Error| Failure::system(&format!("journal {}", path.display()), error);
         let mut options = OpenOptions::new();
         let options = options.append(true).custom_flags(libc::O_NOFOLLOW);
         let file = options.open(path).map_err(about)?;
@@ -135,7 +130,7 @@ impl Journal {
                 break;
             };
             let line = serde_json::from_str(line)
-                .map_err(|error| Failure::failed(format!("journal {}: {error}", path.display())))?;
+                .map_err(|error| Failure::system(&format!("journal {}", path.display()), error))?;
             journal.take(line);
         }
         Ok(journal)
@@ -268,7 +263,8 @@ pub fn lock(directory: &Path) -> Result<Option<Flock<File>>, Failure> {
                 return Err(Failure::unavailable(
                     format!("another process restores for {LOCK_LIMIT:?} already ({error})"),
                     format!("see what `{} restore` waits for, and end it", program()),
-                ));
+                )
+                .because_of(error));
             }
             Err((file, _)) => opened = file,
         }
@@ -309,12 +305,12 @@ fn is_mine(metadata: &fs::Metadata) -> bool {
 }
 
 fn refused(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::unavailable(
-        format!(
-            "no journal can be kept of what must be undone: {}: {}",
-            path.display(),
-            errno_message(error)
+    Failure::unavailable_system(
+        &format!(
+            "no journal can be kept of what must be undone: {}",
+            path.display()
         ),
+        error,
         "run as root, or set OSCOPE_STATE to a folder of yours",
     )
 }

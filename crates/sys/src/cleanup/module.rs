@@ -23,6 +23,6 @@ pub fn unload(name: &str) -> Result<Outcome, Failure> {
     match delete_module(&name, DeleteModuleFlags::O_NONBLOCK) {
         Ok(()) => Ok(Outcome::Undone),
         Err(Errno::ENOENT) => Ok(Outcome::Gone),
-        Err(errno) => Err(Failure::failed(errno.desc())),
+        Err(errno) => Err(std::io::Error::from(errno).into()),
     }
 }

@@ -5,7 +5,7 @@
 
 use std::fmt;
 use std::fs;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{affinity, group, module, setting, swap_area};
 use crate::diagnostics::program;
-use crate::error::{Failure, errno_message};
+use crate::error::Failure;
 use crate::machine::memory;
 
 /// What the name of every file made here begins with.
@@ -248,8 +248,9 @@ fn switch_off(path: &Path, uuid: &str) -> Result<Outcome, Failure> {
             // A signal asks to stop, which is what this is about.
             Err(Errno::EINTR) if Instant::now() < latest => {}
             Err(error) => {
-                return Err(Failure::unavailable(
-                    format!("swapoff: {}", error.desc()),
+                return Err(Failure::unavailable_system(
+                    "swapoff",
+                    io::Error::from(error),
                     format!("as root: swapoff {}", path.display()),
                 ));
             }
@@ -306,11 +307,7 @@ pub fn sequence(number: u32) -> Result<Option<u64>, Failure> {
         Err(error) if error.kind() == ErrorKind::NotFound && !device_folder(number).exists() => {
             Ok(None)
         }
-        Err(error) => Err(Failure::failed(format!(
-            "{}: {}",
-            path.display(),
-            errno_message(&error)
-        ))),
+        Err(error) => Err(Failure::system(&path.display().to_string(), error)),
     }
 }
 
@@ -337,12 +334,9 @@ fn write_until(path: &Path, text: &str, latest: Instant) -> Result<(), Failure> 
                 std::thread::sleep(Duration::from_millis(20));
             }
             Err(error) => {
-                return Err(Failure::unavailable(
-                    format!(
-                        "writing {text} to {}: {}",
-                        path.display(),
-                        errno_message(&error)
-                    ),
+                return Err(Failure::unavailable_system(
+                    &format!("writing {text} to {}", path.display()),
+                    error,
                     "see with swapon and findmnt what uses it, and end that",
                 ));
             }
@@ -372,7 +366,7 @@ fn remove_group(path: &Path) -> Result<Outcome, Failure> {
     let kind = match statfs(path) {
         Err(Errno::ENOENT) => return Ok(Outcome::Gone),
         other => other
-            .map_err(|error| Failure::failed(error.desc()))?
+            .map_err(|error| Failure::from(io::Error::from(error)))?
             .filesystem_type(),
     };
     let is_group = kind == CGROUP_SUPER_MAGIC || kind == CGROUP2_SUPER_MAGIC;

@@ -9,7 +9,7 @@ use super::resource::{Outcome, Resource, strange};
 use super::{CleanupGuard, tunable};
 use crate::affinity::parse_list;
 use crate::diagnostics::program;
-use crate::error::{Failure, errno_message};
+use crate::error::Failure;
 
 /// Pages read from swap at once, as a power of two (Documentation/admin-guide/sysctl/vm.rst).
 pub const PAGE_CLUSTER: &str = "/proc/sys/vm/page-cluster";
@@ -58,12 +58,9 @@ pub fn borrow(path: &Path, value: &str, remedy: &str) -> Result<Option<CleanupGu
         set: value.to_owned(),
     })?;
     fs::write(path, value).map_err(|error| {
-        Failure::unavailable(
-            format!(
-                "{} cannot be set: {}",
-                path.display(),
-                errno_message(&error)
-            ),
+        Failure::unavailable_system(
+            &format!("{} cannot be set", path.display()),
+            error,
             "run as root, on a machine or in a container that may change it",
         )
     })?;
@@ -102,12 +99,9 @@ pub fn put_back(path: &Path, before: &str, set: &str) -> Result<Outcome, Failure
         return Ok(Outcome::Gone);
     }
     fs::write(path, before).map_err(|error| {
-        Failure::unavailable(
-            format!(
-                "writing {before} to {}: {}",
-                path.display(),
-                errno_message(&error)
-            ),
+        Failure::unavailable_system(
+            &format!("writing {before} to {}", path.display()),
+            error,
             format!("as root: echo {before} > {}", path.display()),
         )
     })?;
@@ -204,7 +198,10 @@ mod tests {
     fn a_kernel_without_it_is_reported_with_the_remedy() {
         let folder = kernel(&[]);
         let refused = borrow(&below(&folder, RECLAIM_REFERENCED), "1", "boot another");
-        let Err(Failure::Unavailable { message, remedy }) = refused else {
+        let Err(Failure::Unavailable {
+            message, remedy, ..
+        }) = refused
+        else {
             panic!("it has none");
         };
         assert!(

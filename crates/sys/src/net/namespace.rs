@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use nix::sched::{CloneFlags, setns, unshare};
 
 use crate::diagnostics;
-use crate::error::{Failure, errno_message};
+use crate::error::Failure;
 
 /// The namespace of the calling thread.
 const OWN: &str = "/proc/thread-self/ns/net";
@@ -46,8 +46,9 @@ impl Namespace {
     /// # Errors
     /// `Failure::Failed` with the kernel's reason.
     pub fn settle(&self) -> Result<(), Failure> {
-        setns(&self.0, CloneFlags::CLONE_NEWNET)
-            .map_err(|error| Failure::system("entering a network namespace", error.desc()))
+        setns(&self.0, CloneFlags::CLONE_NEWNET).map_err(|error| {
+            Failure::system("entering a network namespace", io::Error::from(error))
+        })
     }
 
     /// Where other programs find it while this process keeps it.
@@ -93,10 +94,12 @@ fn refused(error: &io::Error) -> Failure {
     match error.kind() {
         ErrorKind::PermissionDenied => {
             Failure::unavailable("only root makes network namespaces", "run as root")
+                .because_of(error)
         }
         ErrorKind::InvalidInput => missing(),
-        _ => Failure::unavailable(
-            format!("no network namespace can be made: {}", errno_message(error)),
+        _ => Failure::unavailable_system(
+            "no network namespace can be made",
+            error,
             "raise /proc/sys/user/max_net_namespaces",
         ),
     }

@@ -102,6 +102,7 @@ fn refused(threads: usize, error: &std::io::Error) -> Failure {
         format!("{threads} threads cannot be made: {error}"),
         "ask for fewer threads, or raise ulimit -u, ulimit -v or the control group's pids.max",
     )
+    .because_of(error)
 }
 
 #[cfg(test)]

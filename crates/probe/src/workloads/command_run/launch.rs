@@ -256,8 +256,13 @@ impl Launcher {
         ended
             .judge(&tail.lines(), false, self.timeout_s())
             .map_err(|failure| match failure {
-                Failure::Unavailable { message, remedy } => Failure::Unavailable {
+                Failure::Unavailable {
+                    message,
+                    errno,
+                    remedy,
+                } => Failure::Unavailable {
                     message: format!("{option} {}: {message}", program.name),
+                    errno,
                     remedy: remedy.filter(|remedy| remedy != FIX),
                 },
                 other => other,

@@ -5,6 +5,7 @@ use std::io;
 use std::path::Path;
 use std::ptr::null;
 
+use nix::errno::Errno;
 use oscope_sys::error::{Failure, errno_message};
 
 /// A program and its arguments, as execve(2) takes them.
@@ -123,7 +124,7 @@ impl Program {
                 "see execve(2)",
             ),
         };
-        Failure::unavailable(message, remedy)
+        Failure::unavailable(message, remedy).because_of(Errno::from_raw(error))
     }
 }
 

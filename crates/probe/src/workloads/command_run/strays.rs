@@ -30,7 +30,7 @@ const MOST_ROUNDS: usize = 1000;
 #[derive(Debug)]
 pub struct Strays {
     /// Children that the probe had before, which are its own; the error where /proc does not list children.
-    own: Result<BTreeSet<i32>, String>,
+    own: Result<BTreeSet<i32>, Failure>,
     /// Children that could not be ended: they are waited for no more.
     given_up: RefCell<BTreeSet<i32>>,
 }
@@ -59,9 +59,7 @@ impl Strays {
 
     fn that_have(own: io::Result<Vec<i32>>) -> Self {
         Self {
-            own: own
-                .map(BTreeSet::from_iter)
-                .map_err(|error| format!("/proc does not list children: {error}")),
+            own: own.map(BTreeSet::from_iter).map_err(unlisted),
             given_up: RefCell::default(),
         }
     }
@@ -73,17 +71,16 @@ impl Strays {
     pub fn end(&self, spared: Option<Pid>) -> Left {
         let mut left = Left::default();
         if let Err(why) = self.end_all(spared, &mut left) {
-            left.unsearched = Some(why);
+            left.unsearched = Some(why.to_string());
         }
         left
     }
 
-    fn end_all(&self, spared: Option<Pid>, left: &mut Left) -> Result<(), String> {
+    fn end_all(&self, spared: Option<Pid>, left: &mut Left) -> Result<(), Failure> {
         let own = self.own.as_ref().map_err(Clone::clone)?;
         let mut given_up = BTreeSet::new();
         for _ in 0..MOST_ROUNDS {
-            let mut found = children(Path::new("/proc"))
-                .map_err(|error| format!("/proc does not list children: {error}"))?;
+            let mut found = children(Path::new("/proc")).map_err(unlisted)?;
             found.retain(|child| {
                 let is_spared = spared.is_some_and(|spared| spared.as_raw() == *child);
                 !own.contains(child) && !is_spared && !given_up.contains(child)
@@ -94,8 +91,8 @@ impl Strays {
             for child in found {
                 match self.end_one(Pid::from_raw(child)) {
                     Ok(ended) => left.ended += usize::from(ended),
-                    Err(who) => {
-                        left.survivors.insert(who);
+                    Err(alive) => {
+                        left.survivors.insert(alive.to_string());
                         given_up.insert(child);
                     }
                 }
@@ -106,7 +103,7 @@ impl Strays {
     }
 
     /// Returns whether it had to be killed; the error says which process lives on, and why.
-    fn end_one(&self, child: Pid) -> Result<bool, String> {
+    fn end_one(&self, child: Pid) -> Result<bool, Failure> {
         // One that has ended by itself only has to be reaped.
         if waitpid(child, Some(WaitPidFlag::WNOHANG)) != Ok(WaitStatus::StillAlive) {
             return Ok(false);
@@ -122,11 +119,15 @@ impl Strays {
             let why = killed
                 .err()
                 .map_or("it was killed and does not end", Errno::desc);
-            return Err(format!("{} ({why})", described(child)));
+            return Err(Failure::failed(format!("{} ({why})", described(child))));
         }
         let _ = waitpid(child, None);
         Ok(killed.is_ok())
     }
+}
+
+fn unlisted(error: io::Error) -> Failure {
+    Failure::failed(format!("/proc does not list children: {error}")).because_of(error)
 }
 
 impl Left {

@@ -8,15 +8,12 @@ use std::os::unix::ffi::OsStrExt;
 use nix::sched::CpuSet;
 
 use super::program::texts;
-use oscope_sys::error::{Failure, errno_message};
+use oscope_sys::error::Failure;
 
 /// A file to read, and one to write, which is emptied.
 pub fn opened(input: &str, output: &str) -> Result<(File, File), Failure> {
     let failed = |path: &str, error: &io::Error| {
-        Failure::unavailable(
-            format!("{path}: {}", errno_message(error)),
-            "name a file that can be opened",
-        )
+        Failure::unavailable_system(path, error, "name a file that can be opened")
     };
     Ok((
         File::open(input).map_err(|error| failed(input, &error))?,

@@ -93,7 +93,7 @@ impl FileSet {
             }
             act(FileName::of(number).as_c_str()).map_err(|error| {
                 let path = self.path.display();
-                Failure::failed(format!("{doing} file {number} in {path}: {error}"))
+                Failure::system(&format!("{doing} file {number} in {path}"), error)
             })?;
         }
         Ok(())
@@ -115,8 +115,9 @@ impl Drop for FileSet {
 fn new_folder(directory: &Path) -> Result<PathBuf, Failure> {
     let template = directory.join(format!("oscope-{}-XXXXXX", std::process::id()));
     mkdtemp(&template).map_err(|error| {
-        Failure::unavailable(
-            format!("no folder can be made in {}: {error}", directory.display()),
+        Failure::unavailable_system(
+            &format!("no folder can be made in {}", directory.display()),
+            error,
             "choose another with --set directory=DIR",
         )
     })

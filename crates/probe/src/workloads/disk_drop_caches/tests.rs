@@ -60,7 +60,9 @@ fn a_real_drop_is_seen_and_leaves_nothing() {
             files: 1500,
         };
         let mut workload = match DropCaches::prepare(parameters, &context) {
-            Err(Failure::Unavailable { message, remedy }) => {
+            Err(Failure::Unavailable {
+                message, remedy, ..
+            }) => {
                 eprintln!("skipped: {message} ({remedy:?})");
                 return;
             }

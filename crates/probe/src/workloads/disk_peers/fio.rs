@@ -171,7 +171,9 @@ mod tests {
     fn a_time_too_short_for_its_milliseconds_is_no_figure() {
         let short = REAL.replace("\"runtime\" : 42", "\"runtime\" : 9");
         match account_of(&short) {
-            Err(Failure::Unavailable { message, remedy }) => {
+            Err(Failure::Unavailable {
+                message, remedy, ..
+            }) => {
                 assert!(message.contains("and 9 of them"), "{message}");
                 assert!(remedy.is_some());
             }

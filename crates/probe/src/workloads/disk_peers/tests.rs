@@ -189,7 +189,9 @@ fn a_missing_tool_is_reported_with_its_remedy() {
         let parameters = parameters_of(Tool::Oscope, PathBuf::new());
         let nowhere = Some(OsStr::new("/var/empty:/nowhere"));
         match Other::prepare(peer, &parameters, &laboratory.context(), nowhere) {
-            Err(Failure::Unavailable { message, remedy }) => {
+            Err(Failure::Unavailable {
+                message, remedy, ..
+            }) => {
                 assert!(message.ends_with(" is not installed"), "{message}");
                 assert!(remedy.unwrap().starts_with("apt-get install "));
             }

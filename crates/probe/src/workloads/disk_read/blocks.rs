@@ -5,7 +5,7 @@ use std::io::{ErrorKind, Read, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
 
 use super::pass::{Pass, Tally};
-use oscope_sys::error::{Failure, errno_message};
+use oscope_sys::error::Failure;
 
 /// Read with read(2), which goes by the file's own position; the position is set only where the next stretch lies
 /// elsewhere.
@@ -95,9 +95,8 @@ pub fn cut_short(pass: &Pass, offset: u64) -> Failure {
 /// A read error at `offset`.
 pub fn broken(pass: &Pass, offset: u64, error: &std::io::Error) -> Failure {
     pass.stop();
-    Failure::failed(format!(
-        "reading at byte {offset} of {}: {}",
-        pass.length,
-        errno_message(error)
-    ))
+    Failure::system(
+        &format!("reading at byte {offset} of {}", pass.length),
+        error,
+    )
 }

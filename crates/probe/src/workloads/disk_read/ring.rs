@@ -43,6 +43,7 @@ fn make(depth: u32) -> Result<in_flight::Ring, Failure> {
             format!("io_uring cannot be used: {error}"),
             "see /proc/sys/kernel/io_uring_disabled and the container's filter, or choose --set engine=direct",
         )
+        .because_of(error)
     })
 }
 

@@ -122,9 +122,9 @@ impl Stop {
             ErrorKind::FileTooLarge => {
                 "raise ulimit -f, write less, or use a file system with larger files"
             }
-            _ => return Failure::failed(message),
+            _ => return Failure::failed(message).because_of(error),
         };
-        Failure::unavailable(message, remedy)
+        Failure::unavailable(message, remedy).because_of(error)
     }
 }
 
@@ -160,6 +160,7 @@ mod tests {
                 Failure::Unavailable {
                     message,
                     remedy: Some(remedy),
+                    ..
                 } => {
                     assert!(message.starts_with("writing /a/file: "), "{message}");
                     assert!(

@@ -161,6 +161,7 @@ impl Destination {
                 path.display(),
                 errno_message(&error)
             ))
+            .because_of(error)
         })?;
         self.own = Some(identity(&metadata));
         Ok(())

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use crate::clock::Clock;
 use crate::shared_folder::SharedFolder;
-use oscope_sys::error::{Failure, errno_message};
+use oscope_sys::error::Failure;
 
 /// When files of the server were last modified, in seconds since 1970. Long ago: SFTP and git know whole seconds, so
 /// that a file of this second may yet change unseen, and is not trusted.
@@ -72,15 +72,16 @@ pub fn timed<T>(
 
 /// The failure of what was being done to a file.
 pub fn failed(doing: &str, path: &Path, error: &io::Error) -> Failure {
-    let message = format!("{doing} {}: {}", path.display(), errno_message(error));
+    let doing = format!("{doing} {}", path.display());
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
-            Failure::unavailable(
-                message,
+            Failure::unavailable_system(
+                &doing,
+                error,
                 "choose --set size=SMALLER, fewer files, or --set directory=DIR on a disk with more room",
             )
         }
-        _ => Failure::failed(message),
+        _ => Failure::system(&doing, error),
     }
 }
 

@@ -34,7 +34,9 @@ fn with(given: &Value, act: impl FnOnce(&mut FsCompare, &Clock)) {
     let shared = Shared::default();
     let context = Context::new(&clock, None, &allowed, &shared);
     match FsCompare::prepare(parameters(given), &context) {
-        Err(Failure::Unavailable { message, remedy }) => {
+        Err(Failure::Unavailable {
+            message, remedy, ..
+        }) => {
             eprintln!("skipped: {given}: {message} ({remedy:?})");
         }
         Err(failure) => panic!("{given}: {failure}"),

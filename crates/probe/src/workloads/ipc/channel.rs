@@ -265,6 +265,7 @@ fn connection(buffer: Option<usize>) -> Result<(OwnedFd, OwnedFd), Failure> {
             format!("no TCP connection over 127.0.0.1: {error}"),
             "bring the loopback up (ip link set lo up)",
         )
+        .because_of(error)
     };
     let failed = |error| Failure::system("accepting a TCP connection over 127.0.0.1", error);
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(no_loopback)?;
@@ -349,4 +350,5 @@ fn refused(what: &str, error: &io::Error) -> Failure {
         format!("{what} cannot be made: {error}"),
         "raise ulimit -n, or /proc/sys/fs/file-max",
     )
+    .because_of(error)
 }

@@ -266,6 +266,7 @@ impl Tally {
             "{doing}: {why} after {} of {} B",
             self.bytes, job.total
         ))
+        .because_of(error)
     }
 }
 

@@ -100,6 +100,7 @@ impl Area {
                 format!("cannot map {bytes} B: {error}"),
                 "ask for less size, or raise ulimit -v and vm.overcommit_memory",
             )
+            .because_of(error)
         })?;
         let offset = match wanted.pages {
             Pages::Base => 0,
@@ -118,10 +119,10 @@ impl Area {
         let advise = |advice, name: &str, remedy: &str| {
             let answer = self.map.advise_range(advice, self.offset, self.bytes);
             answer.map_err(|error| {
-                let failure = Failure::system(&format!("madvise({name})"), error);
-                match wanted.pressed && is_want_of_memory(failure.errno()) {
+                let failure = Failure::system(&format!("madvise({name})"), &error);
+                match wanted.pressed && is_want_of_memory(&failure) {
                     true => failure,
-                    false => Failure::unavailable(failure.to_string(), remedy),
+                    false => Failure::unavailable(failure.to_string(), remedy).because_of(error),
                 }
             })
         };
@@ -222,6 +223,7 @@ impl Flushed {
                 format!("cannot map {FLUSHED_BYTES} B: {error}"),
                 "free some memory, or raise ulimit -v",
             )
+            .because_of(error)
         })?;
         for line in map.iter_mut().step_by(LINE_BYTES as usize) {
             // SAFETY: a mutable reference is valid to be written to.
@@ -247,12 +249,12 @@ pub fn file(directory: &Path, bytes: u64) -> Result<File, Failure> {
             Ok(()) => return Ok(file),
             Err(Errno::EINTR) if !oscope_sys::cancel::requested() => {}
             Err(error) => {
-                return Err(Failure::unavailable(
-                    format!(
-                        "no room for a mapped file of {bytes} B in {}: {}",
-                        directory.display(),
-                        error.desc()
+                return Err(Failure::unavailable_system(
+                    &format!(
+                        "no room for a mapped file of {bytes} B in {}",
+                        directory.display()
                     ),
+                    std::io::Error::from(error),
                     "choose --set size=SMALLER or --set directory=DIR",
                 ));
             }
@@ -299,6 +301,7 @@ mod tests {
         let Err(Failure::Unavailable {
             message,
             remedy: Some(_),
+            ..
         }) = judge_room(128 << 30, 24 << 30, 0)
         else {
             panic!("it does not fit");

@@ -22,11 +22,11 @@ const PAUSE: Duration = Duration::from_millis(20);
 pub fn retry<T>(mut call: impl FnMut() -> Result<T, Failure>) -> Result<T, Failure> {
     for _ in 1..TRIES {
         match call() {
-            Err(failure) if is_want_of_memory(failure.errno()) => sleep(PAUSE),
+            Err(failure) if is_want_of_memory(&failure) => sleep(PAUSE),
             other => return other,
         }
     }
-    call().map_err(|failure| match is_want_of_memory(failure.errno()) {
+    call().map_err(|failure| match is_want_of_memory(&failure) {
         true => failure.followed_by(&format!(
             ", also after {TRIES} tries: under pressure the kernel finds no memory for it; give more limit or swap_size"
         )),
@@ -34,8 +34,11 @@ pub fn retry<T>(mut call: impl FnMut() -> Result<T, Failure>) -> Result<T, Failu
     })
 }
 
-/// Whether the kernel found no memory for a call.
-pub fn is_want_of_memory(errno: Option<Errno>) -> bool {
+/// Whether the kernel found no memory for a call that may succeed later; what this machine cannot do stays so.
+pub fn is_want_of_memory(failure: &Failure) -> bool {
+    let Failure::Failed { errno, .. } = failure else {
+        return false;
+    };
     matches!(errno, Some(Errno::ENOMEM | Errno::EFAULT | Errno::EAGAIN))
 }
 
@@ -57,7 +60,7 @@ mod tests {
         let mut tries = 0;
         let answer = retry::<()>(|| {
             tries += 1;
-            Err(Failure::unavailable("there is none", "get one"))
+            Err(Failure::unavailable("there is none", "get one").because_of(Errno::ENOMEM))
         });
         assert!(matches!(answer, Err(Failure::Unavailable { .. })) && tries == 1);
         let answer = retry::<()>(|| Err(Failure::system("a call", Errno::ENOMEM)));

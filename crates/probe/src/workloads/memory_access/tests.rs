@@ -200,6 +200,7 @@ fn what_cannot_be_is_refused_with_its_field_or_remedy() {
         Failure::Unavailable {
             remedy: Some(_),
             message,
+            ..
         } => message,
         other => panic!("{other:?}"),
     };

@@ -19,8 +19,7 @@ impl Holder {
             }
         });
         child.map(Self).map_err(|failure| match failure {
-            Failure::Unavailable { message, .. } => Failure::unavailable(
-                message,
+            Failure::Unavailable { .. } => failure.with_remedy(
                 "ask for less size, raise ulimit -u or the control group's pids.max, or as root: sysctl \
                  vm.overcommit_memory=1",
             ),

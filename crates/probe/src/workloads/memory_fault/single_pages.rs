@@ -107,6 +107,7 @@ fn refused(number: usize, count: usize, error: &io::Error) -> Failure {
         format!("of {count} pages of the file, each a mapping, the kernel maps {number}: {error}"),
         "ask for less size, or as root: sysctl vm.max_map_count=1048576",
     )
+    .because_of(error)
 }
 
 #[cfg(test)]

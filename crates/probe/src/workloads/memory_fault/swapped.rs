@@ -7,7 +7,7 @@ use crate::disk::content;
 use crate::pressure::{Swap, SwapKind, swap_for, without_readahead};
 use oscope_sys::cancel;
 use oscope_sys::cleanup::CleanupGuard;
-use oscope_sys::error::{Failure, errno_message};
+use oscope_sys::error::Failure;
 use oscope_sys::machine::memory::page_bytes;
 
 /// Swap made for each byte of memory: while less than half of it is full, the kernel keeps a page's place there when
@@ -123,11 +123,9 @@ fn advise(memory: &mut [u8], advice: libc::c_int, name: &str) -> Result<(), Fail
     // SAFETY: the range is that of the slice; what is read from it later is what was written.
     match unsafe { libc::madvise(address, bytes, advice) } {
         0 => Ok(()),
-        _ => Err(Failure::unavailable(
-            format!(
-                "madvise({name}): {}",
-                errno_message(&std::io::Error::last_os_error())
-            ),
+        _ => Err(Failure::unavailable_system(
+            &format!("madvise({name})"),
+            std::io::Error::last_os_error(),
             "run Linux 5.4 or later",
         )),
     }

@@ -8,7 +8,7 @@ use std::path::Path;
 use super::files::One;
 use super::folder::Folder;
 use oscope_sys::cancel;
-use oscope_sys::error::{Failure, errno_message};
+use oscope_sys::error::Failure;
 
 /// Bytes compared at once.
 const PIECE: usize = 1 << 20;
@@ -42,9 +42,7 @@ fn same(
     buffers: &mut (Vec<u8>, Vec<u8>),
 ) -> Result<(), Failure> {
     let name = one.name();
-    let failed = |error: io::Error| {
-        Failure::failed(format!("{name} as it arrived: {}", errno_message(&error)))
-    };
+    let failed = |error: io::Error| Failure::system(&format!("{name} as it arrived"), error);
     let mut arrived = File::open(destination.join(&name)).map_err(failed)?;
     let metadata = arrived.metadata().map_err(failed)?;
     let differs = |what: &str, is: &dyn std::fmt::Display, was: &dyn std::fmt::Display| {

@@ -12,7 +12,7 @@ use crate::description::Describe;
 use crate::disk::content;
 use oscope_sys::cancel;
 use oscope_sys::cancel::survive_size_limit;
-use oscope_sys::error::{Failure, errno_message};
+use oscope_sys::error::Failure;
 
 /// Lengths of the small files of OS Project 2 (docs/sources.md), in its order, in bytes.
 const DOCUMENT: [u64; 10] = [4, 107, 167, 207, 255, 383, 351, 507, 457, 577];
@@ -132,14 +132,16 @@ impl One {
         survive_size_limit()?;
         let path = folder.join(self.name());
         let refused = |error: io::Error| {
-            let message = format!("making {}: {}", path.display(), errno_message(&error));
+            let doing = format!("making {}", path.display());
             match error.kind() {
                 io::ErrorKind::StorageFull
                 | io::ErrorKind::QuotaExceeded
-                | io::ErrorKind::FileTooLarge => {
-                    Failure::unavailable(message, "choose --set size=SMALLER or --set folder=DIR")
-                }
-                _ => Failure::failed(message),
+                | io::ErrorKind::FileTooLarge => Failure::unavailable_system(
+                    &doing,
+                    error,
+                    "choose --set size=SMALLER or --set folder=DIR",
+                ),
+                _ => Failure::system(&doing, error),
             }
         };
         let mut options = OpenOptions::new();

@@ -132,8 +132,9 @@ pub fn check_room(
     whose: &str,
     remedy: &'static str,
 ) -> Result<(), Failure> {
-    let found = statvfs(place)
-        .map_err(|error| Failure::system(&place.display().to_string(), error.desc()))?;
+    let found = statvfs(place).map_err(|error| {
+        Failure::system(&place.display().to_string(), std::io::Error::from(error))
+    })?;
     let free = found
         .blocks_available()
         .saturating_mul(found.fragment_size());
@@ -153,8 +154,9 @@ pub fn check_room(
 
 fn is_in_memory(place: &Path) -> Result<bool, Failure> {
     use nix::sys::statfs::{FsType, TMPFS_MAGIC, statfs};
-    let found = statfs(place)
-        .map_err(|error| Failure::system(&place.display().to_string(), error.desc()))?;
+    let found = statfs(place).map_err(|error| {
+        Failure::system(&place.display().to_string(), std::io::Error::from(error))
+    })?;
     // Of fs/ramfs/inode.c (include/uapi/linux/magic.h).
     const RAMFS_MAGIC: FsType = FsType(0x8584_58f6);
     Ok([TMPFS_MAGIC, RAMFS_MAGIC].contains(&found.filesystem_type()))

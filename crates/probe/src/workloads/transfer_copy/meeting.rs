@@ -67,7 +67,7 @@ impl ListenEndpoint {
         let answer = unsafe { libc::listen(self.socket.as_raw_fd(), BACKLOG) };
         Errno::result(answer)
             .map(drop)
-            .map_err(|error| Failure::system("listen", error.desc()))
+            .map_err(|error| Failure::system("listen", io::Error::from(error)))
     }
 
     /// Wait for the one who comes.
@@ -103,7 +103,7 @@ impl ListenEndpoint {
             match poll(&mut one, limit) {
                 Ok(0) | Err(Errno::EINTR) => {}
                 Ok(_) => return Ok(()),
-                Err(error) => return Err(Failure::system("poll", error.desc())),
+                Err(error) => return Err(Failure::system("poll", io::Error::from(error))),
             }
         }
     }

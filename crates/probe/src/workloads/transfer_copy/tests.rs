@@ -27,7 +27,9 @@ fn with(given: &Value, act: impl FnOnce(&mut TransferCopy, &Clock)) {
     let shared = Shared::default();
     let context = Context::new(&clock, None, &allowed, &shared);
     match TransferCopy::prepare(parameters(given), &context) {
-        Err(Failure::Unavailable { message, remedy }) => {
+        Err(Failure::Unavailable {
+            message, remedy, ..
+        }) => {
             eprintln!("skipped: {given}: {message} ({remedy:?})");
         }
         Err(failure) => panic!("{given}: {failure}"),

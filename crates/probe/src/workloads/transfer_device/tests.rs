@@ -28,6 +28,7 @@ fn without_the_modules_it_is_unavailable_and_says_what_to_do() {
             Err(Failure::Unavailable {
                 message,
                 remedy: Some(remedy),
+                ..
             }) => {
                 assert!(message.contains("/dev/oscope_sender"), "{message}");
                 assert!(remedy.contains("oscope kernel build"), "{remedy}");

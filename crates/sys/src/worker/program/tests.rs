@@ -30,7 +30,9 @@ fn say(program: &Program, arguments: &[&str]) -> Result<Said, Failure> {
 fn a_missing_program_has_a_remedy() {
     for search in [None, Some("/nowhere"), Some("bin:.:"), Some("/etc")] {
         match Program::find(SLEEP, search.map(OsStr::new)) {
-            Err(Failure::Unavailable { message, remedy }) => {
+            Err(Failure::Unavailable {
+                message, remedy, ..
+            }) => {
                 assert_eq!(message, "sleep is not installed");
                 assert_eq!(remedy.unwrap(), "apt-get install coreutils");
             }

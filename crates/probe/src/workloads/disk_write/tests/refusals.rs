@@ -179,7 +179,10 @@ fn no_space_says_how_much_was_written_and_what_became_of_it() {
         let Some((failure, found)) = without_room(existing, on_failure) else {
             return;
         };
-        let Failure::Unavailable { message, remedy } = failure else {
+        let Failure::Unavailable {
+            message, remedy, ..
+        } = failure
+        else {
             panic!("{failure:?}");
         };
         assert!(message.contains("No space left on device"), "{message}");
@@ -216,7 +219,10 @@ fn a_limit_on_file_size_is_an_error_and_not_the_end() {
     let failure = prepare(parameters_for(folder.file()))
         .and_then(|mut workload| run(&mut workload))
         .unwrap_err();
-    let Failure::Unavailable { message, remedy } = failure else {
+    let Failure::Unavailable {
+        message, remedy, ..
+    } = failure
+    else {
         panic!("{failure:?}");
     };
     assert!(message.contains("File too large"), "{message}");
