@@ -7,7 +7,6 @@ import itertools
 
 import numpy as np
 import pytest
-from oscope.labs.ipc.points import RATE, plain
 
 import synthetic
 import synthetic_ipc
@@ -15,6 +14,7 @@ from oscope import labs
 from oscope import questions as q
 from oscope.figures.analysed import Analysed
 from oscope.labs.ipc import SOCKETS
+from oscope.labs.ipc.moved import RATE, plain
 from oscope.labs.ipc.moving import best_sizes
 from oscope.model.document import Section
 from oscope.model.factors import Level
