@@ -101,6 +101,11 @@ def test_one_command_is_measured_stored_and_shown_like_any_run(bench: CommandLin
     assert bench("report", run, "-o", "report.html").code == 0
 
 
+def test_an_empty_name_is_refused(bench: CommandLine) -> None:
+    done = bench("bench", "--name", " ", "--", "true")
+    assert (done.code, one_line(done)) == (2, "--name: a name is empty: give each command a name of its own")
+
+
 def test_a_command_is_the_same_where_its_content_and_arguments_are(bench: CommandLine) -> None:
     def digest(folder: str, script: str, *words: str) -> str:
         (bench.folder / folder).mkdir(exist_ok=True)

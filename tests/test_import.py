@@ -279,6 +279,14 @@ def test_a_wrong_file_is_one_line(text: str, tmp_path: Path) -> None:
     assert "\n" not in str(error.value)
 
 
+def test_the_table_of_perf_stat_is_refused_with_the_options_that_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "perf.txt"
+    path.write_text("\n Performance counter stats for 'true':\n\n  0.52 msec task-clock\n")
+    with pytest.raises(UsageError) as error:
+        read(path)
+    assert "with -j or -x" in error.value.message
+
+
 def test_a_file_that_is_no_record_is_told_what_import_reads(tmp_path: Path) -> None:
     path = tmp_path / "program.c"
     path.write_text("int main(void) { return 0; }\n")

@@ -5,7 +5,7 @@ import shutil
 import sqlite3
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -185,6 +185,16 @@ def test_a_folder_instead_of_a_file(tmp_path: Path) -> None:
     with pytest.raises(StoreError) as error:
         Store.open(tmp_path)
     check_one_line(error, "is a folder")
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/null")])
+def test_what_is_no_regular_file_is_refused(tmp_path: Path, make: Callable[[Path], None]) -> None:
+    place = tmp_path / "store.db"
+    make(place)
+    for opened in (Store.open, Store.read):
+        with pytest.raises(StoreError) as error:
+            opened(place)
+        check_one_line(error, "is a FIFO" if place.is_fifo() else "is a device", "--store")
 
 
 def test_not_a_database(tmp_path: Path) -> None:

@@ -290,6 +290,8 @@ def read_commands(lines: Sequence[str], words: Sequence[str] | None, names: Sequ
         raise UsageError(
             f"{len(names)} times --name for {len(given)} commands", remedy="give one name a command"
         )
+    if any(not each.strip() for each in names):
+        raise UsageError("--name: a name is empty", remedy="give each command a name of its own")
     labels = [*names, *[None] * (len(given) - len(names))]
     return [Command.of(each, label) for each, label in zip(given, labels, strict=True)]
 

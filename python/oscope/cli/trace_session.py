@@ -28,6 +28,8 @@ class Traced:
     reading: Mapping[str, Any]
     """What all tracers together found: the contents of their readings."""
     losses: Losses
+    kinds: tuple[str, ...] = ()
+    """What `oscope bench --trace` would be asked for to trace the same."""
 
     def to_object(self) -> dict[str, Any]:
         """Return it as plain values for JSON."""
@@ -50,7 +52,7 @@ def measure(command: Sequence[str], kinds: Sequence[str], order: Order) -> Trace
         except OscopeError as error:
             error.message = f"{error.message}; the command {ended}, and what it did is not known"
             raise
-    return Traced(tuple(command), ended, _together(found), _all_losses(found))
+    return Traced(tuple(command), ended, _together(found), _all_losses(found), tuple(kinds))
 
 
 def _make(kinds: Sequence[str], order: Order) -> list[Tracer]:

@@ -6,6 +6,7 @@ import contextlib
 import os
 import re
 import shutil
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import platformdirs
 import sqlalchemy as sa
 
 from oscope.model.errors import StoreAwayError, StoreError, UsageError
+from oscope.model.file_kinds import KINDS
 
 _FULL = ("is on a full disk", "free some space there")
 _READ_ONLY = ("cannot be written", "check the permissions, or name another --store")
@@ -80,6 +82,9 @@ def locate(named: str | None) -> tuple[sa.URL, Path | None]:
         )
     if file is not None and file.is_dir():
         raise StoreError(f"the store {file} is a folder", remedy="name a file in it")
+    if file is not None and file.exists() and not file.is_file():
+        kind = KINDS.get(stat.S_IFMT(file.stat().st_mode), "no regular file")
+        raise StoreError(f"the store {file} is {kind}", remedy="name another --store")
     return url, file
 
 

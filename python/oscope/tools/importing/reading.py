@@ -87,6 +87,8 @@ def _no_json(text: str, why: str) -> str:
     """Say why a text is no result: it is no JSON at all, or JSON that was cut short or damaged."""
     if text.lstrip()[:1] in ("{", "["):
         return f"its JSON cannot be read ({why})"
+    if "Performance counter stats for" in text:
+        return "it is the table that perf stat prints for people, not what it writes with -j or -x"
     return "it is neither JSON nor the output of a tool that import reads"
 
 
