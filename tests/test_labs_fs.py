@@ -33,7 +33,7 @@ from synthetic_fs import TRIPS, experiment, line_bytes, sections, time_ns
 LAB = labs.lab("fs")
 HERE_TITLE = "Beside the local file system, on this machine (fs.here)"
 GUEST_TITLE = "Beside the local file system, in a guest (fs.compare)"
-RATIO = re.compile(r"([\d.\u202f]+) (?:\([\d.\u202f]+ to |\[[\d.\u202f]+, )[\d.\u202f]+[\])] times")
+RATIO = re.compile(r"([\d.\u202f]+) times \[[\d.\u202f]+, [\d.\u202f]+\]")
 
 
 @pytest.fixture(scope="module")
@@ -176,7 +176,7 @@ def test_the_scenarios_of_either_win_are_those_put_in(survey: dict[str, Section]
         for delay in delays
     }
     best, worst = min(every, key=lambda key: every[key]), max(every, key=lambda key: every[key])
-    assert won.startswith("oscope-fs wins most over NFS at read-random with 50 ms each way: NFS takes ")
+    assert won.startswith("oscope-fs wins most over NFS at read-random with 50 ms each way, ")
     assert best == ("read-random", 0.05)
     assert ratios(won)[0] == pytest.approx(1 / every[best], rel=0.05)
     assert worst[1] == 0
@@ -206,7 +206,7 @@ def test_systems_that_do_not_differ_are_not_said_to(compared: ExperimentResults)
         return with_times(point, twin.metrics["time_ns"] * noise)
 
     section = alone(compare.WINS, changed(compared, alike))
-    assert "Nowhere was oscope-fs found faster than NFS. Nowhere was NFS found faster" in said(section)
+    assert "Nowhere was a difference between oscope-fs and NFS found." in said(section)
     assert {row[3] for row in section.tables[0].rows} <= {"no", "cannot tell"}
     assert {row[5] for row in section.tables[0].rows} <= {"neither", "cannot tell"}
 
@@ -281,7 +281,7 @@ def test_one_block_decides_nothing(compared: ExperimentResults) -> None:
     one = changed(compared, lambda point: point.only(point.block == 0))
     found = sections(one)
     section = found[compare.WINS_TITLE]
-    assert "Nowhere was oscope-fs found faster than NFS. Nowhere was NFS found faster" in said(section)
+    assert "Nowhere was a difference between oscope-fs and NFS found." in said(section)
     assert {row[3] for row in section.tables[0].rows} == {"cannot tell"}
     assert "Fastest at every delay" not in said(found[compare.CHOICE_TITLE])
     shares = column(found[trips.TITLE].tables[1], "of the time with 50 ms each way")

@@ -27,16 +27,25 @@ def _other(row: q.Contrast) -> str:
 
 
 def _most_won(_: q.Run, found: Sequence[q.Contrast]) -> str:
+    """Say where either system is most faster than the other, of the first one that was compared."""
     name = _other(found[0])
     rows = sorted((each.row for each in q.apart(found) if _other(each) == name), key=lambda row: row.ratio)
-    won = f"Nowhere was oscope-fs found faster than {name}."
-    lost = f"Nowhere was {name} found faster than oscope-fs."
-    if rows and (row := rows[0]).ratio < 1:
-        inverse = q.bounded_text(1 / row.ratio, 1 / row.ci95[1], 1 / row.ci95[0])
-        won = f"oscope-fs wins most over {name} at {_place(row)}: {name} takes {inverse} times as long."
-    if rows and (row := rows[-1]).ratio > 1:
-        lost = f"{name} wins most at {_place(row)}: oscope-fs takes {q.ratio_text(row)} times as long."
-    return q.brackets(f"{won} {lost}")
+    won = [row for row in rows[:1] if row.ratio < 1]
+    lost = [row for row in rows[-1:] if row.ratio > 1]
+    parts = [
+        *(f"oscope-fs wins most over {name} at {_place(row)}, {_times_as_fast(row)}" for row in won),
+        *(f"{name} wins most at {_place(row)}, {_times_as_fast(row)}" for row in lost),
+        *(["nowhere was oscope-fs found faster"] if lost and not won else []),
+        *([f"nowhere was {name} found faster"] if won and not lost else []),
+    ]
+    return f"{'; '.join(parts) or f'Nowhere was a difference between oscope-fs and {name} found'}."
+
+
+def _times_as_fast(row: q.ComparedMetric) -> str:
+    """Return `1.28 times [1.27, 1.29] as fast`: of the faster one over the slower one."""
+    low, high = row.ci95
+    inverse = replace(row, ratio=1 / row.ratio, ci95=(1 / high, 1 / low))
+    return f"{q.times(inverse if row.ratio < 1 else row)} as fast"
 
 
 def _place(row: q.ComparedMetric) -> str:

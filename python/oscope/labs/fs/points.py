@@ -95,6 +95,10 @@ class Shown:
         order = self.operations.index
         return sorted(found, key=lambda row: (order(row.level("operation")), delay_of(row.factors)))
 
+    def point(self, system: str, operation: str, delay: float) -> q.PointSamples | None:
+        """Return the point, if it has times."""
+        return self.experiment.point(system=system, operation=operation, delay=delay)
+
     def times(self) -> list[q.Column[q.PivotRow]]:
         """Return the columns of the times, one for each system."""
         return q.pivoted({system: NAMES[system] for system in self.systems}, self.unit)

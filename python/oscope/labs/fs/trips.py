@@ -65,8 +65,7 @@ class Case(NamedTuple):
     @property
     def point(self) -> q.PointSamples | None:
         """The point, if it has times."""
-        every = self.shown.experiment
-        return every.point(system=self.system, operation=self.operation, delay=self.delay)
+        return self.shown.point(self.system, self.operation, self.delay)
 
     @property
     def verdict(self) -> str:

@@ -275,13 +275,16 @@ def _largest(run: q.Run, every: Sequence[Attributed]) -> str:
         points = q.counted(len(judged), "point")
         return f"No recorded covariate is associated with the variance beyond chance at any of {points}."
     name, share = next(iter(totals.items()))
-    others = sum(totals.values()) - share
-    also = f", {100 * others:.0f} % with others" if round(100 * others) else ""
     where = f"on average over {len(judged)} points" if len(judged) > 1 else f"at “{judged[0].name}”"
     return (
         f"{q.capital(where)}, {100 * share:.0f} % of the variance is associated with "
-        f"{variation.gloss(run.results, name)}{also}; unexplained: {100 * rest:.0f} %."
+        f"{variation.gloss(run.results, name)}; unexplained: {100 * rest:.0f} %."
     )
+
+
+def _others(_: q.Run, every: Sequence[Attributed]) -> str | None:
+    share = 100 * sum(list(variation.totals([each for each in every if each.judged]).values())[1:])
+    return f"Associated with other covariates, on average: {share:.0f} %." if round(share) else None
 
 
 def _thin(_: q.Run, every: Sequence[Attributed]) -> list[str]:
@@ -314,6 +317,7 @@ CAUSES: q.Question[Attributed] = q.Question(
     text=(
         "Variance is shared among covariates (mean gain in R² over all orders), processes and drift.",
         "Shares are of samples that did not select the covariate, winsorized; association need not be cause.",
+        _others,
         _thin,
         _extreme,
     ),
