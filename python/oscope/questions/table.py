@@ -132,7 +132,7 @@ def cited(
         return found if found is None or isinstance(found, str) else format(found, form)
 
     shown = f" [{unit}]" if unit else ""
-    return text(f"original report: {name}{shown}", cell, numeric=True)
+    return text(f"original: {name}{shown}", cell, numeric=True)
 
 
 def share(heading: str, of: Number[_Row], spread: float | None = 0.01) -> Column[_Row]:

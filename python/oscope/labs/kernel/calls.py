@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from oscope import questions as q
 from oscope.labs.kernel import CALLS, clocked
 from oscope.labs.kernel.clocked import Side
 from oscope.labs.syscalls import reference
-from oscope.labs.syscalls.reference import Cited, cited
+from oscope.labs.syscalls.reference import CitedRow, cited
 
 # ---- what the new call costs, with and without printing
 
@@ -221,19 +221,11 @@ FORK_BESIDE = q.Question(
 CLOCKS = (("kernel.precious-wall", "kernel.fork-wall"), ("kernel.precious", "kernel.fork"))
 """The experiments of each clock, which count or time the call and fork in guests of one kernel."""
 TABLE_ONE_CALLS = (("my_precious_logged", reference.MY_PRECIOUS), ("my_precious", None))
-NOTE = "The original report's figures are of 10 single calls on another machine. The interval: the median's."
+NOTE = "The original report's figures are of 10 single calls on another machine."
 LOOPS = "Means of many calls spread less than single ones: `oscope run {name} --set style=single` has those."
 
 
-class Row(NamedTuple):
-    """A row of the table."""
-
-    name: str
-    point: q.Point
-    original: Cited | None
-
-
-Rows = Sequence[Row]
+Rows = Sequence[CitedRow]
 """The table of one clock."""
 
 
@@ -257,7 +249,7 @@ def _tables(run: q.Run) -> list[Rows]:
 
 def _rows(precious: q.Run, fork: q.Run) -> Rows:
     """Return the rows: in cycles if all have them, else in time, or in instructions."""
-    found: list[Row] = []
+    found: list[CitedRow] = []
     for metric, unit in (("cycles", "cycles"), ("time_ns", "ns")):
         found, asked = [], 0
         for call, original in TABLE_ONE_CALLS:
@@ -266,11 +258,11 @@ def _rows(precious: q.Run, fork: q.Run) -> Rows:
             levels: dict[str, q.Level] = {"call": call, **({"style": style} if style else {})}
             asked += precious.experiment.point(**levels) is not None
             if point := _first(precious, metric, **levels):
-                found.append(Row(f"{call} ({q.iteration(point.samples)})", point, original))
+                found.append(CitedRow(call, point, original))
         for who, original in ORIGINAL.items():
             asked += fork.experiment.point(**WHERE) is not None
             if point := _first(fork, f"{who}_{unit}", **WHERE):
-                found.append(Row(f"fork, {ENDS[who]} (one call each)", point, original))
+                found.append(CitedRow(f"fork, {ENDS[who]}", point, original))
         if len(found) == asked:
             break
     return found
@@ -292,14 +284,19 @@ def _missing(run: q.Run) -> str:
     return " ".join(said)
 
 
+def _points(rows: Rows) -> list[q.Point]:
+    return [row.point for row in rows if row.point is not None]
+
+
 def _answer(rows: Rows) -> str:
     """Say what the call and fork take on average until the child runs; the table has the parent's return."""
-    kernel = (_guest(rows[0].point.run).get("kernel") or {}).get("name", "one kernel")
-    by = {row.original: row.point.summary for row in rows if row.original is not None}
+    first = _points(rows)[0]
+    kernel = (_guest(first.run).get("kernel") or {}).get("name", "one kernel")
+    by = {row.original: row.summary for row in rows if row.original and row.summary}
     if len(by) < len(ORIGINAL) + 1:
         return ""
     call, child = (
-        q.Scale.choose([each.mean], [q.uncertainty(each)], rows[0].point.unit).with_unit(each.mean)
+        q.Scale.choose([each.mean], [q.uncertainty(each)], first.unit).with_unit(each.mean)
         for each in (by[reference.MY_PRECIOUS], by[reference.FORK_CHILD])
     )
     return (
@@ -309,23 +306,15 @@ def _answer(rows: Rows) -> str:
 
 
 def _statistics(rows: Rows) -> q.Table:
-    run, unit, parts = rows[0].point.run, rows[0].point.unit, ("mean", "median", "95 %", "std. dev.")
+    run, unit = _points(rows)[0].run, _points(rows)[0].unit
     what = "instructions" if run.experiment.clock == "instructions" else "time"
     where = f"{what} in a guest ({_guest(run).get('accelerator', 'unknown')})"
-    return q.TableOf[Row](
-        f"Mean, median and standard deviation, {where}",
-        q.text("", lambda row: row.name),
-        q.count("n", lambda row: row.point.summary.n),
-        # Without a prefix: a fork takes a thousand times what the silent call does.
-        q.stat("{}", lambda row: row.point.summary, unit, *parts, prefix=False),
-        *cited(lambda row: row.original),
-        note=NOTE,
-    ).of(rows)
+    return reference.statistics(f"Mean, median and standard deviation, {where}", rows, unit, NOTE)
 
 
 def _loops(_: q.Run, tables: Sequence[Rows]) -> list[str]:
-    theirs = (row.point for rows in tables for row in rows if row.original is reference.MY_PRECIOUS)
-    means = (point for point in theirs if "mean of" in q.iteration(point.samples))
+    logged = ([row for row in rows if row.original is reference.MY_PRECIOUS] for rows in tables)
+    means = (point for rows in logged for point in _points(rows) if "mean of" in q.iteration(point.samples))
     return [LOOPS.format(name=point.run.experiment.experiment) for point in means]
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from oscope import questions as q
-from oscope.labs.syscalls.reference import FORK_CHILD, FORK_PARENT, MY_PRECIOUS, Cited, cited
+from oscope.labs.syscalls.reference import FORK_CHILD, FORK_PARENT, MY_PRECIOUS, CitedRow, statistics
 from oscope.statistics import effect
 from oscope.statistics.multiplicity import holm
 
@@ -163,6 +163,7 @@ PAGE_TABLES = q.Question(
 # ---- the original report's table: my_precious and fork, in cycles, or in ns where no counter is trusted
 
 FORK: dict[str, q.Level] = {"how": "fork", "resident": 0}
+ORIGINALS = (MY_PRECIOUS, FORK_CHILD, FORK_PARENT)
 LISTED = 10
 """Iterations listed one by one, as in the original report."""
 NO_CALL = (
@@ -173,41 +174,18 @@ NO_CALL = (
 """Where the row comes from, and how to get it."""
 
 
-class Row(NamedTuple):
-    """A row of the original's table, and what was measured here, if it was."""
-
-    name: str
-    original: Cited
-    point: q.Point | None
-
-    def label(self) -> str:
-        """Return the row's name with what an iteration is here."""
-        if self.point is None:
-            return self.name
-        alone = self.point.run.experiment.experiment == "process.create"
-        return f"{self.name}, {'one call each' if alone else q.iteration(self.point.samples)}"
-
-    def n(self) -> str:
-        """Return how many iterations there are here, or why there are none."""
-        if self.point is not None:
-            return q.format_count(self.point.summary.n)
-        return "not measured where fork was" if self.name == "my_precious" else "not measured"
-
-
 def _unit(run: q.Run) -> str:
     fork = run.experiment.point(**FORK)
     return "cycles" if fork and len(q.measured(fork, "child_cycles")[0]) else "ns"
 
 
-def _rows(run: q.Run) -> list[Row]:
+def _rows(run: q.Run) -> list[CitedRow]:
     unit, fork = _unit(run), run.experiment.point(**FORK)
     if fork is None:
         return []
-    return [
-        Row("my_precious", MY_PRECIOUS, _my_precious(run, unit)),
-        Row("fork child", FORK_CHILD, run.point(f"child_{unit}", **FORK)),
-        Row("fork parent", FORK_PARENT, run.point(f"parent_{unit}", **FORK)),
-    ]
+    ends = (run.point(f"{who}_{unit}", **FORK) for who in ("child", "parent"))
+    names = ("my_precious", "fork child", "fork parent")
+    return list(map(CitedRow, names, (_my_precious(run, unit), *ends), ORIGINALS))
 
 
 def _my_precious(create: q.Run, unit: str) -> q.Point | None:
@@ -234,7 +212,7 @@ def _missing(create: q.Run) -> str:
     )
 
 
-def _first_instruction(run: q.Run, rows: Sequence[Row]) -> str:
+def _first_instruction(run: q.Run, rows: Sequence[CitedRow]) -> str:
     unit = _unit(run)
     child, parent = (row.point for row in rows[1:])
     if child is None or parent is None:
@@ -245,7 +223,7 @@ def _first_instruction(run: q.Run, rows: Sequence[Row]) -> str:
     )
 
 
-def _order(run: q.Run, rows: Sequence[Row]) -> str | None:
+def _order(run: q.Run, rows: Sequence[CitedRow]) -> str | None:
     """Say how often the parent returned before the child ran."""
     point = rows[1].point
     if point is None or rows[2].point is None:
@@ -260,27 +238,20 @@ def _order(run: q.Run, rows: Sequence[Row]) -> str | None:
     )
 
 
-def _statistics(unit: str) -> q.TableOf[Row]:
-    return q.TableOf(
-        "Mean, median and standard deviation",
-        q.text("", Row.label),
-        *cited(lambda row: row.original),
-        q.text("here: iterations", Row.n, numeric=True),
-        q.stat(
-            "here: {}",
-            lambda row: None if row.point is None else row.point.summary,
-            unit,
-            *("mean", "median", "95 %", "std. dev."),
-            prefix=False,
-        ),
-        note="The original report's figures are of 10 iterations each. The child's figure is until its first "
-        "instruction, the parent's until the call returns. The interval is that of the median.",
+def _statistics(run: q.Run, rows: Sequence[CitedRow]) -> q.Table:
+    def missing(row: CitedRow) -> str:
+        return "not measured where fork was" if row.name == "my_precious" else "not measured"
+
+    note = (
+        "The original report's figures are of 10 iterations each. The child's figure is until its first "
+        "instruction, the parent's until the call returns."
     )
+    return statistics("Mean, median and standard deviation", rows, _unit(run), note, missing)
 
 
-def _iterations(rows: Sequence[Row], unit: str) -> q.Table:
+def _iterations(rows: Sequence[CitedRow], unit: str) -> q.Table:
     own = [q.measured(row.point.samples, row.point.metric)[0] if row.point else np.zeros(0) for row in rows]
-    listed = [*(np.array(row.original.iterations) for row in rows), *own]
+    listed = [*(np.array(each.iterations) for each in ORIGINALS), *own]
     lines = [
         [str(n + 1), *(q.format_count(each[n]) if n < len(each) else q.MISSING for each in listed)]
         for n in range(LISTED)
@@ -291,13 +262,13 @@ def _iterations(rows: Sequence[Row], unit: str) -> q.Table:
     return q.Table(f"The first {LISTED} iterations", ["iteration", *heads], lines, frozenset(range(7)), note)
 
 
-def _single_figure(run: q.Run, rows: Sequence[Row]) -> q.Figure | None:
+def _single_figure(run: q.Run, rows: Sequence[CitedRow]) -> q.Figure | None:
     drawn = []
-    for row in rows if _unit(run) == "cycles" else ():
+    for row, original in zip(rows, ORIGINALS, strict=True) if _unit(run) == "cycles" else ():
         if row.point is not None:
             drawn.append(q.samples_dot(row.point, q.Scale("cycles", 1.0, 0), f"{row.name}: here"))
-            theirs = np.array(row.original.iterations, dtype=float)
-            drawn.append(q.plots.Dot(f"{row.name}: original", row.original.median, None, theirs, 1))
+            theirs = np.array(original.iterations, dtype=float)
+            drawn.append(q.plots.Dot(f"{row.name}: original", original.median, None, theirs, 1))
     note = "Faint: single iterations. Diamond: median, with its 95 % interval where the run gives one."
     title = "Cycles of a call and of fork, single and median"
     return q.plots.strips(title, "cycles", drawn, note) if drawn else None
@@ -309,7 +280,7 @@ TABLE_ONE = q.Question(
     rows=_rows,
     headline=_first_instruction,
     text=(_order, "A cycle is a tick of the time-stamp counter, which runs at a constant rate."),
-    tables=lambda run, rows: [_statistics(_unit(run)).of(rows), _iterations(rows, _unit(run))],
+    tables=(_statistics, lambda run, rows: _iterations(rows, _unit(run))),
     figures=_single_figure,
     missing=_missing,
 )
