@@ -14,11 +14,12 @@ import synthetic_kernel
 from oscope import labs
 from oscope import questions as q
 from oscope.figures.analysed import Analysed
-from oscope.labs.kernel import CALLS, KERNEL, MAPPINGS, POLICIES, calls, clocked
-from oscope.labs.kernel.clocked import names
+from oscope.labs.kernel import CALLS, KERNEL, MAPPINGS, POLICIES, calls
 from oscope.model.clocks import Clock
 from oscope.model.document import Section
 from oscope.model.samples import ExperimentResults
+from oscope.questions import clocked
+from oscope.questions.clocked import names
 from oscope.report.build import answers, build
 from oscope.report.figures import draw
 from oscope.statistics.multiplicity import holm

@@ -7,10 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 from oscope import questions as q
-from oscope.labs.kernel import CALLS, clocked
-from oscope.labs.kernel.clocked import Side
+from oscope.labs.kernel import CALLS
 from oscope.labs.syscalls import reference
 from oscope.labs.syscalls.reference import CitedRow, cited
+from oscope.questions import clocked
+from oscope.questions.clocked import Side
 
 # ---- what the new call costs, with and without printing
 

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from oscope import questions as q
-from oscope.labs.kernel import MAPPINGS, POLICIES, clocked
+from oscope.labs.kernel import MAPPINGS, POLICIES
 from oscope.model import clocks
+from oscope.questions import clocked
 from oscope.statistics.estimating import FEWEST_CLUSTERS
 
 EXPERIMENTS = ("kernel.reclaim", "kernel.reclaim-wall")

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from oscope import questions as q
+from oscope.model.factors import Level
+from oscope.model.samples import ExperimentResults
 from oscope.probe.instructions import translate_names
+from oscope.questions.run import Point, Run
+from oscope.questions.words import cautions
 
 APART = "The clocks are not compared: one counts instructions and repeats, the other measures a guest's time."
 
@@ -15,11 +18,11 @@ APART = "The clocks are not compared: one counts instructions and repeats, the o
 class Side:
     """An experiment under one of the clocks, and its metric for what is asked."""
 
-    run: q.Run
+    run: Run
     metric: str
 
     @property
-    def experiment(self) -> q.ExperimentResults:
+    def experiment(self) -> ExperimentResults:
         """Its results."""
         return self.run.experiment
 
@@ -33,12 +36,12 @@ class Side:
         """What its clock counts or measures."""
         return "Instructions" if self.unit == "instructions" else "Time"
 
-    def at(self, **factors: q.Level) -> q.Point | None:
+    def at(self, **factors: Level) -> Point | None:
         """Return the point with these levels, if it has values."""
         return self.run.point(self.metric, **factors)
 
 
-def sides(run: q.Run, *asked: tuple[str, str]) -> list[Side]:
+def sides(run: Run, *asked: tuple[str, str]) -> list[Side]:
     """Return what was measured of these experiments and metrics; a metric is named as without a guest.
 
     An experiment that `--clock` had measured by the other clock has the metric under that clock's name.
@@ -47,7 +50,7 @@ def sides(run: q.Run, *asked: tuple[str, str]) -> list[Side]:
     return [Side(own, name) for own, metric in found if (name := known_name(own.experiment, metric))]
 
 
-def known_name(experiment: q.ExperimentResults, metric: str) -> str | None:
+def known_name(experiment: ExperimentResults, metric: str) -> str | None:
     """Return the name under which the experiment has a metric, if it has it."""
     return next((each for each in names(metric) if each in experiment.metrics), None)
 
@@ -57,13 +60,13 @@ def names(metric: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys((metric, *translate_names((metric,)))))
 
 
-def apart(found: Iterable[q.ExperimentResults]) -> str | None:
+def apart(found: Iterable[ExperimentResults]) -> str | None:
     """Say that the clocks are not compared, where both measured."""
     return APART if len({each.clock for each in found}) > 1 else None
 
 
-def conditions(found: Iterable[q.ExperimentResults]) -> list[str]:
+def conditions(found: Iterable[ExperimentResults]) -> list[str]:
     """Say of which times those of the wall clock are, and that the clocks are not compared."""
     experiments = list(found)
-    said = dict.fromkeys(text for each in experiments for text in q.cautions(each))
+    said = dict.fromkeys(text for each in experiments for text in cautions(each))
     return [*said, *filter(None, [apart(experiments)])]
