@@ -3,6 +3,10 @@
 `run` chooses points, `quantity` and `contrast` compute and compare, `table`, `drawing` and `curves` declare
 what is shown, `words` writes figures, and `question` puts a section together.
 
+Forms that few questions need are imported from their modules: `curve_shapes` (levels, knees and orders of
+curves), `decomposition` (a whole and its parts), `combined_factors` (several factors as one),
+`original_figures` (tables of a source), `traced_calls`, `traced_faults`, `probe_effect`, `changed_findings`.
+
 Together with the values that they take and give they are the vocabulary in which the labs declare questions:
 `from oscope import questions as q`.
 """

@@ -7,7 +7,7 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from oscope import questions as q
-from oscope.labs.ipc import moved as ipc
+from oscope.labs.ipc import throughput as ipc
 from oscope.questions.traced_calls import Call, call_times, calls_of
 from oscope.trace.reading import time_in_calls_ns
 

@@ -9,9 +9,9 @@ import numpy as np
 
 from oscope import questions as q
 from oscope.labs.ipc import CHANNELS, TRACERS
-from oscope.labs.ipc.moved import RATE, TIME
-from oscope.questions.findings import changed_findings
-from oscope.questions.tracer_effect import Slowdown, counted_calls, slowdowns
+from oscope.labs.ipc.throughput import RATE, TIME
+from oscope.questions.changed_findings import changed_findings
+from oscope.questions.probe_effect import Slowdown, counted_calls, slowdowns
 from oscope.trace.factor import UNTRACED
 
 COST, MOVING = "trace.cost", "trace.effect"
@@ -34,7 +34,7 @@ def tracers(run: q.Run) -> list[str]:
 
 
 def _calls(each: Slowdown) -> tuple[float | None, str]:
-    """Return how many calls are in what a metric times, and by whom they are counted."""
+    """Return how many calls are in what a metric times, and what counted them."""
     if "call" in each.plain.factors:
         return 1.0, "one call is timed"
     if counted := counted_calls(each.experiment, each.plain):

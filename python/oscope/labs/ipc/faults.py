@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from oscope import questions as q
 from oscope.figures.traced import traced
-from oscope.labs.ipc.moved import TIME, TRACE
+from oscope.labs.ipc.throughput import TIME, TRACE
 from oscope.questions.traced_faults import FAULTS, Fault, commonest, fault_count, fault_figures, fault_rows
 
 TIMED = "trace.fault"

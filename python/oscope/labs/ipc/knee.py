@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from oscope import questions as q
-from oscope.labs.ipc import moved as ipc
-from oscope.labs.ipc.moved import CALLS, KNOWN, MODE_WORDS, RATE, SWITCHES, curves, free, modes
+from oscope.labs.ipc import throughput as ipc
+from oscope.labs.ipc.throughput import CALLS, KNOWN, MODE_WORDS, RATE, SWITCHES, curves, free, modes
 from oscope.questions.curve_shapes import Knee, knee, ratio_of
 
 HELPS = 1.05
@@ -84,10 +84,9 @@ TABLE: q.TableOf[Row] = q.TableOf(
 
 
 def _table(_: q.Run, found: Sequence[Row]) -> q.Table:
-    every = sorted(
-        (at for each in found for at in (each.knee.first, each.knee.last)), key=lambda one: one.size
-    )
-    return TABLE.of(found, low=every[0].name, high=every[-1].name)
+    ends = (min(each.knee.first.size for each in found), max(each.knee.last.size for each in found))
+    low, high = map(q.format_bytes, ends)
+    return TABLE.of(found, low=low, high=high)
 
 
 def _figure(_: q.Run, found: Sequence[Row]) -> q.Figure:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from oscope import questions as q
 from oscope.labs.ipc import COMPARED, SOCKETS
-from oscope.labs.ipc import moved as ipc
-from oscope.labs.ipc.moved import KNOWN, MODE_WORDS, RATE, RATE_UNIT, free, plain
+from oscope.labs.ipc import throughput as ipc
+from oscope.labs.ipc.throughput import KNOWN, MODE_WORDS, RATE, RATE_UNIT, free, plain
 
 # ---- the best buffer size of each channel
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from oscope import questions as q
 from oscope.labs.ipc import COMPARED
-from oscope.labs.ipc import moved as ipc
+from oscope.labs.ipc import throughput as ipc
 from oscope.questions.traced_calls import Call, calls_of, moved, returned
 
 

@@ -62,13 +62,15 @@ def devices(title: str, result: Mapping[str, Any]) -> q.Section:
     devices, hidden = result["devices"], result["unreadable"]
     most = max(devices, key=_processes, default=None)
     holders = len({held["pid"] for device in devices for held in device["held"]})
-    of = f"Of {counted_processes(result['processes'])}"
-    held_most = f", {most['path']} is held by most: {counted_processes(_processes(most))}" if most else ""
+    every = counted_processes(result["processes"])
+    said = f"Of {every}, none holds a device open."
+    if most is not None:
+        said = f"{most['path']} is held by most: {q.format_count(_processes(most))} of {every}."
     return q.Section(
         title=title,
         answer=f"Held open: {q.counted(len(devices), 'device file')}, by {counted_processes(holders)}.",
         text=[
-            f"{of}{held_most or ', none holds a device open'}.",
+            said,
             "Processes are given by their names alone. Paths are as their processes see them.",
         ],
         tables=[DEVICES.of(devices)],

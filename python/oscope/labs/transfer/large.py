@@ -13,7 +13,7 @@ from oscope import questions as q
 from oscope.labs.transfer import CONTENTS, SIZES, reference
 from oscope.labs.transfer import ways as moved
 from oscope.labs.transfer.ways import CALLS, CONTENT, COPIED, DEVICE, METHOD, Sides, way
-from oscope.questions.ways import verdict_table
+from oscope.questions.combined_factors import verdict_table
 
 # ---- by size, also of what goes through the devices
 

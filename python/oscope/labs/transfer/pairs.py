@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from oscope import questions as q
 from oscope.labs.transfer import DIGESTS, LAB, PLAIN, RECEIVERS, SENDERS, pair
 from oscope.labs.transfer.ways import ARROW, PLAIN_WAY, RATE, compared_ways, curves, way
-from oscope.questions.ways import matrix
+from oscope.questions.combined_factors import matrix
 
 # ---- pairs
 

@@ -8,7 +8,7 @@ from oscope import questions as q
 from oscope.labs.transfer import LAB, SMALL, TARGET, large, reference
 from oscope.labs.transfer import ways as moved
 from oscope.labs.transfer.ways import CONTENT, COPIED, DEVICE, METHOD, Sides, way
-from oscope.questions.ways import verdict_table
+from oscope.questions.combined_factors import verdict_table
 
 # ---- also of what goes through the devices
 
