@@ -365,4 +365,4 @@ def test_writing_and_reading_are_told_each_without_the_other() -> None:
     assert "disk.read was not run" in write.missing
     assert "A file is written at up to" in said(write)
     assert "disk.write was not run" in read.missing
-    assert said(read).startswith("A file that is read cold in 5 to 15 s should have")
+    assert said(read).startswith("A file that is read cold in 15 s should have")

@@ -73,13 +73,13 @@ def scaled(name: str, unit: str, key: str, factor: Callable[[PointSamples], floa
     return Quantity(name, unit, lambda point: metric(point, key) * factor(point), key, factor)
 
 
-def over_metric(name: str, key: str, other: str, factor: float = 1.0) -> Quantity:
-    """Return a metric over another one, where that is above 0, and over `factor`."""
+def over_metric(name: str, key: str, other: str) -> Quantity:
+    """Return a metric over another one, where that is above 0."""
 
     def of(point: PointSamples) -> Floats:
         divisor = metric(point, other)
         with np.errstate(divide="ignore", invalid="ignore"):
-            return np.where(divisor > 0, metric(point, key) / (factor * divisor), np.nan)
+            return np.where(divisor > 0, metric(point, key) / divisor, np.nan)
 
     return Quantity(name, "", of)
 

@@ -264,8 +264,8 @@ def _top_speeds(run: q.Run, _: object) -> str:
         parts = [f"{q.bracketed(at.summary, q.RATE_UNIT)} with sync={sync}" for sync, at in tops.items()]
         return f"A file is written at up to {q.listed(parts[:2])}."
     last = _cold(run)[-1]
-    size = f"{reasonable(last.summary)} by blocks of {last.name} (predicted from the measured speed)"
-    return f"A file that is read cold in {LEAST_S:g} to {MOST_S:g} s should have {size}."
+    size = f"{read_in(last.summary, MOST_S)} by blocks of {last.name} (predicted from the measured speed)"
+    return f"A file that is read cold in {MOST_S:g} s should have {size}."
 
 
 def _how(run: q.Run, _: object) -> Iterable[str]:

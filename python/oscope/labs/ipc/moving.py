@@ -243,7 +243,7 @@ def _switched(run: q.Run) -> list[q.Point]:
 
 
 def _with_switches(each: q.Point) -> str:
-    where = f"{each['channel']} {MODE_WORDS[each['mode']]} with buffers of {each['buffer']}"
+    where = f"{each['channel']} {MODE_WORDS[each['mode']]} at {each['buffer']}"
     return f"{where} ({q.brackets(q.figure_text(each.of(ipc.SWITCHES), ''))})"
 
 

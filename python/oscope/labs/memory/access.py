@@ -36,12 +36,7 @@ RESOURCES = (
 RESIDENT = q.plain("resident memory of the mapping", "resident_kib", "KiB")
 
 
-def each_page(name: str, key: str, factor: float = 1.0) -> q.Quantity:
-    """Return a metric over the number of pages touched, and over `factor`."""
-    return q.over_metric(name, key, "touched_pages", factor)
-
-
-FAULTS_EACH_PAGE = each_page("minor faults for a page mapped", "minflt")
+FAULTS_EACH_PAGE = q.over_metric("minor faults for a page mapped", "minflt", "touched_pages")
 
 
 def walked(points: Iterable[q.PointSamples | q.Point]) -> str:

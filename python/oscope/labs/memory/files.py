@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from statistics import median as middle
 
 from oscope import questions as q
 from oscope.labs.memory import FLUSHED, reference
-from oscope.labs.memory.access import FAULTS_EACH_PAGE, NEAR, RESIDENT, TIME, each_page, walked
+from oscope.labs.memory.access import FAULTS_EACH_PAGE, NEAR, RESIDENT, TIME, walked
 from oscope.questions.original_figures import Derived, Known, cited_table
 
 FACTORS = ("mapping", "pattern", "footprint")
@@ -29,7 +30,8 @@ INIT_RSS, INIT_IN, INIT_OUT, RSS, IN, OUT, MINOR, MAJOR = (
 
 # ---- mapping a file
 
-BLOCKS_EACH_PAGE = each_page("blocks written for 8 a page mapped", "oublock", q.PAGE // BLOCK)
+PAGE_BLOCKS = q.PAGE // BLOCK
+BLOCKS_A_PAGE = q.over_metric("blocks written for a page mapped", "oublock", "touched_pages")
 MAPPED = (
     *(INIT_RSS, INIT_IN, INIT_OUT, RSS, IN, OUT, MINOR, MAJOR),
     *(q.plain("pages mapped", "touched_pages"), FAULTS_EACH_PAGE, TIME),
@@ -37,20 +39,21 @@ MAPPED = (
 
 
 def _written(found: Sequence[q.Point], mapping: str) -> str:
-    """Say what a mapping writes, and whether it is 8 blocks for each page mapped."""
+    """Say how many blocks a mapping writes: 8 for each page mapped, or another number."""
     own = [point for point in found if point.level("mapping") == mapping]
     blocks = [each for point in own if (each := point.of(OUT)) is not None]
-    medians, most = [each.median for each in blocks], max((each.maximum for each in blocks), default=0.0)
-    if not any(medians):
+    most = max((each.maximum for each in blocks), default=0.0)
+    if not any(each.median for each in blocks):
         few = f"With {mapping} memory the median is no block to write; the maximum is {q.plain_number(most)}."
         none = f"With {mapping} memory the function has no block to write."
         return (few if most else none) if blocks else ""
-    span = " to ".join(q.plain_number(end) for end in dict.fromkeys((min(medians), max(medians))))
-    shares = [each.median for point in own if (each := point.of(BLOCKS_EACH_PAGE)) is not None]
-    page = f", {min(shares):.2g} to {max(shares):.2g} times 8 for each page mapped" if shares else ""
-    if shares and all(abs(share - 1) <= NEAR for share in shares):
-        page = f", 8 for each page mapped (within {q.format_share(NEAR)})"
-    return f"With {mapping} memory the kernel counts {span} blocks that the function has to write{page}."
+    a_page = [each.median for point in own if (each := point.of(BLOCKS_A_PAGE)) is not None]
+    if not a_page:
+        return f"With {mapping} memory the function has up to {q.plain_number(most)} blocks to write."
+    number = f"{middle(a_page):.2g} ({min(a_page):.2g} to {max(a_page):.2g})"
+    if all(abs(each / PAGE_BLOCKS - 1) <= NEAR for each in a_page):
+        number = f"{PAGE_BLOCKS}"
+    return f"With {mapping} memory the function has {number} blocks to write for each page mapped."
 
 
 def _mapped_table(_: q.Run, found: Sequence[q.Point]) -> q.Table:
@@ -78,6 +81,7 @@ MAPPINGS = q.Question(
     ),
     text=(
         "The kernel charges oublock when a file's page becomes dirty (`task_io_account_write`).",
+        f"A number of blocks within {q.format_share(NEAR)} of {PAGE_BLOCKS} a page counts as {PAGE_BLOCKS}.",
         (
             f"The original's {reference.FIFTH.mean:g} blocks are a fifth of "
             f"{q.plain_number(reference.FUNCTION_OUBLOCK)}, 8 for each page: one of its five runs found the "
