@@ -15,6 +15,7 @@ from oscope.labs.disk import POWERS, drift, model, time_breakdown
 from oscope.model.document import Section
 from oscope.model.formatting import MISSING
 from oscope.model.samples import PointSamples, Results
+from oscope.statistics.bounded import Bounded
 from synthetic import column, number, said
 from synthetic_disk import changed, sections, with_first
 
@@ -138,11 +139,11 @@ def test_primitives_of_another_machine_are_not_used() -> None:
 
 
 def test_bounds_of_the_prediction_take_the_ends_of_the_intervals() -> None:
-    one, two = model.Bounded(10.0, 9.0, 11.0), model.Bounded(4.0, 3.0, 5.0)
-    assert one + two == model.Bounded(14.0, 12.0, 16.0)
-    assert one - two == model.Bounded(6.0, 4.0, 8.0)
-    assert one.over(two) == model.Bounded(2.5, pytest.approx(9 / 5), pytest.approx(11 / 3))  # type: ignore[arg-type]
-    vague = one.over(model.Bounded(4.0, -1.0, 9.0))
+    one, two = Bounded(10.0, 9.0, 11.0), Bounded(4.0, 3.0, 5.0)
+    assert one + two == Bounded(14.0, 12.0, 16.0)
+    assert one - two == Bounded(6.0, 4.0, 8.0)
+    assert one.over(two) == Bounded(2.5, pytest.approx(9 / 5), pytest.approx(11 / 3))  # type: ignore[arg-type]
+    vague = one.over(Bounded(4.0, -1.0, 9.0))
     assert vague.value == 2.5
     assert np.isnan([vague.low, vague.high]).all()
 

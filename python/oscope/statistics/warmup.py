@@ -13,10 +13,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import scipy
 
 from oscope.model.samples import Floats, Ints
 from oscope.statistics.multiplicity import bonferroni
+from oscope.statistics.ranks import rank_sum
 
 SIGNIFICANT = 0.01
 """Level of the test for a warm-up: it is looked for in every point of every run."""
@@ -68,6 +70,17 @@ def find_warmup(values: Floats, block_code: Ints) -> Warmup | None:
     table = _table(values, block_code)
     repetitions = _change_point(table)
     return _sized(table, repetitions) if repetitions else None
+
+
+def first_and_later(values: Floats, first: npt.NDArray[np.bool_], block: Ints) -> tuple[Floats, Floats, Ints]:
+    """Return the medians of the first and of the later values of each block that has both, and these blocks.
+
+    `first` says which values are first ones. Medians are in the unit of the values.
+    """
+    both = [(name, first & (block == name), ~first & (block == name)) for name in np.unique(block)]
+    kept = [each for each in both if each[1].any() and each[2].any()]
+    begin, later = (np.array([np.median(values[each[side]]) for each in kept]) for side in (1, 2))
+    return begin, later, np.array([name for name, *_ in kept], dtype=np.int64)
 
 
 def _table(values: Floats, block_code: Ints) -> Floats:
@@ -126,7 +139,7 @@ def _first_stretch(values: Floats) -> Warmup | None:
         if 8 * length > len(values):
             break
         first, after = values[found:length], values[length : 4 * length]
-        if bonferroni(scipy.stats.mannwhitneyu(first, after).pvalue, len(LENGTHS)) >= SIGNIFICANT:
+        if bonferroni(rank_sum(first, after), len(LENGTHS)) >= SIGNIFICANT:
             break
         found = length
     rest = float(np.median(values[found:]))

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from oscope import questions as q
+from oscope.statistics.warmup import first_and_later
 
 EARLIER = "earlier_reads"
 MOST_BLOCKS = 24
@@ -64,14 +65,8 @@ def _headline(_: q.Run, rows: Sequence[Cold]) -> str:
 
 def first_over_later(cold: Cold) -> q.Summary | None:
     """Summarise the logarithm of each block's first read over its later ones (medians); None without both."""
-    ratios, blocks = [], []
-    for block in np.unique(cold.block):
-        here = cold.block == block
-        first, later = cold.relative[here & (cold.earlier == 0)], cold.relative[here & (cold.earlier > 0)]
-        if len(first) and len(later):
-            ratios.append(float(np.log(np.median(first) / np.median(later))))
-            blocks.append(int(block))
-    return q.summarise(ratios, blocks, kind="difference") if ratios else None
+    first, later, blocks = first_and_later(cold.relative, cold.earlier == 0, cold.block)
+    return q.summarise(np.log(first / later), blocks, kind="difference") if len(blocks) else None
 
 
 def _trend(cold: Cold) -> str:

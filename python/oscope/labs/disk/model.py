@@ -15,10 +15,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import isfinite, log, nan
+from math import isfinite, log
 from typing import NamedTuple
 
 from oscope import questions as q
+from oscope.statistics.bounded import Bounded
 
 CALLING, FINDING, COPYING, REST, WAITING = NAMES = (
     "system calls",
@@ -27,41 +28,6 @@ CALLING, FINDING, COPYING, REST, WAITING = NAMES = (
     "other work on the CPU",
     "waiting for device or CPU",
 )
-
-
-@dataclass(frozen=True)
-class Bounded:
-    """A figure with bounds; NaN where they, or the figure itself, are not known."""
-
-    value: float
-    low: float
-    high: float
-
-    @classmethod
-    def of(cls, summary: q.Summary) -> Bounded:
-        """Return a median with its interval."""
-        return cls(summary.median, *(summary.ci95 or (nan, nan)))
-
-    def __add__(self, other: Bounded) -> Bounded:
-        return Bounded(self.value + other.value, self.low + other.low, self.high + other.high)
-
-    def __sub__(self, other: Bounded) -> Bounded:
-        return Bounded(self.value - other.value, self.low - other.high, self.high - other.low)
-
-    def times(self, factor: float) -> Bounded:
-        """Return the figure times a positive number."""
-        return Bounded(self.value * factor, self.low * factor, self.high * factor)
-
-    def inverse(self) -> Bounded:
-        """Return one over a positive figure; without bounds where they do not keep it from 0."""
-        if not self.low > 0:
-            return Bounded(1 / self.value, nan, nan)
-        return Bounded(1 / self.value, 1 / self.high, 1 / self.low)
-
-    def over(self, other: Bounded) -> Bounded:
-        """Return the quotient of two positive figures; without bounds where the divisor's reach 0."""
-        inverse = other.inverse()
-        return Bounded(self.value * inverse.value, self.low * inverse.low, self.high * inverse.high)
 
 
 class Cost(NamedTuple):

@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 
 from oscope import questions as q
 from oscope.labs.disk import CACHES
-from oscope.labs.disk.model import NAMES, REST, Bounded, Parts, Primitives, parts, per_mebibyte, primitives
+from oscope.labs.disk.model import NAMES, REST, Parts, Primitives, parts, per_mebibyte, primitives
 from oscope.questions.decomposition import predicted_over_sizes, stacked_shares
+from oscope.statistics.bounded import Bounded
 
 COLOURS = (0, 1, 2, 3, 5)
 """Of the parts, whichever of them are known: neighbours that look different."""

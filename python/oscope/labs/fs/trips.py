@@ -15,6 +15,7 @@ import numpy as np
 
 from oscope import questions as q
 from oscope.labs.fs.points import NAMES, Shown, delay_of, delay_text, notes
+from oscope.statistics.line import fit_line
 
 TITLE = "Why: bytes, packets and round trips"
 NS = 1e9
@@ -105,20 +106,9 @@ def fitted(shown: Shown, system: str, operation: str) -> Trips | None:
     """Fit the model in each block that has all delays; None with fewer than two delays, or no such block."""
     points = q.known(shown.experiment, shown.time, system=system, operation=operation)
     by_delay = {delay_of(point.factors): q.block_medians(point, shown.time) for point in points}
-    shared = sorted(set.intersection(*map(set, by_delay.values()))) if len(by_delay) > 1 else []
-    if not shared:
-        return None
-    round_trips = np.array([2 * delay * NS for delay in by_delay])
-    times: q.Floats = np.array([[medians[block] for medians in by_delay.values()] for block in shared])
-    # Residuals are relative: times grow by orders of magnitude, and absolute ones would leave what happens
-    # without delay to the noise of the longest.
-    lines = np.array([np.polyfit(round_trips, row, 1, w=1 / row) for row in times])
-    seed = shown.experiment.seed
-    # Both may be below zero.
-    trips, start = (q.summarise(lines[:, column], shared, seed=seed, kind="difference") for column in (0, 1))
-    centre: q.Floats = np.median(times, axis=0)
-    off = np.abs(start.median + trips.median * round_trips - centre) / centre
-    return Trips(start, trips, float(off.max()), len(by_delay))
+    round_trips = [2 * delay * NS for delay in by_delay]
+    line = fit_line(round_trips, list(by_delay.values()), relative=True, seed=shown.experiment.seed)
+    return Trips(line.start, line.slope, line.furthest, len(by_delay)) if line else None
 
 
 def _model(run: q.Run) -> Model:

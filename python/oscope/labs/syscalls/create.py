@@ -11,6 +11,7 @@ import numpy as np
 from oscope import questions as q
 from oscope.labs.syscalls.reference import FORK_CHILD, FORK_PARENT, MY_PRECIOUS, CitedRow, statistics
 from oscope.statistics import effect
+from oscope.statistics.line import fit_line
 from oscope.statistics.multiplicity import holm
 
 # ---- page tables: the time of making a process against the memory it has touched
@@ -52,8 +53,9 @@ def _lines(run: q.Run) -> list[Line]:
     for (how, points), pages in product(by_how.items(), dict.fromkeys(map(_pages, measured))):
         own = {_mebibytes(each): each for each in points if pages == _pages(each) or not _mebibytes(each)}
         rising = [own[resident] for resident in sorted(own)]
-        if len(rising) > 1 and (slope := _slope(rising)) is not None:
-            found.append(Line(how, pages, rising, slope))
+        medians = [q.block_medians(each.samples, METRIC) for each in rising]
+        if (fitted := fit_line(sorted(own), medians)) is not None:
+            found.append(Line(how, pages, rising, fitted.slope))
     return list(tested(found))
 
 
@@ -75,15 +77,6 @@ def _pages(point: q.Point) -> str:
 
 def _mebibytes(point: q.Point) -> float:
     return float(point.factors["resident"]) / q.MEBIBYTE
-
-
-def _slope(points: Sequence[q.Point]) -> q.Summary | None:
-    """Fit a line in each block (least squares over the medians of its points), and summarise the slopes."""
-    medians = [q.block_medians(point.samples, METRIC) for point in points]
-    blocks = sorted(set.intersection(*map(set, medians)))
-    sizes = list(map(_mebibytes, points))
-    slopes = [float(np.polyfit(sizes, [each[block] for each in medians], 1)[0]) for block in blocks]
-    return q.summarise(slopes, blocks, kind="difference") if slopes else None
 
 
 def _slowed(_: q.Run, lines: Sequence[Line]) -> str:

@@ -7,13 +7,14 @@ from statistics import mean
 from statistics import median as middle
 
 import numpy as np
-import scipy
 
 from oscope import questions as q
 from oscope.labs.transfer import CONTENTS, SIZES, reference
 from oscope.labs.transfer import ways as moved
 from oscope.labs.transfer.ways import CALLS, CONTENT, COPIED, DEVICE, METHOD, Sides, way
 from oscope.questions.combined_factors import verdict_table
+from oscope.statistics.ranks import rank_sum
+from oscope.statistics.warmup import first_and_later
 
 # ---- by size, also of what goes through the devices
 
@@ -44,15 +45,15 @@ def headline(rows: Sequence[q.Contrast], names: tuple[str, str]) -> str:
 
 def firsts(run: q.Run, metric: str) -> str:
     """Return a note of how the first execution of each process compares with those after it."""
-    ratios = {}
-    for place, point in enumerate(q.known(run.experiment, metric)):
+    ratios, blocks = np.zeros(0), np.zeros(0, dtype=np.int64)
+    for point in q.known(run.experiment, metric):
         values, kept = q.measured(point, metric)
-        for block in np.unique(point.block[kept]):
-            first, *rest = values[point.block[kept] == block]
-            if rest:
-                ratios[place, int(block)] = float(first / np.median(rest))
-    found = q.summarise(list(ratios.values()), [block for _, block in ratios], seed=run.experiment.seed)
-    if not ratios or found.ci95 is None:
+        block = point.block[kept]
+        is_first = np.isin(np.arange(len(block)), np.unique(block, return_index=True)[1])
+        first, later, own = first_and_later(values, is_first, block)
+        ratios, blocks = np.append(ratios, first / later), np.append(blocks, own)
+    found = q.summarise(ratios, blocks, seed=run.experiment.seed)
+    if found.ci95 is None:
         return ""
     ratio = q.bounded_text(found.median, *found.ci95)
     return f" The first of a process takes {ratio} times those after it (of {q.format_count(found.n)}, 95 %)."
@@ -168,7 +169,7 @@ def _within(method: str) -> str:
     """Return the difference within each group that both contents have, with its p."""
     zeros, random = (reference.groups(values) for values in _received(method))
     shared = ((a, b) for a in zeros for b in random if abs(middle(a) - middle(b)) < reference.GAP_MS)
-    tests = ((a, b, scipy.stats.mannwhitneyu(a, b, method="exact").pvalue) for a, b in shared)
+    tests = ((a, b, rank_sum(a, b, exact=True)) for a, b in shared)
     return q.listed([f"{middle(b) - middle(a):+.1f} near {middle(a):.0f} (p {p:.2f})" for a, b, p in tests])
 
 
