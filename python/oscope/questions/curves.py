@@ -105,16 +105,6 @@ def best(found: Sequence[At], experiment: ExperimentResults, metric: str) -> tup
     return first, sorted(alike, key=lambda each: each.size)
 
 
-def best_sizes(curves: Curves, experiment: ExperimentResults, metric: str) -> dict[int, list[str]]:
-    """Return the curves of which a size is the best, or is not distinguished from it; none of one size."""
-    found: dict[int, list[str]] = {}
-    for name, row in curves.items():
-        first, alike = best(row, experiment, metric)
-        for each in (first, *alike) if len(row) > 1 else ():
-            found.setdefault(each.size, []).append(name)
-    return found
-
-
 def best_of(points: Sequence[Point]) -> tuple[Point, list[Point]]:
     """Return the same of points of one experiment: the best, and in their order those that are like it."""
     run, metric = points[0].run, points[0].metric
@@ -223,3 +213,13 @@ def ratio_lines(
             series[name(each)].append((float(sizes.index(each.size)), each.row))
     axes = (size_axis(sizes, axis), plots.axis(what, rangemode="tozero"))
     return [plots.lines(title, axes, median_lines(series), note)]
+
+
+def best_sizes(curves: Curves, experiment: ExperimentResults, metric: str) -> dict[int, list[str]]:
+    """Return the curves of which a size is the best, or is not distinguished from it; none of one size."""
+    found: dict[int, list[str]] = {}
+    for name, row in curves.items():
+        first, alike = best(row, experiment, metric)
+        for each in (first, *alike) if len(row) > 1 else ():
+            found.setdefault(each.size, []).append(name)
+    return found
