@@ -10,12 +10,15 @@ import pytest
 
 import synthetic
 from oscope.figures import plots
+from oscope.figures.analysed import Analysed
+from oscope.figures.experiments import view
 from oscope.labs import LABS
 from oscope.model.errors import OscopeError
 from oscope.model.samples import Results
 from oscope.report import theme
 from oscope.report.build import answers
 from oscope.report.figures import draw, named_figures, save
+from oscope.report.plot import plot_headline
 
 
 def test_every_figure_of_the_report_becomes_a_file_of_each_format(tmp_path: Path) -> None:
@@ -48,6 +51,19 @@ def test_every_figure_of_the_survey_is_of_traces_that_both_renderers_know() -> N
         assert all("color" not in str(trace) for trace in figure.traces)
         assert figure.layout["xaxis"]["title"]["text"]
         assert draw(figure).axes[0].get_xlabel() == figure.layout["xaxis"]["title"]["text"]
+
+
+def test_a_run_is_plotted_as_the_report_draws_it() -> None:
+    measured = synthetic.throughput()
+    headline = measured.metrics[measured.headline]
+    # The report chooses a prefix; a run is plotted in the unit of the metric, so that this one has none.
+    plain = replace(measured, metrics={headline.name: replace(headline, unit="widgets")})
+    (figure,) = view(Analysed((plain,)), plain).figures[:1]
+    own = plot_headline(plain)
+    for mine, theirs in zip(own.axes[0].lines, draw(figure).axes[0].lines, strict=True):
+        assert np.array_equal(mine.get_xydata(), theirs.get_xydata())
+    assert own.axes[0].get_yticklabels()[0].get_text() == "call=read"
+    assert own.get_supxlabel() == figure.note
 
 
 def test_figures_are_thinned_and_say_what_lies_outside() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,6 +21,7 @@ from oscope.statistics.summary import UNMEASURED
 
 MOST_ROWS = 40
 """Points that a figure shows as rows."""
+STRIPS = "Faint: single samples. Diamond: median with its 95 % interval."
 FEWEST_FOR_LINES = 3
 """Levels from which a numeric factor makes a line."""
 MOST_COLOURS = 7
@@ -113,31 +114,35 @@ def _figures(results: Analysed, experiment: ExperimentResults, metric: str) -> l
     column = experiment.metrics[metric]
     summaries = [results.summary(experiment, point, metric) for point in points]
     scale = shared_scale([each for each in summaries if each is not None], column.shown_unit)
-    colours = _colours(experiment, points)
     name = f"{meaning(column)} ({metric})"
     axis_title = with_unit(metric, scale.unit)
-    dots = [
-        dot(
-            results,
-            experiment,
-            (point, metric),
-            scale,
-            name=label(experiment, point.factors, _names(experiment)),
-            colour=colour,
-        )
-        for point, colour in zip(points, colours, strict=True)
-    ]
+    names = [label(experiment, point.factors, _names(experiment)) for point in points]
+    dots = dots_of(results, experiment, metric, dict(zip(points, names, strict=True)), scale)
     figures = []
     numeric = _numeric_factor(experiment)
     if numeric is not None:
         figures.append(_over(experiment, numeric, (name, axis_title), list(zip(points, dots, strict=True))))
     if len(dots) <= MOST_ROWS:
-        note = "Faint: single samples. Diamond: median with its 95 % interval."
-        figures.append(plots.strips(name, axis_title, dots, note))
+        figures.append(plots.strips(name, axis_title, dots, STRIPS))
     elif numeric is None:
         shown = f"The first {MOST_ROWS} of {len(dots)} points; the table has all."
         figures.append(plots.strips(name, axis_title, dots[:MOST_ROWS], shown))
     return figures
+
+
+def dots_of(
+    results: Analysed,
+    experiment: ExperimentResults,
+    metric: str,
+    names: Mapping[PointSamples, str],
+    scale: Scale,
+) -> list[Dot]:
+    """Return these points, each under its name, coloured by what is compared."""
+    colours = _colours(experiment, names)
+    return [
+        dot(results, experiment, (point, metric), scale, name=name, colour=colour)
+        for (point, name), colour in zip(names.items(), colours, strict=True)
+    ]
 
 
 def dot(

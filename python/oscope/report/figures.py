@@ -113,14 +113,14 @@ def _encoded(canvas: Canvas, form: str) -> bytes:
     return target.getvalue()
 
 
-def draw(figure: Figure) -> Canvas:
-    """Return the figure drawn by matplotlib."""
+def draw(figure: Figure, kind: type[Canvas] | None = None) -> Canvas:
+    """Return the figure drawn by matplotlib, as its own class of figures or another `kind`."""
     import matplotlib.figure  # noqa: PLC0415 - half a second
 
     layout = figure.layout
     with matplotlib.rc_context(STYLE):
         height = max(1.8, float(layout.get("height", 400)) / PIXELS_PER_INCH * 0.8)
-        canvas = matplotlib.figure.Figure(figsize=(WIDTH_INCHES, height), layout="constrained")
+        canvas = (kind or matplotlib.figure.Figure)(figsize=(WIDTH_INCHES, height), layout="constrained")
         axes = canvas.add_subplot()
         axes.set_title(figure.title, loc="left", fontweight="bold")
         _draw_traces(axes, figure)
