@@ -263,8 +263,8 @@ def screen_of(results: ExperimentResults, comparison: Comparison) -> str:
 def test_a_metric_without_a_value_says_when_it_has_none() -> None:
     results = make_results(make_point("read", noise(100)))
     columns = [
-        Column("user_s", "s", "User time. Null in the cases of system_s."),
-        Column("system_s", "s", "By ticks: null where the CPU time is less than 10 ticks. Sampled."),
+        Column("user_s", "s", "User time.", null_when="where the CPU time is less than 10 ticks"),
+        Column("system_s", "s", "Sampled.", null_when="where the CPU time is less than 10 ticks"),
         Column("other", "s", "Something else."),
     ]
     nothing = {each.name: np.full(20, np.nan) for each in columns}

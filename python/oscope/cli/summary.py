@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -20,7 +19,7 @@ from oscope.labs import LABS
 from oscope.model import formatting
 from oscope.model.clocks import UNSEEN_BRIEFLY, clock_of
 from oscope.model.document import Table
-from oscope.model.samples import ExperimentResults, Inspected, PointSamples, Results
+from oscope.model.samples import Column, ExperimentResults, Inspected, PointSamples, Results
 from oscope.planning import interference
 from oscope.programs.findings import revision_notes
 from oscope.report.build import answers
@@ -43,8 +42,6 @@ from oscope.statistics.machines import build_digest, build_name
 if TYPE_CHECKING:
     from oscope.statistics import Summary
 
-_NULL = re.compile(r"\b[Nn]ull ((?:where|without|below|with) [^.;]+)")
-_AS_ANOTHER = re.compile(r"\b[Nn]ull (?:[^.;]*and )?in the cases of (\w+)")
 ENDED = {
     "interrupted": "was interrupted",
     "failed": "failed",
@@ -339,19 +336,14 @@ def unmeasured(experiment: ExperimentResults) -> Iterator[str]:
     for name, column in experiment.metrics.items():
         if name not in shown:
             why = f"the clock is {_clock(clock)}, because {clock['why']}" if clock.get("why") else ""
-            missing[(column.unit == "cycles" and why) or _null(experiment, name)].append(name)
+            missing[(column.unit == "cycles" and why) or _null(column)].append(name)
     for reason, names in missing.items():
         yield f"not measured: {', '.join(names)}: {reason}"
 
 
-def _null(experiment: ExperimentResults, name: str) -> str:
-    """Say when a metric has no value: by its description, or by that of the metric which it refers to."""
-    column = experiment.metrics.get(name)
-    doc = "" if column is None else column.doc
-    if (other := _AS_ANOTHER.search(doc)) is not None and other[1] != name:
-        return _null(experiment, other[1])
-    found = _NULL.search(doc)
-    return f"no value {found[1]}" if found else "no sample has a value"
+def _null(column: Column) -> str:
+    """Say when a metric has no value."""
+    return f"no value {column.null_when}" if column.null_when else "no sample has a value"
 
 
 def _guest(guest: Mapping[str, Any] | None) -> str:

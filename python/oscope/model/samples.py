@@ -31,6 +31,8 @@ class Column:
     doc: str = ""
     better: str | None = None
     """"less" or "more" for a metric; None for a covariate."""
+    null_when: str | None = None
+    """In which case it has no value, such as `without a counter`; None where that is not known."""
 
     @property
     def shown_unit(self) -> str:

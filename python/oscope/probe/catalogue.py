@@ -63,12 +63,15 @@ class Metric:
     per: str | None = None
     """What one value is for (`iteration`, `second`); None: the repetition."""
     note: str | None = None
-    """Whole sentences: what the value includes, and where it is null."""
+    """Whole sentences: what the value includes."""
+    null_when: str | None = None
+    """In which case there is no value, such as `without a counter`; None where the description has no such
+    field."""
 
     @classmethod
     def from_object(cls, data: Mapping[str, Any]) -> Metric:
         """Read a metric as `describe` prints it; KeyError where it is malformed."""
-        fields = (data.get(name) for name in ("quantity", "what", "per", "note"))
+        fields = (data.get(name) for name in ("quantity", "what", "per", "note", "null_when"))
         return cls(data["name"], data["unit"], data["better"], data["doc"], *fields)
 
 

@@ -139,7 +139,8 @@ def _described(metric: Metric, ending: str, names: Mapping[str, str]) -> Metric:
     note = " ".join(filter(None, (_renamed(metric.note or "", names), ending)))
     head = " of ".join(filter(None, (UNIT if metric.quantity == UNIT else None, metric.what)))
     per = f" per {metric.per}" if metric.per else ""
-    return replace(metric, note=note, doc=f"{head[:1].upper()}{head[1:]}{per}. {note}")
+    missing = f" Null {metric.null_when}." if metric.null_when else ""
+    return replace(metric, note=note, doc=f"{head[:1].upper()}{head[1:]}{per}. {note}{missing}")
 
 
 def _renamed(text: str, names: Mapping[str, str]) -> str:

@@ -234,7 +234,8 @@ def _metric(data: Any, where: str) -> dict[str, Any]:
     if quantity is not None and quantity not in QUANTITIES:
         known = ", ".join(QUANTITIES)
         raise _WrongError(f'{where} ({name}): "quantity" is {quantity!r} and has to be one of {known}')
-    for part in ("what", "per", "note"):
+    parts = ("what", "per", "note", "null_when")
+    for part in parts:
         if data.get(part) is not None:
             _want(data[part], f'{where} ({name}): "{part}"', str)
     return {
@@ -243,7 +244,7 @@ def _metric(data: Any, where: str) -> dict[str, Any]:
         "better": better,
         "doc": _part(data, "doc", f"{where} ({name})", str, ""),
         "quantity": quantity,
-        **{part: data.get(part) for part in ("what", "per", "note")},
+        **{part: data.get(part) for part in parts},
     }
 
 

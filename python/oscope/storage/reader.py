@@ -111,7 +111,7 @@ def _assemble(
     events: Mapping[str, list[Any]],
 ) -> ExperimentResults:
     workload = experiment.workload
-    metrics = {m.name: Column(m.name, m.unit, m.doc, m.better) for m in workload.metrics}
+    metrics = {m.name: Column(m.name, m.unit, m.doc, m.better, m.null_when) for m in workload.metrics}
     covariates = {c.name: Column(c.name, c.unit, c.doc) for c in plan.covariates}
     # Counters that this machine has beyond those that every probe describes.
     covariates |= {name: Column(name, "") for p in points for name in p.covariates if name not in covariates}

@@ -55,7 +55,9 @@ def to_record(results: ExperimentResults) -> dict[str, Any]:
         **({"conditions": _conditions(results)} if results.conditions else {}),
         **_defaults(results),
         "metrics": {
-            name: {"unit": c.unit, "better": c.better, "doc": c.doc} for name, c in results.metrics.items()
+            name: {"unit": c.unit, "better": c.better, "doc": c.doc}
+            | ({"null_when": c.null_when} if c.null_when else {})
+            for name, c in results.metrics.items()
         },
         "covariates": {name: {"unit": c.unit, "doc": c.doc} for name, c in results.covariates.items()},
         "points": [_point(results, p, moved) for p in points],
@@ -220,7 +222,10 @@ def _read_record(data: Mapping[str, Any]) -> ExperimentResults:
         started=data["started"],
         seed=data["seed"],
         points=tuple(points),
-        metrics={n: Column(n, m["unit"], m["doc"], m["better"]) for n, m in data["metrics"].items()},
+        metrics={
+            n: Column(n, m["unit"], m["doc"], m["better"], m.get("null_when"))
+            for n, m in data["metrics"].items()
+        },
         covariates={n: Column(n, c["unit"], c["doc"]) for n, c in data["covariates"].items()},
         environment=data["environment"],
         title=data["title"],

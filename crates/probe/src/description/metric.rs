@@ -21,8 +21,10 @@ pub struct Metric {
     pub what: Option<&'static str>,
     /// What one value is for (`iteration`, `second`); `None`: the repetition.
     pub per: Option<&'static str>,
-    /// Whole sentences: what the value includes, and where it is null.
+    /// Whole sentences: what the value includes.
     pub note: Option<&'static str>,
+    /// In which case there is no value (`without a counter`); `None`: in none that is foreseen.
+    pub null_when: Option<&'static str>,
 }
 
 /// The kinds of quantities, as far as what a clock reads makes them differ.
@@ -84,7 +86,7 @@ impl Serialize for Better {
 /// The fields, and `doc` for readers that know only the text.
 impl Serialize for Metric {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut flat = serializer.serialize_struct("Metric", 8)?;
+        let mut flat = serializer.serialize_struct("Metric", 9)?;
         flat.serialize_field("name", self.name)?;
         flat.serialize_field("unit", self.unit)?;
         flat.serialize_field("better", &self.better)?;
@@ -92,6 +94,7 @@ impl Serialize for Metric {
         flat.serialize_field("what", &self.what)?;
         flat.serialize_field("per", &self.per)?;
         flat.serialize_field("note", &self.note)?;
+        flat.serialize_field("null_when", &self.null_when)?;
         flat.serialize_field("doc", &self.doc())?;
         flat.end()
     }
@@ -113,6 +116,7 @@ impl Metric {
             what,
             per: None,
             note: None,
+            null_when: None,
         }
     }
 
@@ -160,6 +164,14 @@ impl Metric {
         }
     }
 
+    /// The same, which has no value in this case.
+    pub const fn null_when(self, case: &'static str) -> Self {
+        Self {
+            null_when: Some(case),
+            ..self
+        }
+    }
+
     /// The same, but not compared.
     pub const fn not_compared(self) -> Self {
         Self {
@@ -176,10 +188,10 @@ impl Metric {
     /// The same in ticks of the time-stamp counter.
     pub const CYCLES: Self = Self::time("cycles", "cycles", Quantity::Cycles)
         .per("iteration")
-        .note("Ticks of the time-stamp counter, whose rate is constant whatever the core's frequency. Null without \
-            one.");
+        .note("Ticks of the time-stamp counter, whose rate is constant whatever the core's frequency.")
+        .null_when("without one");
 
-    /// The text: quantity, what it is of, what one value is for; then the note.
+    /// The text: quantity, what it is of, what one value is for; then the note, and where it is null.
     pub fn doc(&self) -> String {
         let mut text = match (self.quantity.head(), self.what) {
             (Some(head), Some(what)) => format!("{head} of {what}"),
@@ -194,6 +206,11 @@ impl Metric {
         if let Some(note) = self.note {
             text.push(' ');
             text.push_str(note);
+        }
+        if let Some(case) = self.null_when {
+            text.push_str(" Null ");
+            text.push_str(case);
+            text.push('.');
         }
         text
     }
@@ -229,6 +246,8 @@ mod tests {
                 .doc(),
             "Time per pass."
         );
+        let counted = Metric::spent("cycles", "1", "core cycles").null_when("without a counter");
+        assert_eq!(counted.doc(), "Core cycles. Null without a counter.");
     }
 
     #[test]
@@ -239,7 +258,7 @@ mod tests {
             found,
             serde_json::json!({
                 "name": "bytes", "unit": "B", "better": null, "quantity": "amount", "what": "bytes read",
-                "per": null, "note": null, "doc": "Bytes read."
+                "per": null, "note": null, "null_when": null, "doc": "Bytes read."
             })
         );
         let time = serde_json::to_value(Metric::time("cpu_s", "s", Quantity::CpuTime))

@@ -271,17 +271,21 @@ impl CommandRun {
 }
 
 fn metrics() -> Vec<Metric> {
+    const NO_SHELL: &str = "without a shell";
+    const FEW_TICKS: &str = "where the CPU time is less than 10 ticks";
     let time = |name, quantity, what| Metric::time(name, "ns", quantity).of(what);
     vec![
         time("time_ns", Quantity::Time, "the program from its start to its end")
             .note("The shell's start is included where there is a shell."),
         time("net_ns", Quantity::Time, "the program without the shell's start")
-            .note("It is time_ns less shell_ns, and may be below zero. Null without a shell."),
+            .note("It is time_ns less shell_ns, and may be below zero.")
+            .null_when(NO_SHELL),
         time("cpu_ns", Quantity::CpuTime, "the program")
             .note("User and system, with that of the children that the program waited for (wait4(2))."),
         time("user_ns", Quantity::UserTime, "the program")
-            .note("Most kernels sample the mode at ticks: null where the CPU time is less than 10 ticks."),
-        time("system_ns", Quantity::SystemTime, "the program").note("Null in the cases of user_ns."),
+            .note("Most kernels sample the mode at ticks.")
+            .null_when(FEW_TICKS),
+        time("system_ns", Quantity::SystemTime, "the program").null_when(FEW_TICKS),
         Metric::spent("max_rss_bytes", "B", "largest resident set of a single process").note(
             "The program, or a child that it waited for. Never less than the launcher's own, 1.5 to 3 MiB: a smaller \
              program shows this size.",
@@ -295,25 +299,29 @@ fn metrics() -> Vec<Metric> {
         Metric::spent("blocks_in", "1", "blocks of 512 B read from devices"),
         Metric::spent("blocks_out", "1", "blocks of 512 B written to devices")
             .note("Counted when the pages become dirty."),
-        Metric::spent("read_bytes", "B", "bytes returned by read system calls").note(
-            "rchar of /proc/PID/io, see proc_pid_io(5). Null where the kernel does not count them.",
-        ),
+        Metric::spent("read_bytes", "B", "bytes returned by read system calls")
+            .note("rchar of /proc/PID/io, see proc_pid_io(5).")
+            .null_when("where the kernel does not count them"),
         Metric::spent("written_bytes", "B", "bytes accepted by write system calls")
             .note("wchar of /proc/PID/io."),
         Metric::spent("instructions_user", "1", "instructions in user mode")
-            .note("By perf_event_open(2), inherited by children. Null without a counter."),
-        Metric::spent("cycles_user", "1", "core cycles in user mode").note("Null without a counter."),
-        Metric::spent("energy_j", "J", "energy of the processor packages").note(
-            "By RAPL, from the start of the program to its end. The work of other programs and the idle power are \
-                included. Null without a counter, or for a run below 20 ms.",
-        ),
+            .note("By perf_event_open(2), inherited by children.")
+            .null_when("without a counter"),
+        Metric::spent("cycles_user", "1", "core cycles in user mode").null_when("without a counter"),
+        Metric::spent("energy_j", "J", "energy of the processor packages")
+            .note(
+                "By RAPL, from the start of the program to its end. The work of other programs and the idle power \
+                 are included.",
+            )
+            .null_when("without a counter, or for a run below 20 ms"),
         Metric::found("idle_w", "W", "power of the processor packages when nothing is measured")
             .note("Measured before the repetitions of each block. It is the floor of the energy."),
         time("start_ns", Quantity::Time, "a trivial program from its start to its end")
             .note("The median, measured before the repetitions of each block.")
             .not_compared(),
         time("shell_ns", Quantity::Time, "a shell that runs nothing, from its start to its end")
-            .note("The median, measured likewise. Null without a shell.")
+            .note("The median, measured likewise.")
+            .null_when(NO_SHELL)
             .not_compared(),
         Metric::found("exit_code", "1", "exit code of the program")
             .note("128 plus the signal's number where a signal ended it."),

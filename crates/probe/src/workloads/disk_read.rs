@@ -385,15 +385,15 @@ fn metrics() -> Vec<Metric> {
         Metric::time("cpu_s", "s", Quantity::CpuTime)
             .of("all threads")
             .note("User and system, while the clock runs."),
-        Metric::found("xor", "1", "XOR of the little-endian 32-bit words read").note(
-            "Zeros pad a short tail. Null with work=none, or where `longest` ended the reading.",
-        ),
+        Metric::found("xor", "1", "XOR of the little-endian 32-bit words read")
+            .note("Zeros pad a short tail.")
+            .null_when("with work=none, or where `longest` ended the reading"),
         Metric::found(
             "resident",
             "1",
             "share of the pages to read that were in the page cache before",
         )
-        .note("Null where the file is neither the user's own nor writable."),
+        .null_when("where the file is neither the user's own nor writable"),
         Metric::found(
             "earlier_reads",
             "1",

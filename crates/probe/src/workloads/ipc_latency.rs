@@ -224,10 +224,10 @@ fn metrics() -> Vec<Metric> {
         time("p90_ns").of("a round trip at the 90th percentile"),
         time("p99_ns")
             .of("a round trip at the 99th percentile")
-            .note("Null below 500 round trips."),
+            .null_when("below 500 round trips"),
         time("p999_ns")
             .of("a round trip at the 99.9th percentile")
-            .note("Null below 5000 round trips."),
+            .null_when("below 5000 round trips"),
         time("max_ns").of("the longest round trip"),
         Metric::time("cpu_ns", "ns", Quantity::CpuTime)
             .of("both sides")

@@ -131,13 +131,14 @@ fn metrics() -> Vec<Metric> {
     const PART: &str =
         "A part of the operation. Only with read-first, read-again, change-block and append.";
     const NETWORK: &str = "Headers included. What is sent after the clock has stopped is left out: late \
-        acknowledgements, a close that the client puts off. Null with system=local.";
+        acknowledgements, a close that the client puts off.";
+    const NO_NETWORK: &str = "with system=local";
     let time = |name, what| Metric::time(name, "ns", Quantity::Time).of(what);
     vec![
         time("time_ns", "the operation").note("As its program has to wait for it."),
         Metric::found("bytes", "B", "contents that the program read or wrote")
-            .note("Null with git-status."),
-        Metric::rate("bytes_per_s", "B/s", "contents read or written").note("Null without any."),
+            .null_when("with git-status"),
+        Metric::rate("bytes_per_s", "B/s", "contents read or written").null_when("without any"),
         Metric::found("files", "1", "files that the operation handles"),
         time("open_ns", "open(2)").note(PART),
         time("close_ns", "close(2)").note(PART),
@@ -146,13 +147,13 @@ fn metrics() -> Vec<Metric> {
             "B",
             "bytes received by the client's network device",
         )
-        .note(NETWORK),
+        .note(NETWORK).null_when(NO_NETWORK),
         Metric::spent(
             "sent_bytes",
             "B",
             "bytes sent by the client's network device",
         )
-        .note(NETWORK),
+        .note(NETWORK).null_when(NO_NETWORK),
         Metric::spent(
             "received_packets",
             "1",

@@ -90,7 +90,9 @@ pub fn description() -> Description {
 fn metrics() -> Vec<Metric> {
     const SHM: &str = "Refused ones included; of shm, calls of the ring's function.";
     const ONE: &str = "In 1thread, of the one thread.";
-    const TWO: &str = "Null in 1thread.";
+    const TWO: &str = "in 1thread";
+    const FEW: &str = "where the CPU time is less than 10 ticks";
+    const EITHER: &str = "in 1thread, and where the CPU time is less than 10 ticks";
     vec![
         Metric::rate("throughput", "MiB/s", "bytes received"),
         Metric::time("time_s", "s", Quantity::Time).of("the transfer"),
@@ -100,35 +102,67 @@ fn metrics() -> Vec<Metric> {
         Metric::found("bytes", "B", "bytes received"),
         Metric::found("writes", "1", "calls that send").note(SHM),
         Metric::found("reads", "1", "calls that receive").note(SHM),
-        Metric::found("short_writes", "1", "calls that sent fewer bytes than requested"),
-        Metric::found("short_reads", "1", "calls that received fewer bytes than requested")
-            .note("Requested is a block, or the rest of the total."),
+        Metric::found(
+            "short_writes",
+            "1",
+            "calls that sent fewer bytes than requested",
+        ),
+        Metric::found(
+            "short_reads",
+            "1",
+            "calls that received fewer bytes than requested",
+        )
+        .note("Requested is a block, or the rest of the total."),
         Metric::found("refusals", "1", "calls refused with EAGAIN")
             .note("The channel was full or empty."),
-        Metric::found("sender_voluntary", "1", "voluntary context switches of the sender").note(ONE),
-        Metric::found("sender_involuntary", "1", "involuntary context switches of the sender").note(ONE),
-        Metric::found("receiver_voluntary", "1", "voluntary context switches of the receiver").note(TWO),
-        Metric::found("receiver_involuntary", "1", "involuntary context switches of the receiver").note(TWO),
+        Metric::found(
+            "sender_voluntary",
+            "1",
+            "voluntary context switches of the sender",
+        )
+        .note(ONE),
+        Metric::found(
+            "sender_involuntary",
+            "1",
+            "involuntary context switches of the sender",
+        )
+        .note(ONE),
+        Metric::found(
+            "receiver_voluntary",
+            "1",
+            "voluntary context switches of the receiver",
+        )
+        .null_when(TWO),
+        Metric::found(
+            "receiver_involuntary",
+            "1",
+            "involuntary context switches of the receiver",
+        )
+        .null_when(TWO),
         Metric::time("sender_user_s", "s", Quantity::UserTime)
             .of("the sender")
-            .note("In 1thread, of the one thread. Null in the cases of sender_system_s.")
+            .note(ONE)
+            .null_when(FEW)
             .not_compared(),
         Metric::time("sender_system_s", "s", Quantity::SystemTime)
             .of("the sender")
-            .note(
-                "Most kernels separate it from user time by sampling at ticks: null where the CPU time is less than \
-                 10 ticks.",
-            )
+            .note("Most kernels separate it from user time by sampling at ticks.")
+            .null_when(FEW)
             .not_compared(),
         Metric::time("receiver_user_s", "s", Quantity::UserTime)
             .of("the receiver")
-            .note("Null in 1thread and in the cases of sender_system_s.")
+            .null_when(EITHER)
             .not_compared(),
         Metric::time("receiver_system_s", "s", Quantity::SystemTime)
             .of("the receiver")
-            .note("Null in 1thread and in the cases of sender_system_s.")
+            .null_when(EITHER)
             .not_compared(),
-        Metric::found("capacity", "B", "bytes that an empty channel takes until it is full")
-            .note("Written in blocks, before the repetitions; null if that took more than a second."),
+        Metric::found(
+            "capacity",
+            "B",
+            "bytes that an empty channel takes until it is full",
+        )
+        .note("Written in blocks, before the repetitions.")
+        .null_when("where that took more than a second"),
     ]
 }

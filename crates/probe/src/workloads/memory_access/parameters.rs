@@ -118,6 +118,9 @@ pub enum Pressed {
     Compete,
 }
 
+/// When there is no value of what only some kernels count.
+const UNCOUNTED: &str = "where the kernel does not count them";
+
 /// The metrics, the headline one first.
 pub fn metrics() -> Vec<Metric> {
     let mut metrics = vec![
@@ -204,11 +207,11 @@ fn used(names: [&'static str; 7], what: [&'static str; 7]) -> [Metric; 7] {
              16 MiB that flush the caches.",
         ),
         Metric::found(inblock, "1", blocks_in)
-            .note("By getrusage. Null where the kernel does not count them."),
-        Metric::found(oublock, "1", blocks_out).note(
-            "They are to be written to devices, and counted by getrusage when a page becomes dirty. Null where the \
-             kernel does not count them.",
-        ),
+            .note("By getrusage.")
+            .null_when(UNCOUNTED),
+        Metric::found(oublock, "1", blocks_out)
+            .note("They are to be written to devices, and counted by getrusage when a page becomes dirty.")
+            .null_when(UNCOUNTED),
     ]
 }
 
@@ -217,38 +220,41 @@ fn reclaimed() -> impl Iterator<Item = Metric> {
     let described = [
         (
             "pages read from swap during the walk",
-            "Of the whole machine, the competitor included (pswpin). Null where the kernel does not count them.",
+            "Of the whole machine, the competitor included (pswpin).",
         ),
         (
             "pages written to swap during the walk",
-            "Of the whole machine (pswpout). Null where the kernel does not count them.",
+            "Of the whole machine (pswpout).",
         ),
         (
             "anonymous pages that came back soon after their reclaim",
-            "Of the whole machine (workingset_refault_anon). Null where the kernel does not count them.",
+            "Of the whole machine (workingset_refault_anon).",
         ),
         (
             "file pages that came back soon after their reclaim",
-            "Of the whole machine (workingset_refault_file). Null where the kernel does not count them.",
+            "Of the whole machine (workingset_refault_file).",
         ),
         (
             "pages moved to the active list",
-            "Of the whole machine (pgactivate); the multi-generational LRU counts few. Null where the kernel does not \
-             count them.",
+            "Of the whole machine (pgactivate); the multi-generational LRU counts few.",
         ),
         (
             "pages scanned for reclaim",
-            "Of the whole machine (pgscan_anon + pgscan_file). Null where the kernel does not count them.",
+            "Of the whole machine (pgscan_anon + pgscan_file).",
         ),
         (
             "pages reclaimed",
-            "Of the whole machine (pgsteal_anon + pgsteal_file). Null where the kernel does not count them.",
+            "Of the whole machine (pgsteal_anon + pgsteal_file).",
         ),
     ];
     reclaim::NAMES
         .into_iter()
         .zip(described)
-        .map(|(name, (what, note))| Metric::found(name, "1", what).note(note))
+        .map(|(name, (what, note))| {
+            Metric::found(name, "1", what)
+                .note(note)
+                .null_when(UNCOUNTED)
+        })
 }
 
 fn there() -> [Metric; 5] {
@@ -271,17 +277,17 @@ fn there() -> [Metric; 5] {
 }
 
 fn counts() -> [Metric; 5] {
-    const COUNTED: &str = "Counted by the hardware, in user mode. Null without a counter.";
-    [
+    const COUNTED: &str = "Counted by the hardware, in user mode.";
+    let found = [
         Metric::found("l1d_read_access", "1", "loads of the walk's process").note(COUNTED),
         Metric::found("l1d_write_access", "1", "stores of the walk's process").note(COUNTED),
         Metric::spent("l1d_read_miss", "1", "loads that missed the L1D").note(COUNTED),
         Metric::spent("dtlb_read_miss", "1", "loads that missed the dTLB").note(
-            "Counted by the hardware, in user mode: AMD counts misses of its first level, Intel of both. Null without \
-             a counter.",
+            "Counted by the hardware, in user mode: AMD counts misses of its first level, Intel of both.",
         ),
         Metric::spent("dtlb_write_miss", "1", "stores that missed the dTLB").note(COUNTED),
-    ]
+    ];
+    found.map(|metric| metric.null_when("without a counter"))
 }
 
 fn simulated() -> impl Iterator<Item = Metric> {

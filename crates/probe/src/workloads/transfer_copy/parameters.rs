@@ -204,10 +204,12 @@ fn metrics() -> Vec<Metric> {
             .note("Voluntary and involuntary, of all threads (getrusage(2))."),
         Metric::spent("receiver_switches", "1", "context switches of the receiver")
             .note("Voluntary and involuntary, of all threads (getrusage(2))."),
-        cpu("cpu_s_per_gib", "the sender").note(
-            "Of all threads; null without contents. Where both are on one machine, the kernel does part of the \
-                receiver's protocol work and wake-ups within the sender's calls (softirq): they count here.",
-        ),
+        cpu("cpu_s_per_gib", "the sender")
+            .note(
+                "Of all threads. Where both are on one machine, the kernel does part of the receiver's protocol work \
+                 and wake-ups within the sender's calls (softirq): they count here.",
+            )
+            .null_when("without contents"),
         cpu("receiver_cpu_s_per_gib", "the receiver").note(
             "Of all threads. It excludes the receiver's work that the kernel does within the sender's calls, and \
                 includes the sender's work (acknowledgements) that it does within the receiver's.",
