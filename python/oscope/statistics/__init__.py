@@ -10,8 +10,8 @@ from oscope.statistics.compare import (
 )
 from oscope.statistics.compared import ComparedMetric
 from oscope.statistics.shape import Drift, Mode
-from oscope.statistics.slow import SlowSample
 from oscope.statistics.summary import Summary, summarise, summarise_point
+from oscope.statistics.tail_samples import SlowSample
 
 __all__ = [
     "Attribution",

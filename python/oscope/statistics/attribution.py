@@ -39,10 +39,10 @@ from oscope.statistics.candidates import (
 )
 from oscope.statistics.decomposition import Moments, collinear_groups, moments, products, shapley
 from oscope.statistics.processes import batches, by_block, differing_p, process_margins
-from oscope.statistics.slow import SlowSample, slow_samples
 from oscope.statistics.splitting import Halves, halves, held_out, margins, stability
 from oscope.statistics.stepwise_selection import LEAST_SHARE, LEVEL, enter
 from oscope.statistics.tail import Measured, Tail, tail_of
+from oscope.statistics.tail_samples import SlowSample, slow_samples
 
 FEWEST_SAMPLES = 50
 MOST_SAMPLES = 20_000
