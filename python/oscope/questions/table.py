@@ -159,7 +159,7 @@ def stat(
     """Return columns of a summary: median and interval, or other `parts`, all in one unit.
 
     With `{}` in the heading it is written once for each part; else it is the first part's, and the others
-    have their own name.
+    have their own name. A part `p99` is a percentile.
     """
     chosen = parts or ("median", INTERVAL)
     named = (heading, *chosen[1:]) if "{}" not in heading else tuple(map(heading.format, chosen))
@@ -170,9 +170,16 @@ def stat(
         if found is None:
             return [MISSING] * len(chosen)
         own = row_scale(shared, found)
-        return [PARTS[part](found, own) for part in chosen]
+        return [_part(part)(found, own) for part in chosen]
 
     return Column(headings, cells, True, read, unit, scale or unit, why, prefix)
+
+
+def _part(name: str) -> Callable[[Summary, Scale], str]:
+    """Return what writes a part; that of `p99.9` the percentile, missing where too few samples lie beyond."""
+    return PARTS.get(name) or (
+        lambda found, own: own.text(found.percentiles.get(float(name[1:]), (None,))[0])
+    )
 
 
 def in_unit(heading: str, of: Callable[[_Row], tuple[float, Digits] | None], scale: str) -> Column[_Row]:

@@ -172,22 +172,16 @@ def _which_first(_: q.Run, measured: Sequence[Sides]) -> list[str]:
 
 
 def _fork_table(_: q.Run, measured: Sequence[Sides]) -> q.Table:
-    def both(sides: Sides) -> q.Column[str]:
-        """Return median and interval of each end, in a unit of its own."""
+    def of(sides: Sides) -> q.Column[str]:
         points = {who: side.at(**WHERE) for who, side in zip(ENDS, sides, strict=False)}
-
-        def cells(who: str, _: q.Scale) -> list[str]:
-            if (point := points.get(who)) is None:
-                return [q.MISSING, q.MISSING]
-            scale = q.Scale.of(point.summary.median, q.uncertainty(point.summary), point.unit)
-            return [scale.with_unit(point.summary.median), q.PARTS[q.INTERVAL](point.summary, scale)]
-
-        return q.Column(("counted" if sides[0].unit == "instructions" else "timed", "95 %"), cells, True)
+        counted = "counted" if sides[0].unit == "instructions" else "timed"
+        found = {who: q.figure(point.summary, point.unit) for who, point in points.items() if point}
+        return q.text(f"{counted} (95 %)", found.get)
 
     return q.TableOf[str](
         "fork without resident memory",
         q.text("", ENDS.__getitem__),
-        *map(both, measured),
+        *map(of, measured),
         *cited(ORIGINAL.get),
         note="Medians; intervals over the boots. The original report's figures are of 10 forks elsewhere.",
     ).of(ENDS)

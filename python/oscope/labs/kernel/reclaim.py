@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 from typing import NamedTuple
 
 from oscope import questions as q
@@ -40,6 +41,11 @@ WHAT = (
 COVERED = (
     "Faults are those of the walk; other counts are the whole machine's. The boots differ in the order of "
     "the points, which is drawn from the run's seed: intervals and verdicts say nothing of another walk."
+)
+COUNTS_NOTE = "Medians with their 95 % intervals; what is the same in every boot stands alone. {meaning}."
+RATIOS_NOTE = (
+    "Ratios paired by boot, p corrected (Holm) for all rows and policies. Counts that are the same in every "
+    "boot are compared as they are."
 )
 SHARED = "Reclaim unmaps a shared file's dirty pages without writing them: more reclaim, more such faults."
 
@@ -122,8 +128,7 @@ def _headline(_: q.Run, views: Sequence[View]) -> str:
 
 
 def _tables(view: View, pattern: str) -> list[q.Table]:
-    experiment = view.run.experiment
-    policies = [each for each in POLICIES if q.first(experiment, policy=each, pattern=pattern) is not None]
+    policies = [each for each in POLICIES if q.first(view.run.experiment, policy=each, pattern=pattern)]
     shown = [each for each in view.quantities if any(view.of(each, policy, pattern) for policy in policies)]
 
     def value(policy: str) -> q.Column[q.Quantity]:
@@ -135,29 +140,20 @@ def _tables(view: View, pattern: str) -> list[q.Table]:
     where = f"{view.mapping} mapping, {pattern}, by {view.clock}"
     meaning = "; ".join(f"{policy}: {WORDS[policy]}" for policy in policies)
     name: q.Column[q.Quantity] = q.text("", lambda each: each.name)
-    counts = q.TableOf(
-        f"Counts under each policy: {where}",
-        name,
-        *map(value, policies),
-        note=f"Medians with their 95 % intervals; what is the same in every boot stands alone. {meaning}.",
-    )
+    counts = q.TableOf(f"Counts under each policy: {where}", name, *map(value, policies), note=COUNTS_NOTE)
+    others = (policy for policy in policies if policy != OWN)
     ratios = q.TableOf(
-        f"Against the kernel's own policy: {where}",
-        name,
-        *(against(policy) for policy in policies if policy != OWN),
-        note="Ratios paired by boot, p corrected (Holm) for all rows and policies. Counts that are the same "
-        "in every boot are compared as they are.",
+        f"Against the kernel's own policy: {where}", name, *map(against, others), note=RATIOS_NOTE
     )
-    return [counts.of(shown), ratios.of(shown)]
+    return [counts.of(shown, meaning=meaning), ratios.of(shown)]
 
 
 def _figure(view: View) -> q.Figure:
-    rows = [
-        (pattern, policy, summary)
-        for pattern in view.patterns
-        for policy in POLICIES
-        if (summary := view.of(FAULTS, policy, pattern)) is not None
-    ]
+    every = (
+        (pattern, policy, view.of(FAULTS, policy, pattern))
+        for pattern, policy in product(view.patterns, POLICIES)
+    )
+    rows = [(pattern, policy, faults) for pattern, policy, faults in every if faults is not None]
     note = "Medians with their 95 % intervals; where none is seen, it is narrower than the dot."
     title = f"Page faults under each policy: {view.mapping} mapping, by {view.clock}"
     return q.dots(title, "faults", rows, note=note)

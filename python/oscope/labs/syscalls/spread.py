@@ -94,25 +94,22 @@ def _figure(what: str, series: Series) -> q.Figure:
 
 
 def _table(_: q.Run, series: Series) -> q.Table:
-    scale = q.shared_scale([point.summary for _, point in series], "ns")
-    known = {percent for percent in PERCENTS if any(percent in p.summary.percentiles for _, p in series)}
-    percents = sorted({*known, 50.0})
-    rows = []
-    for name, point in series:
-        found, text = point.summary, q.row_scale(scale, point.summary).text
-        values = {**{percent: each[0] for percent, each in found.percentiles.items()}, 50.0: found.median}
-        given = [text(each) for each in (found.minimum, *map(values.get, percents), found.maximum)]
-        rows.append([name, q.format_count(found.n), *given, _modes(found, scale)])
-    heads = ["median" if percent == 50 else f"p{percent:g}" for percent in percents]
-    columns = ["", "n", "min", *heads, "max", "modes (share)"]
-    note = "A percentile is given only where at least 5 samples lie beyond it."
-    return q.Table(f"Percentiles [{scale.unit}]", columns, rows, frozenset(range(1, len(columns) - 1)), note)
+    known = {percent for _, point in series for percent in point.summary.percentiles if percent in PERCENTS}
+    percents = ["median" if percent == 50 else f"p{percent:g}" for percent in sorted({*known, 50.0})]
+    return q.TableOf[tuple[str, q.Point]](
+        "Percentiles",
+        *q.items(""),
+        q.count("n", lambda row: row[1].summary.n),
+        q.stat("{}", lambda row: row[1].summary, "ns", "min", *percents, "max"),
+        q.text("modes (share)", lambda row: _modes(row[1].summary)),
+        note="A percentile is given only where at least 5 samples lie beyond it.",
+    ).of(series)
 
 
-def _modes(summary: q.Summary, column: q.Scale) -> str:
-    text = q.row_scale(column, summary).text
+def _modes(summary: q.Summary) -> str:
     if len(summary.modes) < 2:
         return "one" if summary.n >= FEWEST_FOR_MODES else "too few samples"
+    text = q.Scale.of(summary.median, q.uncertainty(summary), "ns").with_unit
     return ", ".join(f"{text(mode.location)} ({q.format_share(mode.share, 0.01)})" for mode in summary.modes)
 
 
