@@ -15,20 +15,6 @@ from oscope.storage import record
 RECORDS = sorted((Path(__file__).parent.parent / "notebooks").glob("*.json"))
 MOST_WORDS = 30
 MOST_FIGURES = 2
-EXCEPTIONS = frozenset(
-    {
-        "A recorded session, cleaned",
-        "Context switches",
-        "DHCP: lease, renewal, release, and a release that is lost",
-        "Device files held open",
-        "How many accesses there are",
-        "Mapping a file",
-        "Network interfaces",
-        "The start of a program, explained",
-        "Writing, and how large a file must be",
-    }
-)
-"""Sections whose headlines are still to be shortened."""
 
 INTERVAL = re.compile(r" \[[^\]]*\]| \([^()]* to [^()]*\)")
 QUOTED = re.compile(r"`[^`]*`|“[^”]*”")
@@ -82,13 +68,7 @@ def test_a_headline_is_one_short_sentence_with_two_figures_at_most(path: Path) -
     found = list(headlines(path))
     assert found
     wrong = {title: (*offences(answer, written), answer) for title, answer, written in found}
-    assert not {title: why for title, why in wrong.items() if len(why) > 1 and title not in EXCEPTIONS}
-
-
-def test_a_section_is_an_exception_only_while_its_headline_is_long() -> None:
-    every = [each for path in RECORDS for each in headlines(path)]
-    long = {title for title, answer, written in every if list(offences(answer, written))}
-    assert long >= EXCEPTIONS
+    assert not {title: why for title, why in wrong.items() if len(why) > 1}
 
 
 def test_what_is_counted_in_a_headline() -> None:
