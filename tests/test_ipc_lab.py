@@ -14,8 +14,8 @@ from oscope import labs
 from oscope import questions as q
 from oscope.figures.analysed import Analysed
 from oscope.labs.ipc import SOCKETS
-from oscope.labs.ipc.moved import RATE, plain
 from oscope.labs.ipc.moving import best_sizes
+from oscope.labs.ipc.throughput import RATE, plain
 from oscope.model.document import Section
 from oscope.model.factors import Level
 from oscope.model.samples import ExperimentResults, PointSamples
