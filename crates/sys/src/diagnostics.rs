@@ -16,7 +16,7 @@ pub fn program() -> &'static str {
     PROGRAM.get().copied().unwrap_or("oscope")
 }
 
-/// Prints what went wrong where no caller can be told: one line on standard error, led by the program's name.
+/// Prints what went wrong where no caller takes an error: one line on standard error, led by the program's name.
 pub fn warn(text: impl Display) {
     eprintln!("{}: {text}", program());
 }

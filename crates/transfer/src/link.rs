@@ -230,8 +230,8 @@ impl Link {
     /// Hear the peer's first words within `limit`. `keyed`: what it is that the peer has a key, and what helps.
     ///
     /// # Errors
-    /// A silent [`Stop`]: the peer speaks something else, another version, or nothing within the limit. One that the
-    /// peer is told of: a signal asked to stop.
+    /// A silent [`Stop`]: the peer speaks something else, another version, or nothing within the limit. One that is
+    /// sent to the peer: a signal asked to stop.
     pub fn greeted(&mut self, limit: Duration, keyed: (&str, &str)) -> Result<(), Stop> {
         let stranger = format!("no Oscope transfer speaks on {}", self.peer);
         let stall = self.stall;

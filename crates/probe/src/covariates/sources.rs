@@ -1,4 +1,7 @@
 //! The files that the covariates come from.
+//!
+//! The crate procfs 0.17 reads neither `/proc/interrupts` nor `/proc/thread-self/sched`. It takes 7.3 us to
+//! read and parse `/proc/stat` (2 CPUs), which takes 6.2 us here.
 
 use std::collections::BTreeMap;
 use std::fs::File;
