@@ -15,7 +15,15 @@ import synthetic
 from cli_driver import CommandLine
 from oscope import labs
 from oscope.analysis.calibration import trials
-from oscope.analysis.calibration.methods import MEDIAN, METHODS, MINIMUM, OSCOPE, T_INTERVAL, Verdict, judge
+from oscope.analysis.calibration.methods import (
+    MEDIAN,
+    METHODS,
+    MINIMUM,
+    OSCOPE,
+    T_INTERVAL,
+    MethodVerdict,
+    judge,
+)
 from oscope.analysis.calibration.result import calibrate, in_brief
 from oscope.analysis.calibration.spec import CalibrationSpec, Subject
 from oscope.analysis.calibration.trials import Trial
@@ -45,7 +53,7 @@ def one_point(factor: float = 1.0, seed: int = 1) -> ExperimentResults:
 
 def trial(effect: float, *, different: bool, ratio: float, low: float, high: float, way: str = "w") -> Trial:
     """Return a trial in which every method says the same."""
-    verdict = Verdict(different, ratio, low, high)
+    verdict = MethodVerdict(different, ratio, low, high)
     return Trial("s", "time_ns", way, effect, 1 + effect, 0.03, 1.5, dict.fromkeys(METHODS, verdict))
 
 

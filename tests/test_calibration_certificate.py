@@ -18,7 +18,7 @@ from cli_driver import CommandLine
 from conftest import make_experiment
 from oscope.analysis.calibration import certificate, detection, trials
 from oscope.analysis.calibration.certificate import Entry, entries, observe
-from oscope.analysis.calibration.methods import METHODS, Verdict
+from oscope.analysis.calibration.methods import METHODS, MethodVerdict
 from oscope.analysis.calibration.spec import CalibrationSpec, quick
 from oscope.analysis.calibration.trials import Observed, Trial
 from oscope.cli.views.calibrate import print_calibration
@@ -34,7 +34,7 @@ ENTRY = Entry("e.cost getppid", "time_ns", 0.02, 0.01, 0.02, 0.005, 6)
 
 
 def trial(ratio: float, observed: Observed | None, effect: float = 0.0) -> Trial:
-    verdicts = dict.fromkeys(METHODS, Verdict(False, ratio, 0.9, 1.1))
+    verdicts = dict.fromkeys(METHODS, MethodVerdict(False, ratio, 0.9, 1.1))
     return Trial("e.cost getppid", "time_ns", "interleaved", effect, 1.0, 0.01, 1.0, verdicts, observed)
 
 

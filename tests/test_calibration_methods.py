@@ -17,7 +17,15 @@ import synthetic
 from cli_driver import CommandLine
 from oscope.analysis.calibration import peers, trials
 from oscope.analysis.calibration.method_rates import MethodRates, method_rates
-from oscope.analysis.calibration.methods import MEDIAN, METHODS, MINIMUM, OSCOPE, T_INTERVAL, Verdict, judge
+from oscope.analysis.calibration.methods import (
+    MEDIAN,
+    METHODS,
+    MINIMUM,
+    OSCOPE,
+    T_INTERVAL,
+    MethodVerdict,
+    judge,
+)
 from oscope.analysis.calibration.peers import CRITERION, HYPERFINE, PYPERF, RULES, WELCH
 from oscope.analysis.calibration.spec import CalibrationSpec
 from oscope.analysis.calibration.trials import Trial
@@ -66,19 +74,19 @@ def judged(effect: float, between: float, pairs: int) -> list[Trial]:
 
 def trial(effect: float, different: Mapping[str, bool], way: str = "interleaved") -> Trial:
     """Return a trial of 1.5 s a side in which the methods say so."""
-    verdicts = {name: Verdict(said, 1.1, 1.0, 1.2) for name, said in different.items()}
+    verdicts = {name: MethodVerdict(said, 1.1, 1.0, 1.2) for name, said in different.items()}
     return Trial("s", "time_ns", way, effect, 1 + effect, 0.03, 1.5, verdicts)
 
 
 def test_hyperfine_claims_what_is_beyond_its_printed_deviation() -> None:
     # By hand: 1.1 ± 1.1 × 9 / 100 = 1.1 ± 0.099, and with 9.2 in place of 9 it is 1.1 ± 0.1012.
     b = values(110, 110, 110)
-    assert peers.hyperfine(values(91, 100, 109), b) == Verdict(True, pytest.approx(1.1))
+    assert peers.hyperfine(values(91, 100, 109), b) == MethodVerdict(True, pytest.approx(1.1))
     assert not peers.hyperfine(values(90.8, 100, 109.2), b).different
     # Both deviations count: 1.1 × √(0.06² + 0.066²) = 0.098; and the slower side may be A.
     a, b = values(94, 100, 106), values(110 - 7.26, 110, 110 + 7.26)
     assert peers.hyperfine(a, b).different
-    assert peers.hyperfine(b, a) == Verdict(True, pytest.approx(1 / 1.1))
+    assert peers.hyperfine(b, a) == MethodVerdict(True, pytest.approx(1 / 1.1))
     assert not peers.hyperfine(a, b * (1.09 / 1.1)).different
 
 

@@ -15,7 +15,7 @@ from oscope import labs
 from oscope.analysis import probe_ab
 from oscope.analysis.calibration import certificate, detection
 from oscope.analysis.calibration.certificate import Entry, duet_is_better, entries, entry_for
-from oscope.analysis.calibration.methods import METHODS, Verdict
+from oscope.analysis.calibration.methods import METHODS, MethodVerdict
 from oscope.analysis.calibration.spec import DUET, quick
 from oscope.analysis.calibration.trials import Observed, Trial
 from oscope.figures import reach
@@ -66,7 +66,7 @@ def test_too_few_cpus_are_refused_with_a_remedy(monkeypatch: pytest.MonkeyPatch)
 
 
 def trial(way: Any, error: float) -> Trial:
-    verdicts = dict.fromkeys(METHODS, Verdict(False, 1.0, 0.9, 1.1))
+    verdicts = dict.fromkeys(METHODS, MethodVerdict(False, 1.0, 0.9, 1.1))
     seen = Observed(100.0, 400, 0.02, error, 0.02)
     return Trial("syscall.cost getppid", "time_ns", way, 0.0, 1.0, 0.01, 1.0, verdicts, seen)
 

@@ -15,7 +15,7 @@ import pytest
 import invented_runs
 import oscope
 from cli_driver import CommandLine
-from oscope.analysis.fleet_compare import Sides, compare_sides
+from oscope.analysis.fleet_compare import ComparedHosts, compare_sides
 from oscope.analysis.fleet_drift import Drift, compare_with_baseline
 from oscope.model.errors import UsageError
 from oscope.model.samples import Results
@@ -64,7 +64,7 @@ def fleet(
 
 
 def over_hosts(a: Mapping[str, Results], b: Mapping[str, Results], **how: Any) -> Comparison:
-    ((_, found),) = compare_sides(Sides(a, b, TIMES, same_hosts=how.pop("same_hosts", True)), **how)
+    ((_, found),) = compare_sides(ComparedHosts(a, b, TIMES, same_hosts=how.pop("same_hosts", True)), **how)
     return found
 
 

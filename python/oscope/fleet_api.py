@@ -130,7 +130,7 @@ class Fleet:
         before, after = self._results(), _is_fleet(other)._results()
         if not before.keys() & after.keys():
             raise UsageError(f"{self.id} and {other.id} have no host in common", remedy="choose another")
-        sides = fleet_compare.Sides(before, after, (self.id, other.id), same_hosts=True)
+        sides = fleet_compare.ComparedHosts(before, after, (self.id, other.id), same_hosts=True)
         return _compared(fleet_compare.compare_sides(sides, threshold=as_share(threshold), allow=allow))
 
     def compare_groups(
@@ -145,7 +145,7 @@ class Fleet:
         if unknown:
             raise UsageError(f"{self.id} has no host {unknown[0]!r}", remedy=f"there is {', '.join(every)}")
         first, second = ({host: every[host] for host in names} for names in (a, b))
-        sides = fleet_compare.Sides(first, second, ("A", "B"), same_hosts=False)
+        sides = fleet_compare.ComparedHosts(first, second, ("A", "B"), same_hosts=False)
         return _compared(fleet_compare.compare_sides(sides, threshold=as_share(threshold)))
 
     def drift(self, baseline: Fleet, threshold: float | str = "5%") -> Changes:

@@ -21,7 +21,7 @@ Groups = Mapping[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True)
-class Sides:
+class ComparedHosts:
     """What is compared: the results of the hosts of either side."""
 
     a: Mapping[str, Results]
@@ -38,7 +38,7 @@ def is_fleet(text: str) -> bool:
     return text == "last" or text.startswith("fleet-")
 
 
-def find_sides(store: Store, a: str, b: str, within: str, groups: Groups) -> Sides:
+def find_sides(store: Store, a: str, b: str, within: str, groups: Groups) -> ComparedHosts:
     """Return what `a` and `b` mean: two fleet measurements, or hosts of the measurement `within`.
 
     Hosts are chosen as `--hosts` chooses them, by names, patterns, LABEL=VALUE, and @GROUP by `groups`.
@@ -59,13 +59,13 @@ def find_sides(store: Store, a: str, b: str, within: str, groups: Groups) -> Sid
                 remedy="choose two measurements of the same hosts",
             )
         names = entries[0].id, entries[1].id
-        return Sides(first, second, names, same_hosts=True, fleets=names)
+        return ComparedHosts(first, second, names, same_hosts=True, fleets=names)
     entry = store.fleet(within)
     chosen = [{host.name for host in _members(entry, store, groups).choose(text, "")} for text in (a, b)]
     results = results_of(entry, store)
     first, second = ({host: each for host, each in results.items() if host in names} for names in chosen)
     labels = f"{a} of {entry.id}", f"{b} of {entry.id}"
-    return Sides(first, second, labels, same_hosts=False, fleets=(entry.id,))
+    return ComparedHosts(first, second, labels, same_hosts=False, fleets=(entry.id,))
 
 
 def _members(entry: FleetEntry, store: Store, groups: Groups) -> FleetFile:
@@ -77,7 +77,7 @@ def _members(entry: FleetEntry, store: Store, groups: Groups) -> FleetFile:
 
 
 def compare_sides(
-    sides: Sides, *, threshold: float = THRESHOLD, allow: Iterable[str] = ()
+    sides: ComparedHosts, *, threshold: float = THRESHOLD, allow: Iterable[str] = ()
 ) -> list[tuple[ExperimentResults, Comparison]]:
     """Compare every experiment that both sides have; with each comes a result that describes its figures.
 
@@ -101,7 +101,7 @@ def compare_sides(
     return found
 
 
-def _label(name: str, own: Side, other: Side, sides: Sides) -> str:
+def _label(name: str, own: Side, other: Side, sides: ComparedHosts) -> str:
     count = len(own.keys() & other.keys()) if sides.same_hosts else len(own)
     return f"{name}, {count} host{'' if count == 1 else 's'}"
 

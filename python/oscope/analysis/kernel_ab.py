@@ -64,7 +64,7 @@ class Amount:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class KernelVerdict:
     """What came out for one experiment."""
 
     base: ExperimentResults
@@ -136,12 +136,12 @@ def _plan(
     return replace(plan, experiments=tuple(planned))
 
 
-def judge(results: Sequence[Results], threshold: float) -> tuple[list[Verdict], dict[str, str]]:
+def judge(results: Sequence[Results], threshold: float) -> tuple[list[KernelVerdict], dict[str, str]]:
     """Compare the sides, given in the order of `make_sides`, in each experiment that was measured on all.
 
     Return the verdicts, and for each experiment that has none, why.
     """
-    found: list[Verdict] = []
+    found: list[KernelVerdict] = []
     missed: dict[str, str] = {}
     for number, base in enumerate(results[0].experiments):
         others = [side.experiments[number] for side in results[1:]]
@@ -151,7 +151,7 @@ def judge(results: Sequence[Results], threshold: float) -> tuple[list[Verdict], 
             skips = (point.skipped for side in (base, *others) for point in side.points)
             missed[base.experiment] = next(filter(None, skips), str(error))
             continue
-        found.append(Verdict(base, comparisons[0], comparisons[1] if len(comparisons) > 1 else None))
+        found.append(KernelVerdict(base, comparisons[0], comparisons[1] if len(comparisons) > 1 else None))
     return found, missed
 
 
@@ -178,7 +178,7 @@ def _loops(point: PointSamples | None) -> set[int]:
 def to_object(
     sides: Sequence[Side],
     results: Sequence[Results],
-    verdicts: Sequence[Verdict],
+    verdicts: Sequence[KernelVerdict],
     missed: Mapping[str, str],
 ) -> dict[str, Any]:
     """Return all of it as an object for JSON (`oscope.ab/1`), with the records of all sides."""

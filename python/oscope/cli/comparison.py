@@ -19,7 +19,7 @@ from oscope.model.errors import NoCommonValueError, OscopeError, UsageError
 from oscope.model.units import parse_bytes, parse_duration
 from oscope.programs.findings import revision_notes
 from oscope.report import terminal
-from oscope.report.comparison import Sides, comparison_table, intervals, print_comparison
+from oscope.report.comparison import KnownIntervals, comparison_table, intervals, print_comparison
 from oscope.report.forms import encode
 from oscope.report.terminal import print_prose
 from oscope.statistics import compare_results, compare_within
@@ -113,7 +113,7 @@ def allowed(texts: Sequence[str]) -> list[str]:
 
 def _between(
     a: Results, b: Results, threshold: float, allow: Sequence[str], store: str | None
-) -> list[tuple[ExperimentResults, Comparison, Sides]]:
+) -> list[tuple[ExperimentResults, Comparison, KnownIntervals]]:
     """Compare every experiment that both have, with what the store knows of how much runs differ."""
     pairs = [(e, other) for e in a.experiments if (other := b.get(e.experiment)) is not None]
     if not pairs:
@@ -124,7 +124,7 @@ def _between(
             f"A has {names[0]}, B has {names[1]}: nothing in common",
             remedy=f"choose runs of the same experiment{named if of_tool else ''}",
         )
-    compared: list[tuple[ExperimentResults, Comparison, Sides]] = []
+    compared: list[tuple[ExperimentResults, Comparison, KnownIntervals]] = []
     lacking: list[tuple[str, NoCommonValueError]] = []
     for e, other in pairs:
         known = earlier_runs(store, e, other)
@@ -141,7 +141,9 @@ def _between(
     return compared
 
 
-def _within(results: Results, by: str, threshold: float) -> list[tuple[ExperimentResults, Comparison, Sides]]:
+def _within(
+    results: Results, by: str, threshold: float
+) -> list[tuple[ExperimentResults, Comparison, KnownIntervals]]:
     """Compare two levels of a factor in every experiment that has both."""
     factor, _, levels = by.partition("=")
     texts = [text.strip() for text in levels.split(",")]

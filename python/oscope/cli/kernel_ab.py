@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from oscope.analysis.kernel_ab import Side, Verdict
+    from oscope.analysis.kernel_ab import KernelVerdict, Side
     from oscope.model.samples import Results
     from oscope.planning.plan import Plan
     from oscope.runner.execution import Outcome
@@ -140,7 +140,7 @@ def _carry_out(plans: Sequence[Plan], store: Store, *, verbose: bool) -> tuple[O
 
 def _tell(
     sides: Sequence[Side], results: Sequence[Results], threshold: float, targets: Targets
-) -> tuple[list[Verdict], dict[str, str]]:
+) -> tuple[list[KernelVerdict], dict[str, str]]:
     """Print the verdicts and write the files asked for; return them, and what has none with the reason."""
     verdicts, missed = judge(results, threshold)
     out = terminal.console(to_standard_error=targets.take_standard_output)
@@ -161,7 +161,7 @@ def _tell(
     return verdicts, missed
 
 
-def print_verdict(verdict: Verdict, out: Console) -> None:
+def print_verdict(verdict: KernelVerdict, out: Console) -> None:
     """Print an experiment's comparison, and what its differences are put down to."""
     print_comparison(verdict.base, verdict.comparison, out)
     if verdict.padded is None:
@@ -177,7 +177,7 @@ def print_verdict(verdict: Verdict, out: Console) -> None:
 
 def _fail(
     outcomes: Sequence[Outcome],
-    verdicts: Sequence[Verdict],
+    verdicts: Sequence[KernelVerdict],
     missed: Mapping[str, str],
     threshold: str | None,
 ) -> None:

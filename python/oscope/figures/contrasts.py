@@ -16,7 +16,7 @@ Expected = Literal["equal", "not slower"]
 
 
 @dataclass(frozen=True)
-class Contrast:
+class NotableContrast:
     """Two points of an experiment, B against A."""
 
     experiment: str
@@ -42,7 +42,7 @@ class Contrast:
 _KIB, _MIB = 1 << 10, 1 << 20
 
 _SYSCALLS = (
-    Contrast(
+    NotableContrast(
         "process.create",
         "What page tables cost",
         "parent_ns",
@@ -54,7 +54,7 @@ _SYSCALLS = (
         names=("fork returns, 0 MiB", "fork returns, 64 MiB"),
         companions="how",
     ),
-    Contrast(
+    NotableContrast(
         "process.create",
         "What page tables cost",
         "parent_ns",
@@ -65,7 +65,7 @@ _SYSCALLS = (
         fixed={"how": "fork", "resident": 64 * _MIB},
         names=("4 KiB pages", "huge pages"),
     ),
-    Contrast(
+    NotableContrast(
         "syscall.cost",
         "What a call costs",
         "time_ns",
@@ -75,7 +75,7 @@ _SYSCALLS = (
         "gethostid is {times} times faster than getppid.",
         fixed={"style": "loop"},
     ),
-    Contrast(
+    NotableContrast(
         "syscall.cost",
         "What a call costs",
         "time_ns",
@@ -88,7 +88,7 @@ _SYSCALLS = (
 )
 
 _MEMORY = (
-    Contrast(
+    NotableContrast(
         "memory.pressure",
         "Memory pressure",
         "set_ns",
@@ -98,7 +98,7 @@ _MEMORY = (
         "A second process that takes all memory makes the same work {times} times faster.",
         names=("alone", "with a second process"),
     ),
-    Contrast(
+    NotableContrast(
         "memory.fault",
         "What a page fault costs by its kind",
         "time_ns",
@@ -109,7 +109,7 @@ _MEMORY = (
         fixed={"kind": "anonymous"},
         names=("1 thread", "2 threads"),
     ),
-    Contrast(
+    NotableContrast(
         "memory.fault",
         "What a page fault costs by its kind",
         "time_ns",
@@ -120,7 +120,7 @@ _MEMORY = (
         fixed={"threads": 1},
         names=("new page", "copy on write"),
     ),
-    Contrast(
+    NotableContrast(
         "memory.access",
         "Sequential and random access",
         "set_ns",
@@ -131,7 +131,7 @@ _MEMORY = (
         fixed={"footprint": "first64th"},
         names=("in sequence", "at random"),
     ),
-    Contrast(
+    NotableContrast(
         "memory.latency",
         "Levels of caches and TLBs",
         "time_ns",
@@ -142,7 +142,7 @@ _MEMORY = (
         fixed={"size": 64 * _MIB, "stride": 4160},
         names=("4 KiB pages", "huge pages"),
     ),
-    Contrast(
+    NotableContrast(
         "memory.bandwidth",
         "Bandwidth",
         "throughput",
@@ -156,7 +156,7 @@ _MEMORY = (
 )
 
 _DISK = (
-    Contrast(
+    NotableContrast(
         "disk.read",
         "Ways of reading",
         "throughput",
@@ -167,7 +167,7 @@ _DISK = (
         fixed={"cache": "warm", "block_size": 64 * _KIB},
         names=("read", "mmap"),
     ),
-    Contrast(
+    NotableContrast(
         "disk.read",
         "Ways of reading",
         "throughput",
@@ -178,7 +178,7 @@ _DISK = (
         fixed={"cache": "cold", "block_size": 8 * _KIB},
         names=("read", "io_uring"),
     ),
-    Contrast(
+    NotableContrast(
         "disk.read",
         "Cold and warm",
         "throughput",
@@ -188,7 +188,7 @@ _DISK = (
         expected="not slower",
         fixed={"cache": "warm", "engine": "read"},
     ),
-    Contrast(
+    NotableContrast(
         "disk.peers",
         "Reading cold, by block size, beside dd and fio",
         "throughput",
@@ -202,7 +202,7 @@ _DISK = (
 )
 
 _IPC = (
-    Contrast(
+    NotableContrast(
         "ipc.throughput",
         "Where a larger buffer stops helping",
         "throughput",
@@ -213,7 +213,7 @@ _IPC = (
         fixed={"channel": "pipe", "mode": "2proc", "sockbuf": "default"},
         names=("4 KiB", "64 KiB"),
     ),
-    Contrast(
+    NotableContrast(
         "ipc.throughput",
         "Threads or processes",
         "throughput",
@@ -224,7 +224,7 @@ _IPC = (
         fixed={"channel": "pipe", "buffer": 64 * _KIB, "sockbuf": "default"},
         names=("two threads", "two processes"),
     ),
-    Contrast(
+    NotableContrast(
         "ipc.throughput",
         "How the configurations perform",
         "throughput",
@@ -235,7 +235,7 @@ _IPC = (
         fixed={"channel": "pipe", "buffer": 4 * _KIB, "sockbuf": "default"},
         names=("one thread", "two processes"),
     ),
-    Contrast(
+    NotableContrast(
         "ipc.throughput",
         "Setting the socket buffers",
         "throughput",
@@ -246,7 +246,7 @@ _IPC = (
         fixed={"channel": "local", "mode": "2proc", "buffer": 64 * _KIB},
         names=("default", "set"),
     ),
-    Contrast(
+    NotableContrast(
         "ipc.latency",
         "Round trips",
         "round_trip_ns",
@@ -257,7 +257,7 @@ _IPC = (
         fixed={"mode": "2proc"},
         names=("pipe", "shared memory"),
     ),
-    Contrast(
+    NotableContrast(
         "ipc.latency",
         "Round trips",
         "round_trip_ns",
@@ -271,7 +271,7 @@ _IPC = (
 )
 
 _TRANSFER = (
-    Contrast(
+    NotableContrast(
         "transfer.large",
         "Large inputs: mmap against read and write",
         "time_ns",
@@ -282,7 +282,7 @@ _TRANSFER = (
         fixed={"size": 10 * _MIB, "content": "random"},
         names=("read, write", "mmap"),
     ),
-    Contrast(
+    NotableContrast(
         "transfer.large",
         "Zeros against random bytes",
         "time_ns",
@@ -293,7 +293,7 @@ _TRANSFER = (
         fixed={"sender": "readwrite", "receiver": "readwrite", "size": 10 * _MIB},
         names=("zeros", "random bytes"),
     ),
-    Contrast(
+    NotableContrast(
         "transfer.copy",
         "Every way of sending and receiving",
         "time_ns",
@@ -304,7 +304,7 @@ _TRANSFER = (
         fixed={"sender": "readwrite", "receiver": "readwrite"},
         names=("unchecked", "checked"),
     ),
-    Contrast(
+    NotableContrast(
         "transfer.meeting",
         "",
         "receiver_time_ns",
@@ -318,7 +318,7 @@ _TRANSFER = (
 )
 
 _FS = (
-    Contrast(
+    NotableContrast(
         "fs.here",
         "Beside the local file system, on this machine (fs.here)",
         "time_ns",
@@ -331,4 +331,4 @@ _FS = (
     ),
 )
 
-CONTRASTS: tuple[Contrast, ...] = (*_SYSCALLS, *_MEMORY, *_DISK, *_IPC, *_TRANSFER, *_FS)
+CONTRASTS: tuple[NotableContrast, ...] = (*_SYSCALLS, *_MEMORY, *_DISK, *_IPC, *_TRANSFER, *_FS)

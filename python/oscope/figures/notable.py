@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from oscope.figures.analysed import label, measured, paired_difference
-from oscope.figures.contrasts import CONTRASTS, Contrast, Expected
+from oscope.figures.contrasts import CONTRASTS, Expected, NotableContrast
 from oscope.figures.tables import meaning
 from oscope.figures.words import listed
 from oscope.model.factors import Level
@@ -75,7 +75,7 @@ class Notable:
 
 @dataclass(frozen=True)
 class _Judged:
-    contrast: Contrast
+    contrast: NotableContrast
     experiment: ExperimentResults
     a: PointSamples
     b: PointSamples
@@ -131,7 +131,9 @@ def _slowness(experiment: ExperimentResults, metric: str, a: PointSamples, b: Po
     return compare_points(first, second, column, same_run=True)
 
 
-def _points(experiment: ExperimentResults, contrast: Contrast) -> tuple[PointSamples, PointSamples] | None:
+def _points(
+    experiment: ExperimentResults, contrast: NotableContrast
+) -> tuple[PointSamples, PointSamples] | None:
     """Return the first two points that the contrast names and that else have equal levels."""
     if contrast.metric not in experiment.metrics or experiment.metrics[contrast.metric].better is None:
         return None
@@ -156,7 +158,7 @@ def _enough(point: PointSamples, metric: str) -> bool:
     return len(np.unique(point.block[keep])) >= FEWEST_BLOCKS and float(values.min()) > 0
 
 
-def _of_factors(experiment: ExperimentResults) -> Iterator[Contrast]:
+def _of_factors(experiment: ExperimentResults) -> Iterator[NotableContrast]:
     """Give a contrast for each factor: its first level against its last one."""
     metric = experiment.headline
     if experiment.metrics[metric].better is None:
@@ -167,7 +169,7 @@ def _of_factors(experiment: ExperimentResults) -> Iterator[Contrast]:
     for name in experiment.varied():
         levels = experiment.levels(name)
         first, last = (label(experiment, {name: levels[index]}, [name]) for index in (0, len(levels) - 1))
-        yield Contrast(
+        yield NotableContrast(
             experiment.experiment,
             "",
             metric,

@@ -35,7 +35,7 @@ WHOLE = Share(1, 1)
 
 
 @dataclass(frozen=True)
-class Turn:
+class PointTurn:
     """A point's turn in a block."""
 
     point: int
@@ -50,10 +50,10 @@ class Pass:
     block: int
     tracer: str
     """A level of the factor `tracer`."""
-    turns: tuple[Turn, ...]
+    turns: tuple[PointTurn, ...]
 
 
-def schedule(plan: Plan, experiment: PlannedExperiment, block: int) -> tuple[Turn, ...]:
+def schedule(plan: Plan, experiment: PlannedExperiment, block: int) -> tuple[PointTurn, ...]:
     """Return the order of all points in `block`, and how many samples each gets.
 
     The order is a random permutation that depends on the seed, the experiment's name and the block alone, so
@@ -69,7 +69,7 @@ def schedule(plan: Plan, experiment: PlannedExperiment, block: int) -> tuple[Tur
     source = [name, block] if experiment.order == "fixed" else [plan.seed, name, block]
     order = np.random.default_rng(source).permutation(len(experiment.points))
     reps = experiment.block_reps(block)
-    return tuple(Turn(int(point), reps) for point in order)
+    return tuple(PointTurn(int(point), reps) for point in order)
 
 
 def passes(plan: Plan, experiment: PlannedExperiment, blocks: Iterable[int]) -> Iterator[Pass]:
@@ -88,7 +88,7 @@ def passes(plan: Plan, experiment: PlannedExperiment, blocks: Iterable[int]) -> 
     yield from (*untraced[:half], *traced, *untraced[half:])
 
 
-def _by_tracer(experiment: PlannedExperiment, block: int, order: Sequence[Turn]) -> Iterator[Pass]:
+def _by_tracer(experiment: PlannedExperiment, block: int, order: Sequence[PointTurn]) -> Iterator[Pass]:
     levels = dict.fromkeys(tracer_of(experiment.points[turn.point]) for turn in order)
     for level in levels:
         own = (turn for turn in order if tracer_of(experiment.points[turn.point]) == level)

@@ -13,7 +13,7 @@ import numpy as np
 from oscope.figures.analysed import measured
 from oscope.model.formatting import format_interval, format_value
 from oscope.model.samples import Floats
-from oscope.programs.findings import Findings, Row, revisions
+from oscope.programs.findings import Findings, ProgramRow, revisions
 
 Format = Literal["md", "json", "csv"]
 
@@ -28,7 +28,7 @@ def rows(findings: Findings) -> list[dict[str, Any]]:
     return [_row(findings, row) for row in findings.rows]
 
 
-def _row(findings: Findings, row: Row) -> dict[str, Any]:
+def _row(findings: Findings, row: ProgramRow) -> dict[str, Any]:
     summary = row.summary
     low, high = summary.ci95 if summary and summary.ci95 else (None, None)
     return {
@@ -45,7 +45,7 @@ def _row(findings: Findings, row: Row) -> dict[str, Any]:
     }
 
 
-def _revision(findings: Findings, row: Row) -> dict[str, Any]:
+def _revision(findings: Findings, row: ProgramRow) -> dict[str, Any]:
     """Return what is known of the row's commit; nothing where no revisions were measured."""
     known = revisions(findings.experiment)
     if known is None or row.revision is None:
@@ -132,7 +132,7 @@ def _mean_s(values: Floats) -> float | None:
     return float(np.mean(values)) / 1e9 if np.isfinite(values).all() else None
 
 
-def _hyperfine(row: Row, metric: str) -> dict[str, Any]:
+def _hyperfine(row: ProgramRow, metric: str) -> dict[str, Any]:
     values, keep = measured(row.point, metric)
     times = values / 1e9
     found: dict[str, Any] = {

@@ -36,7 +36,7 @@ NEAR_CALL = 1.5
 
 
 @dataclass(frozen=True)
-class Row:
+class ProgramRow:
     """One command, or function of Python, with its parameters."""
 
     point: PointSamples
@@ -71,7 +71,7 @@ class Findings:
 
     results: Analysed
     experiment: ExperimentResults
-    rows: tuple[Row, ...]
+    rows: tuple[ProgramRow, ...]
     comparison: Comparison | None
     """The others against the first, in the order of the rows; None with one command."""
     start_ns: float | None
@@ -204,7 +204,7 @@ class Findings:
             return [f"energy: not measured (the runs are shorter than 20 ms); {floor}"]
         return [f"energy: of the whole machine, all that runs meanwhile included; {floor}"]
 
-    def _near_call(self, row: Row) -> bool:
+    def _near_call(self, row: ProgramRow) -> bool:
         times = measured(row.point, "time_ns")[0]
         return (
             self.call_ns is not None and len(times) > 0 and float(np.median(times)) < NEAR_CALL * self.call_ns
@@ -247,11 +247,13 @@ def answers(results: Results, experiment: ExperimentResults) -> tuple[str, ...]:
         return ()
 
 
-def _untraced(rows: Sequence[Row]) -> list[Row]:
+def _untraced(rows: Sequence[ProgramRow]) -> list[ProgramRow]:
     return [row for row in rows if tracer_of(row.point.factors) == UNTRACED]
 
 
-def _cost_of_tracing(experiment: ExperimentResults, rows: Sequence[Row], threshold: float) -> tuple[str, ...]:
+def _cost_of_tracing(
+    experiment: ExperimentResults, rows: Sequence[ProgramRow], threshold: float
+) -> tuple[str, ...]:
     """Compare each traced command with itself, in words."""
     plain = {_without_tracer(row): row for row in _untraced(rows)}
     found = []
@@ -265,11 +267,11 @@ def _cost_of_tracing(experiment: ExperimentResults, rows: Sequence[Row], thresho
     return tuple(found)
 
 
-def _without_tracer(row: Row) -> tuple[tuple[str, Level], ...]:
+def _without_tracer(row: ProgramRow) -> tuple[tuple[str, Level], ...]:
     return tuple(each for each in row.point.factors.items() if each[0] != TRACER.name)
 
 
-def _row(results: Analysed, experiment: ExperimentResults, point: PointSamples) -> Row:
+def _row(results: Analysed, experiment: ExperimentResults, point: PointSamples) -> ProgramRow:
     name = name_point({name: level for name, level in point.factors.items() if name != FACTOR})
     known = revisions(experiment)
     revision = None if known is None else known.of(point.factors)
@@ -280,7 +282,7 @@ def _row(results: Analysed, experiment: ExperimentResults, point: PointSamples) 
         )
         others = {name: level for name, level in point.factors.items() if name not in ("command", FACTOR)}
         name = name_point({"command": revision.label, **others}) if alone else f"{name} at {revision.label}"
-    return Row(
+    return ProgramRow(
         point,
         name,
         results.summary(experiment, point, experiment.headline),
@@ -316,14 +318,14 @@ def _called(side: Revision) -> str:
     return "" if side.commit.startswith(side.name) else f"{side.name}, "
 
 
-def reference(row: Row, measured_rows: Sequence[Row]) -> Row:
+def reference(row: ProgramRow, measured_rows: Sequence[ProgramRow]) -> ProgramRow:
     """Return the row that another is compared with: the first; of revisions the first of the same command."""
     if row.revision is None:
         return measured_rows[0]
     return next(each for each in measured_rows if _without_revision(each) == _without_revision(row))
 
 
-def _without_revision(row: Row) -> dict[str, Level]:
+def _without_revision(row: ProgramRow) -> dict[str, Level]:
     return {name: level for name, level in row.point.factors.items() if name != FACTOR}
 
 
@@ -345,14 +347,16 @@ def _waiting(point: PointSamples) -> float:
     return max(0.0, 1 - cpu_ns / time_ns)
 
 
-def _compare(experiment: ExperimentResults, rows: Sequence[Row], threshold: float) -> Comparison | None:
+def _compare(
+    experiment: ExperimentResults, rows: Sequence[ProgramRow], threshold: float
+) -> Comparison | None:
     """Compare each row with the one that it is measured against; None where there is none."""
     pairs = [(first, row) for row in rows if (first := reference(row, rows)) is not row]
     return _compare_pairs(experiment, pairs, threshold) if pairs else None
 
 
 def _compare_pairs(
-    experiment: ExperimentResults, pairs: Sequence[tuple[Row, Row]], threshold: float
+    experiment: ExperimentResults, pairs: Sequence[tuple[ProgramRow, ProgramRow]], threshold: float
 ) -> Comparison | None:
     points = [(first.point, other.point) for first, other in pairs]
     try:
@@ -362,7 +366,7 @@ def _compare_pairs(
         return None
 
 
-def _alone(row: Row, summary: Summary, metric: str, experiment: ExperimentResults) -> str:
+def _alone(row: ProgramRow, summary: Summary, metric: str, experiment: ExperimentResults) -> str:
     """Say what the only command takes."""
     low, high = summary.ci95 or (None, None)
     size = format_interval(summary.median, low, high, experiment.metrics[metric].shown_unit)

@@ -28,7 +28,7 @@ from oscope.statistics.wording import tail_sentence
 
 Known = tuple[Interval | None, Interval | None]
 """The 95 % intervals of both medians of a row, where they are known."""
-Sides = Callable[[ComparedMetric], Known]
+KnownIntervals = Callable[[ComparedMetric], Known]
 """Gives the 95 % intervals of both medians of a row, where they are known."""
 NOT_OF_MEDIANS = (
     "B/A is estimated from the blocks, each of them a process; it can differ from the ratio of the two "
@@ -48,7 +48,7 @@ def print_comparison(
     experiment: ExperimentResults,
     comparison: Comparison,
     out: Console,
-    sides: Sides | None = None,
+    sides: KnownIntervals | None = None,
     noted: set[str] | None = None,
 ) -> None:
     """Print the verdict and the differences in words, then a row for each quantity and point, and caveats.
@@ -79,7 +79,7 @@ def print_comparison(
 
 
 def differences(
-    experiment: ExperimentResults, comparison: Comparison, sides: Sides | None = None
+    experiment: ExperimentResults, comparison: Comparison, sides: KnownIntervals | None = None
 ) -> Iterator[str]:
     """Yield a sentence for each point whose headline differs, and for each quantile of the slow tail."""
     rows = comparison.rows
@@ -133,7 +133,7 @@ def _varied(rows: Sequence[ComparedMetric]) -> list[str]:
 def comparison_table(
     experiment: ExperimentResults,
     comparison: Comparison,
-    sides: Sides | None = None,
+    sides: KnownIntervals | None = None,
     *,
     each_unit: bool = False,
 ) -> Table:
@@ -159,7 +159,7 @@ def comparison_table(
 
 
 def _fitting(
-    experiment: ExperimentResults, rows: Sequence[ComparedMetric], sides: Sides | None, room: int
+    experiment: ExperimentResults, rows: Sequence[ComparedMetric], sides: KnownIntervals | None, room: int
 ) -> tuple[list[list[str]], list[str], list[str]]:
     """Return the columns that fit: always the answers, then the figures behind them.
 
@@ -183,7 +183,11 @@ def _fitting(
 
 
 def _columns(
-    experiment: ExperimentResults, rows: Sequence[ComparedMetric], sides: Sides | None, *, plain: bool
+    experiment: ExperimentResults,
+    rows: Sequence[ComparedMetric],
+    sides: KnownIntervals | None,
+    *,
+    plain: bool,
 ) -> tuple[list[list[str]], list[list[str]]]:
     """Return the columns that are always there, and those that need room, the most needed first.
 
@@ -216,7 +220,7 @@ def intervals(
     b: ExperimentResults,
     comparison: Comparison,
     by: tuple[str, Level, Level] | None = None,
-) -> Sides:
+) -> KnownIntervals:
     """Return what gives the 95 % intervals of both medians of a row; `by` is a factor and its two levels."""
 
     def of(results: ExperimentResults, row: ComparedMetric, level: Mapping[str, Level]) -> Interval | None:
@@ -236,7 +240,7 @@ def _is_exact(rows: Sequence[ComparedMetric]) -> bool:
     return any(counted(row.unit) for row in rows)
 
 
-def _known(rows: Sequence[ComparedMetric], sides: Sides | None) -> list[Known]:
+def _known(rows: Sequence[ComparedMetric], sides: KnownIntervals | None) -> list[Known]:
     """Return the intervals of each row's medians; none where instructions are counted."""
     return [(None, None) if sides is None or _is_exact(rows) else sides(row) for row in rows]
 

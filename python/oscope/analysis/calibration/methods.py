@@ -6,12 +6,12 @@ import numpy as np
 import scipy
 
 from oscope.analysis.calibration.peers import CRITERION, HYPERFINE, PYPERF, RULES, WELCH
-from oscope.analysis.calibration.verdict import Verdict
+from oscope.analysis.calibration.verdict import MethodVerdict
 from oscope.model.samples import ExperimentResults, Floats
 from oscope.statistics import compare_results
 from oscope.statistics.compare import THRESHOLD
 
-__all__ = ["MEDIAN", "METHODS", "MINIMUM", "OSCOPE", "T_INTERVAL", "WITH_INTERVALS", "Verdict", "judge"]
+__all__ = ["MEDIAN", "METHODS", "MINIMUM", "OSCOPE", "T_INTERVAL", "WITH_INTERVALS", "MethodVerdict", "judge"]
 
 OSCOPE = "Oscope"
 T_INTERVAL = "means and t-interval"
@@ -32,7 +32,7 @@ _FEWEST = 2
 """Samples of a side without which no rule has a spread."""
 
 
-def judge(a: ExperimentResults, b: ExperimentResults) -> tuple[dict[str, Verdict], float]:
+def judge(a: ExperimentResults, b: ExperimentResults) -> tuple[dict[str, MethodVerdict], float]:
     """Return what each method says of the headline of two sides with one point each.
 
     Oscope's is its verdict as a user gets it: corrected for all metrics of the point. The second value is
@@ -43,7 +43,7 @@ def judge(a: ExperimentResults, b: ExperimentResults) -> tuple[dict[str, Verdict
     row = next(row for row in compare_results(a, b).rows if row.metric == headline)
     first, second = _values(a), _values(b)
     return {
-        OSCOPE: Verdict(row.different == "yes", row.ratio, *row.ci95),
+        OSCOPE: MethodVerdict(row.different == "yes", row.ratio, *row.ci95),
         T_INTERVAL: _t_interval(first, second),
         **_peers(first, second, is_rate=a.metrics[headline].better == "more"),
         MINIMUM: _by_one_percent(_best(a, first), _best(b, second)),
@@ -61,24 +61,24 @@ def _best(results: ExperimentResults, values: Floats) -> float:
     return float(values.max() if results.metrics[results.headline].better == "more" else values.min())
 
 
-def _peers(a: Floats, b: Floats, *, is_rate: bool) -> dict[str, Verdict]:
+def _peers(a: Floats, b: Floats, *, is_rate: bool) -> dict[str, MethodVerdict]:
     """Return the verdicts of tools that compare times: a rate is the reciprocal of one, but for a factor."""
     if is_rate:
         a, b = (1 / values[values != 0] for values in (a, b))
     if min(len(a), len(b)) < _FEWEST:
-        return dict.fromkeys(RULES, Verdict(different=False, ratio=float("nan")))
+        return dict.fromkeys(RULES, MethodVerdict(different=False, ratio=float("nan")))
     verdicts = {name: rule(a, b) for name, rule in RULES.items()}
     return {name: one.inverted() for name, one in verdicts.items()} if is_rate else verdicts
 
 
-def _t_interval(a: Floats, b: Floats) -> Verdict:
+def _t_interval(a: Floats, b: Floats) -> MethodVerdict:
     found = scipy.stats.ttest_ind(b, a, equal_var=False)
     interval = found.confidence_interval(0.95)
     mean = float(a.mean())
     low, high = (1 + float(end) / mean for end in (interval.low, interval.high))
-    return Verdict(bool(found.pvalue < 0.05), float(b.mean()) / mean, low, high)
+    return MethodVerdict(bool(found.pvalue < 0.05), float(b.mean()) / mean, low, high)
 
 
-def _by_one_percent(a: float, b: float) -> Verdict:
+def _by_one_percent(a: float, b: float) -> MethodVerdict:
     ratio = b / a
-    return Verdict(abs(ratio - 1) > THRESHOLD, ratio)
+    return MethodVerdict(abs(ratio - 1) > THRESHOLD, ratio)

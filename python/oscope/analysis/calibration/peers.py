@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 import numpy as np
 import scipy
 
-from oscope.analysis.calibration.verdict import Verdict
+from oscope.analysis.calibration.verdict import MethodVerdict
 from oscope.model.samples import Floats
 from oscope.statistics import student
 
@@ -41,7 +41,7 @@ those of the normal distribution."""
 _NORMAL = 200
 
 
-def hyperfine(a: Floats, b: Floats) -> Verdict:
+def hyperfine(a: Floats, b: Floats) -> MethodVerdict:
     """Judge by the line that hyperfine prints: `B ran 1.05 ± 0.03 times faster than A`.
 
     The ratio is of the slower mean to the faster one. Its ± is the standard deviation that follows from
@@ -51,22 +51,22 @@ def hyperfine(a: Floats, b: Floats) -> Verdict:
     """
     first, second = float(a.mean()), float(b.mean())
     if not (first > 0 and second > 0):
-        return Verdict(False, float("nan"))
+        return MethodVerdict(False, float("nan"))
     ratio = max(first, second) / min(first, second)
     deviation = ratio * math.hypot(float(a.std(ddof=1)) / first, float(b.std(ddof=1)) / second)
-    return Verdict(ratio - deviation > 1, second / first)
+    return MethodVerdict(ratio - deviation > 1, second / first)
 
 
-def welch(a: Floats, b: Floats) -> Verdict:
+def welch(a: Floats, b: Floats) -> MethodVerdict:
     """Judge by hyperfine's scripts/welch_ttest.py: Welch's t-test on all runs, p below 5 %."""
     with warnings.catch_warnings():
         # Sides without variance: the p-value is then 0, or NaN where the means are equal.
         warnings.simplefilter("ignore", RuntimeWarning)
         p = float(scipy.stats.ttest_ind(b, a, equal_var=False).pvalue)
-    return Verdict(p < LEVEL, _ratio(a, b))
+    return MethodVerdict(p < LEVEL, _ratio(a, b))
 
 
-def pyperf(a: Floats, b: Floats) -> Verdict:
+def pyperf(a: Floats, b: Floats) -> MethodVerdict:
     """Judge by `pyperf compare_to`: Student's two-sample t-test on the values of all processes, at 95 %.
 
     `is_significant` and `tscore` of pyperf/_utils.py; the critical values are those of its table, which is
@@ -77,7 +77,7 @@ def pyperf(a: Floats, b: Floats) -> Verdict:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         score = float(scipy.stats.ttest_ind(b, a, equal_var=True).statistic)
-    return Verdict(abs(score) >= critical_value(len(a) + len(b) - 2), _ratio(a, b))
+    return MethodVerdict(abs(score) >= critical_value(len(a) + len(b) - 2), _ratio(a, b))
 
 
 def critical_value(freedom: int) -> float:
@@ -88,7 +88,7 @@ def critical_value(freedom: int) -> float:
     return student.limit(beyond, LEVEL)
 
 
-def criterion(a: Floats, b: Floats, resamples: int = RESAMPLES) -> Verdict:
+def criterion(a: Floats, b: Floats, resamples: int = RESAMPLES) -> MethodVerdict:
     """Judge as criterion.rs compares B with the baseline A: `Performance has improved` or `regressed`.
 
     Both are reported where the p-value of a bootstrapped t-test is below 5 % and the whole 95 % percentile
@@ -101,14 +101,14 @@ def criterion(a: Floats, b: Floats, resamples: int = RESAMPLES) -> Verdict:
     """
     ratio = _ratio(a, b)
     if not math.isfinite(ratio):
-        return Verdict(False, ratio)
+        return MethodVerdict(False, ratio)
     random = np.random.default_rng([zlib.crc32(each.tobytes()) for each in (a, b)])
     ratios = _resampled_means(b, resamples, random) / _resampled_means(a, resamples, random)
     low, high = (float(end) for end in np.quantile(ratios, (0.025, 0.975)))
     beyond = low - 1 > NOISE or high - 1 < -NOISE
     # The test decides only what is beyond the threshold, and is the slower part.
     different = beyond and bootstrap_p(a, b, resamples, random) < LEVEL
-    return Verdict(different, ratio, low, high)
+    return MethodVerdict(different, ratio, low, high)
 
 
 def bootstrap_p(a: Floats, b: Floats, resamples: int, random: np.random.Generator) -> float:
@@ -161,7 +161,7 @@ def _ratio(a: Floats, b: Floats) -> float:
     return second / first if first > 0 and second > 0 else float("nan")
 
 
-Rule = Callable[[Floats, Floats], Verdict]
+Rule = Callable[[Floats, Floats], MethodVerdict]
 
 RULES: Mapping[str, Rule] = {HYPERFINE: hyperfine, WELCH: welch, CRITERION: criterion, PYPERF: pyperf}
 """By the method's name."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from oscope.analysis.calibration.methods import OSCOPE, Verdict
+from oscope.analysis.calibration.methods import OSCOPE, MethodVerdict
 from oscope.model.errors import UsageError
 from oscope.statistics.rate import Rate
 
@@ -45,7 +45,7 @@ class Trial:
     detectable: float
     seconds: float
     """That each side took, preparations included."""
-    verdicts: Mapping[str, Verdict]
+    verdicts: Mapping[str, MethodVerdict]
     """By the method's name."""
     observed: Observed | None = None
     """None in calibrations of earlier versions, and where a side has too few blocks to show it."""
@@ -70,7 +70,7 @@ def _rate(
     trials: Iterable[Trial],
     method: str,
     belongs: Callable[[Trial], bool],
-    counts: Callable[[Verdict, float], bool],
+    counts: Callable[[MethodVerdict, float], bool],
 ) -> Rate:
     own = [trial for trial in trials if belongs(trial)]
     return Rate(sum(counts(trial.verdicts[method], trial.truth) for trial in own), len(own))
@@ -120,8 +120,8 @@ def from_object(data: Iterable[Mapping[str, Any]]) -> tuple[Trial, ...]:
         ) from error
 
 
-def _verdict(data: Mapping[str, Any]) -> Verdict:
-    return Verdict(data["different"], *(_number(data[name]) for name in ("ratio", "low", "high")))
+def _verdict(data: Mapping[str, Any]) -> MethodVerdict:
+    return MethodVerdict(data["different"], *(_number(data[name]) for name in ("ratio", "low", "high")))
 
 
 def _number(value: float | None) -> float:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Verdict:
+class MethodVerdict:
     """What a method says of a pair, B against A."""
 
     different: bool
@@ -23,9 +23,9 @@ class Verdict:
         """Say whether it reports a difference, in the right direction."""
         return self.different and (self.ratio - 1) * (truth - 1) > 0
 
-    def inverted(self) -> Verdict:
+    def inverted(self) -> MethodVerdict:
         """Return the verdict on the reciprocals: on rates, where this one is on times."""
         ratio, low, high = (
             1 / value if value else float("inf") for value in (self.ratio, self.high, self.low)
         )
-        return Verdict(self.different, ratio, low, high)
+        return MethodVerdict(self.different, ratio, low, high)

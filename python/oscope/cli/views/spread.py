@@ -10,7 +10,7 @@ import numpy as np
 
 from oscope.figures.analysed import measured
 from oscope.model.formatting import format_value
-from oscope.programs.findings import Findings, Row
+from oscope.programs.findings import Findings, ProgramRow
 
 MOST_ROWS = 4
 """With the axis and the legend these are six lines."""
@@ -49,7 +49,7 @@ class Spread:
     """The 95 % confidence interval of the median; the median twice where there is none."""
 
     @classmethod
-    def of(cls, row: Row, metric: str) -> Spread | None:
+    def of(cls, row: ProgramRow, metric: str) -> Spread | None:
         """Return what is drawn of a row; None where no run counts."""
         values = measured(row.point, metric)[0]
         if row.summary is None or not len(values):
