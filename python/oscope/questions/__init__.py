@@ -5,7 +5,8 @@ what is shown, `words` writes figures, and `question` puts a section together.
 
 Forms that few questions need are imported from their modules: `curve_shapes` (levels, knees and orders of
 curves), `decomposition` (a whole and its parts), `combined_factors` (several factors as one),
-`original_figures` (tables of a source), `traced_calls`, `traced_faults`, `probe_effect`, `changed_findings`.
+`original_figures` (tables of a source), `cited_iterations` (iterations that it lists), `traced_calls`,
+`traced_faults`, `probe_effect`, `changed_findings`.
 
 Together with the values that they take and give they are the vocabulary in which the labs declare questions:
 `from oscope import questions as q`.

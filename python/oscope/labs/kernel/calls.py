@@ -9,8 +9,8 @@ from typing import Any
 from oscope import questions as q
 from oscope.labs.kernel import CALLS
 from oscope.labs.syscalls import reference
-from oscope.labs.syscalls.reference import CitedRow, cited
 from oscope.questions import clocked
+from oscope.questions.cited_iterations import CitedRow, cited_columns, cited_statistics
 from oscope.questions.clocked import Side
 
 # ---- what the new call costs, with and without printing
@@ -182,7 +182,7 @@ def _fork_table(_: q.Run, measured: Sequence[Sides]) -> q.Table:
         "fork without resident memory",
         q.text("", ENDS.__getitem__),
         *map(of, measured),
-        *cited(ORIGINAL.get),
+        *cited_columns(ORIGINAL.get),
         note="Medians; intervals over the boots. The original report's figures are of 10 forks elsewhere.",
     ).of(ENDS)
 
@@ -304,7 +304,7 @@ def _statistics(rows: Rows) -> q.Table:
     run, unit = _points(rows)[0].run, _points(rows)[0].unit
     what = "instructions" if run.experiment.clock == "instructions" else "time"
     where = f"{what} in a guest ({_guest(run).get('accelerator', 'unknown')})"
-    return reference.statistics(f"Mean, median and standard deviation, {where}", rows, unit, NOTE)
+    return cited_statistics(f"Mean, median and standard deviation, {where}", rows, unit, NOTE)
 
 
 def _loops(_: q.Run, tables: Sequence[Rows]) -> list[str]:

@@ -9,7 +9,8 @@ from typing import NamedTuple
 import numpy as np
 
 from oscope import questions as q
-from oscope.labs.syscalls.reference import FORK_CHILD, FORK_PARENT, MY_PRECIOUS, CitedRow, statistics
+from oscope.labs.syscalls.reference import FORK_CHILD, FORK_PARENT, MY_PRECIOUS
+from oscope.questions.cited_iterations import CitedRow, cited_statistics
 from oscope.statistics import effect
 from oscope.statistics.line import fit_line
 from oscope.statistics.multiplicity import holm
@@ -239,7 +240,7 @@ def _statistics(run: q.Run, rows: Sequence[CitedRow]) -> q.Table:
         "The original report's figures are of 10 iterations each. The child's figure is until its first "
         "instruction, the parent's until the call returns."
     )
-    return statistics("Mean, median and standard deviation", rows, _unit(run), note, missing)
+    return cited_statistics("Mean, median and standard deviation", rows, _unit(run), note, missing)
 
 
 def _iterations(rows: Sequence[CitedRow], unit: str) -> q.Table:
