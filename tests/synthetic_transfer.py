@@ -18,11 +18,12 @@ import numpy as np
 import synthetic
 import synthetic_instructions
 from oscope import labs
-from oscope.labs.transfer import ALL_KINDS, RETRY_S, SIZES, SMALL, pair
+from oscope.labs.transfer import ALL_KINDS, RETRY_S, SIZES, pair
 from oscope.labs.transfer.ways import way
 from oscope.model.experiment import Design
 from oscope.model.factors import Condition, Level, meaningful
 from oscope.model.samples import Column, ExperimentResults, PointSamples, Results
+from oscope.originals.sizes import SMALL
 from synthetic_disk import Maker
 
 KIBIBYTE, MEBIBYTE, GIBIBYTE = 1 << 10, 1 << 20, 1 << 30

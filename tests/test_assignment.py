@@ -21,11 +21,11 @@ from oscope.assignments.syscall import NO_KERNEL
 from oscope.assignments.transfer import NO_DEVICES
 from oscope.figures.analysed import Analysed
 from oscope.labs.disk import POWERS, XOR_POWERS
-from oscope.labs.transfer.reference import RECEIVER, SENDER, averaged
 from oscope.model.document import Figure, Section, Table
 from oscope.model.formatting import GROUP, MISSING
 from oscope.model.samples import Results
 from oscope.model.units import format_bytes
+from oscope.originals.transfer import RECEIVER, SENDER, averaged
 from oscope.report.build import build
 
 KEYS = [each.key for each in assignments.DOCUMENTS]

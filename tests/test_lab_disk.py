@@ -12,10 +12,11 @@ import synthetic
 import synthetic_disk
 from oscope import labs
 from oscope.cli.request import select
-from oscope.labs.disk import POWERS, reference
+from oscope.labs.disk import POWERS
 from oscope.model.document import Section
 from oscope.model.factors import Level
 from oscope.model.samples import ExperimentResults, PointSamples, Results
+from oscope.originals import disk as reference
 from oscope.planning.plan import make_plan
 from oscope.probe.catalogue import Catalogue, load
 from oscope.report.build import answers, labs_run, title

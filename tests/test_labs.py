@@ -132,7 +132,7 @@ def test_the_mean_and_the_deviation_share_their_decimals(survey: dict[str, Secti
 
 
 def test_the_documents_own_figures_follow_from_its_iterations() -> None:
-    from oscope.labs.syscalls import reference
+    from oscope.originals import syscalls as reference
 
     printed = {
         reference.MY_PRECIOUS: (9637.50, 8786.50, 1770.49),

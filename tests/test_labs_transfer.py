@@ -11,10 +11,11 @@ import pytest
 import synthetic_transfer
 from oscope import labs
 from oscope.figures.analysed import Analysed
-from oscope.labs.transfer import SAME, SIZES, SMALL, large
+from oscope.labs.transfer import SAME, SIZES, large
 from oscope.labs.transfer.ways import compared_ways, way
 from oscope.model.document import Section
 from oscope.model.samples import PointSamples, Results
+from oscope.originals.sizes import SMALL
 from oscope.questions import lasting
 from oscope.questions.run import Run
 from oscope.questions.words import brackets

@@ -7,8 +7,10 @@ from statistics import mean
 import pytest
 
 from oscope import labs
-from oscope.labs.transfer import EXECUTIONS, PLAIN, SAME, SIZES, SMALL, TARGET, pair, reference
+from oscope.labs.transfer import EXECUTIONS, PLAIN, SAME, SIZES, pair
 from oscope.labs.transfer.rendezvous import steps
+from oscope.originals import transfer as reference
+from oscope.originals.sizes import SMALL, TARGET
 from synthetic_transfer import designed
 
 LAB = labs.lab("transfer")

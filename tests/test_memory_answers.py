@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 import synthetic_memory
-from oscope.labs.memory import FEW_SIZES, reference
+from oscope.labs.memory import FEW_SIZES
 from oscope.model.document import Section
 from oscope.model.samples import PointSamples
+from oscope.originals import memory as reference
 from oscope.questions.curve_shapes import levels
 from oscope.questions.curves import At
 from oscope.statistics.segments import cuts

@@ -10,14 +10,14 @@ from oscope.figures import plots
 from oscope.figures.analysed import Analysed, words
 from oscope.figures.words import listed, median
 from oscope.labs import disk
-from oscope.labs.disk import reference
 from oscope.labs.disk.speeds import LEAST_S, MOST_S, read_in, reasonable
-from oscope.labs.syscalls.reference import CALLS_PER_SECOND
 from oscope.model.document import Section, Table
 from oscope.model.factors import Level
 from oscope.model.formatting import MISSING, Scale, format_count
 from oscope.model.samples import ExperimentResults
 from oscope.model.units import MEBIBYTE, format_bytes
+from oscope.originals import disk as reference
+from oscope.originals.syscalls import CALLS_PER_SECOND
 from oscope.questions.curves import At, Curves, best, curve, lines_over, over_sizes, sizes_of
 from oscope.questions.run import Run
 

@@ -9,10 +9,11 @@ from oscope.assignments.memory import NO_KERNEL, POLICIES, PREPARED
 from oscope.assignments.memory_policy import POLICY
 from oscope.assignments.tables import Source, gaps, guest, own_scale, sizes, take_reasons
 from oscope.figures.analysed import Analysed
-from oscope.labs.memory import MAPPINGS, PATTERNS, reference
+from oscope.labs.memory import MAPPINGS, PATTERNS
 from oscope.model.document import Section, Table
 from oscope.model.factors import Level
 from oscope.model.formatting import MISSING, Scale
+from oscope.originals import memory as reference
 from oscope.questions.original_figures import Known
 from oscope.statistics import Summary
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from oscope.assignments.syscall import NO_KERNEL
 from oscope.assignments.tables import LISTED, Cited, Runs, Source, Unit, guest, iterations, own_scale
 from oscope.figures.analysed import Analysed
-from oscope.labs.syscalls import reference
 from oscope.model.document import Section, Table
 from oscope.model.factors import Level
 from oscope.model.formatting import MISSING, format_count
+from oscope.originals import syscalls as reference
 
 FORK: Mapping[str, Level] = {"how": "fork", "resident": 0}
 CALL: Mapping[str, Level] = {"call": "my_precious_logged", "style": "single"}

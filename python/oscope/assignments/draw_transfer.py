@@ -23,10 +23,12 @@ from oscope.assignments.transfer import NO_DEVICES, NOT_QUICK
 from oscope.figures.analysed import Analysed
 from oscope.figures.words import listed
 from oscope.labs import transfer
-from oscope.labs.transfer import DEVICE_INPUTS, reference
+from oscope.labs.transfer import DEVICE_INPUTS
 from oscope.model.document import Section, Table
 from oscope.model.factors import Level
 from oscope.model.formatting import MISSING, bounded_text, format_count
+from oscope.originals import transfer as reference
+from oscope.originals.sizes import SMALL, TARGET
 from oscope.statistics import compare_within
 
 MILLISECONDS = Unit("ms", 1e6, "ns")
@@ -79,13 +81,9 @@ def _one(method: str) -> Callable[[Analysed], Section]:
 
     def draw(results: Analysed) -> Section:
         lines = []
-        for index, size in enumerate((*transfer.SMALL, transfer.TARGET)):
+        for index, size in enumerate((*SMALL, TARGET)):
             levels: dict[str, Level] = {"sizes": "equal", "files": 1, "size": size}
-            cited = (
-                reference.TARGET_FILE[method]
-                if size == transfer.TARGET
-                else reference.SMALL_FILES[method][index]
-            )
+            cited = reference.TARGET_FILE[method] if size == TARGET else reference.SMALL_FILES[method][index]
             sources = [_source(way, "small", "slave", method, levels) for way in WAYS]
             lines.append(Line([f"{format_count(size)} bytes"], [f"{cited:.4f}"], sources))
         heads = Heads(
@@ -124,7 +122,7 @@ def _several(method: str, files: int) -> Callable[[Analysed], Section]:
             (
                 f"Times of the slave (receiver). {_paths(results)} The original prints "
                 f"{format_count(PRINTED[files])} bytes; here {files} files have "
-                f"{format_count(sum(transfer.SMALL[-files:]))}."
+                f"{format_count(sum(SMALL[-files:]))}."
             ),
         )
         return _section(results, shown, sources, average)

@@ -10,6 +10,7 @@ from oscope.labs import transfer
 from oscope.model.experiment import Design
 from oscope.model.factors import Level
 from oscope.model.units import MEBIBYTE
+from oscope.originals.sizes import SMALL, TARGET
 
 METHODS = ("readwrite", "mmap")
 ADDRESS = "127.0.0.1:7025"
@@ -41,7 +42,7 @@ def _device_files(factors: Mapping[str, Level]) -> bool:
 _SIZES: dict[str, tuple[Level, ...]] = {
     "sizes": ("equal", "document"),
     "files": transfer.EXECUTIONS,
-    "size": (*transfer.SMALL, transfer.TARGET),
+    "size": (*SMALL, TARGET),
     "content": ("random",),
 }
 _LARGE: dict[str, tuple[Level, ...]] = {

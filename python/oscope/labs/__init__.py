@@ -20,14 +20,7 @@ def experiment(name: str) -> Experiment:
 
 
 LABS: tuple[Lab, ...] = (
-    syscalls.LAB,
-    memory.LAB,
-    disk.LAB,
-    ipc.LAB,
-    transfer.LAB,
-    kernel.LAB,
-    fs.LAB,
-    tools.LAB,
+    *(each.LAB for each in (syscalls, memory, disk, ipc, transfer, kernel, fs, tools)),
     trust.lab(experiment),
 )
 """Every lab, in the order in which lists and reports show them."""

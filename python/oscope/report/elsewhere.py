@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from oscope.figures.ladder import BYTES_PER_S, Ladder, Rung, ladder
-from oscope.labs.disk import reference as disk
 from oscope.model.samples import Results
+from oscope.originals import disk
 from oscope.report.machine import machine_line
 
 STORED = Path(__file__).with_name("elsewhere.json")

@@ -8,7 +8,8 @@ import numpy as np
 
 from oscope import questions as q
 from oscope.figures.analysed import words
-from oscope.labs.disk import CACHES, reference
+from oscope.labs.disk import CACHES
+from oscope.originals import disk as reference
 
 METRIC = "time_s"
 FACTORS = ("cache", "block_size")

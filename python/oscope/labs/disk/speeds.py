@@ -9,7 +9,8 @@ from math import isfinite
 import numpy as np
 
 from oscope import questions as q
-from oscope.labs.disk import CACHES, TOOLS, reference
+from oscope.labs.disk import CACHES, TOOLS
+from oscope.originals import disk as reference
 
 READ_FACTORS = ("cache", "engine", "block_size")
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from oscope import questions as q
 from oscope.labs.kernel import CALLS
-from oscope.labs.syscalls import reference
+from oscope.originals import syscalls as reference
 from oscope.questions import clocked
 from oscope.questions.cited_iterations import CitedRow, cited_columns, cited_statistics
 from oscope.questions.clocked import Side

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from oscope import questions as q
-from oscope.labs.memory import reference
+from oscope.originals import memory as reference
 from oscope.questions.original_figures import Known
 
 NEAR = 0.02

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import median as middle
 
 from oscope import questions as q
-from oscope.labs.memory import FLUSHED, reference
+from oscope.labs.memory import FLUSHED
 from oscope.labs.memory.access import FAULTS_EACH_PAGE, NEAR, RESIDENT, TIME, walked
+from oscope.originals import memory as reference
 from oscope.questions.original_figures import Derived, Known, cited_table
 
 FACTORS = ("mapping", "pattern", "footprint")

@@ -7,7 +7,7 @@ from functools import partial
 from typing import NamedTuple
 
 from oscope import questions as q
-from oscope.labs.memory import FOOTPRINTS, LINE, SET_LINES, access, reference
+from oscope.labs.memory import FOOTPRINTS, LINE, SET_LINES, access
 from oscope.labs.memory.access import (
     FAULTS_EACH_PAGE,
     RESIDENT,
@@ -18,6 +18,7 @@ from oscope.labs.memory.access import (
     sets,
     walked,
 )
+from oscope.originals import memory as reference
 from oscope.questions.original_figures import Known
 
 # ---- in sequence and at random

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from oscope import questions as q
-from oscope.labs.syscalls import reference
+from oscope.originals import syscalls as reference
 
 # ---- cost
 

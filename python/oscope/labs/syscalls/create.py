@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from oscope import questions as q
-from oscope.labs.syscalls.reference import FORK_CHILD, FORK_PARENT, MY_PRECIOUS
+from oscope.originals.syscalls import FORK_CHILD, FORK_PARENT, MY_PRECIOUS
 from oscope.questions.cited_iterations import CitedRow, cited_statistics
 from oscope.statistics import effect
 from oscope.statistics.line import fit_line

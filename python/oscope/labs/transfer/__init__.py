@@ -9,6 +9,7 @@ from oscope.figures.late import Late
 from oscope.model.experiment import Design, Experiment, GuestSpec, Lab
 from oscope.model.factors import Level
 from oscope.model.units import KIBIBYTE, MEBIBYTE
+from oscope.originals.sizes import SMALL, TARGET
 
 SENDERS = ("readwrite", "mmap", "sendfile", "splice", "zerocopy", "uring")
 RECEIVERS = ("readwrite", "mmap", "splice", "uring")
@@ -18,13 +19,8 @@ SAME = (("readwrite", "readwrite"), ("mmap", "mmap"), PLAIN, ("splice", "splice"
 """The original report's two, each on both sides, and what copies less."""
 DIGESTS = ("blake3", "sha512", "none")
 CONTENTS = ("zeros", "random")
-
-SMALL = (4, 107, 167, 207, 255, 383, 351, 507, 457, 577)
-"""Bytes of the original report's small files, in its order."""
-TARGET = 1_502_860
-"""Bytes of its larger file."""
 SIZES = (KIBIBYTE, 5 * KIBIBYTE, MEBIBYTE, 10 * MEBIBYTE, 100 * MEBIBYTE)
-"""Its large inputs."""
+"""The original report's large inputs."""
 EXECUTIONS = (1, 5, 10)
 """Files in one execution."""
 

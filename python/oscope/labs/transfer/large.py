@@ -9,9 +9,10 @@ from statistics import median as middle
 import numpy as np
 
 from oscope import questions as q
-from oscope.labs.transfer import CONTENTS, SIZES, reference
+from oscope.labs.transfer import CONTENTS, SIZES
 from oscope.labs.transfer import ways as moved
 from oscope.labs.transfer.ways import CALLS, CONTENT, COPIED, DEVICE, METHOD, Sides, way
+from oscope.originals import transfer as reference
 from oscope.questions.combined_factors import verdict_table
 from oscope.statistics.ranks import rank_sum
 from oscope.statistics.warmup import first_and_later

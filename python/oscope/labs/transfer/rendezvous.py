@@ -11,9 +11,10 @@ from typing import NamedTuple
 import numpy as np
 
 from oscope import questions as q
-from oscope.labs.transfer import RETRY_S, reference
+from oscope.labs.transfer import RETRY_S
 from oscope.labs.transfer.large import CITED, CITED_COLUMNS, Cited
 from oscope.labs.transfer.ways import RECEIVER_TIME, TIME
+from oscope.originals import transfer as reference
 
 NS = 1e9
 RETRY, RECEIVER_RETRY = "retry", "receiver-retry"

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from oscope import questions as q
-from oscope.labs.transfer import LAB, SMALL, TARGET, large, reference
+from oscope.labs.transfer import LAB, large
 from oscope.labs.transfer import ways as moved
 from oscope.labs.transfer.ways import CONTENT, COPIED, DEVICE, METHOD, Sides, way
+from oscope.originals import transfer as reference
+from oscope.originals.sizes import SMALL, TARGET
 from oscope.questions.combined_factors import verdict_table
 
 # ---- also of what goes through the devices

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from oscope import questions as q
-from oscope.labs.transfer import PLAIN, pair, reference
+from oscope.labs.transfer import PLAIN, pair
+from oscope.originals import transfer as reference
 from oscope.questions.combined_factors import against, combined, level_dots
 
 TIME, RECEIVER_TIME, SENDER_TIME, RATE = "time_ns", "receiver_time_ns", "sender_time_ns", "bytes_per_s"

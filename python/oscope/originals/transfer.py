@@ -11,7 +11,7 @@ from functools import partial
 from itertools import product
 from statistics import median as middle
 
-from oscope.labs.transfer import SMALL, TARGET
+from oscope.originals.sizes import SMALL, TARGET
 from oscope.statistics.gaps import parted
 
 METHODS = {"fcntl": "readwrite", "mmap": "mmap"}
