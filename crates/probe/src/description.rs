@@ -11,12 +11,20 @@ pub mod declared;
 mod metric;
 
 pub use metric::{Metric, Quantity};
-pub use oscope_derive::Describe;
+pub use oscope_derive::{Describe, Metrics};
 
 /// What a struct of parameters says of them: derived from it.
 pub trait Describe {
     /// The parameters, in the order in which help shows them.
     fn parameters() -> Vec<Parameter>;
+}
+
+/// The metrics of a workload, declared once: derived from the struct that has the values of a repetition.
+pub trait Metrics {
+    /// The metrics, in the order in which they are described.
+    fn described() -> Vec<Metric>;
+    /// The names and values of those that have a value.
+    fn values(&self) -> Vec<(&'static str, f64)>;
 }
 
 /// A workload as it describes itself.

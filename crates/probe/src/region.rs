@@ -3,6 +3,7 @@
 use std::hint::black_box;
 
 use crate::clock::{Clock, ClockKind, counter, reading};
+use crate::description::Metric;
 use oscope_sys::cancel;
 use oscope_sys::error::Failure;
 
@@ -240,9 +241,10 @@ impl<'a> Region<'a> {
             ));
         }
         let each = self.corrected()? / iterations as f64;
-        let mut metrics = vec![("time_ns", self.clock.nanoseconds(each))];
-        metrics.extend(self.clock.cycles(each).map(|cycles| ("cycles", cycles)));
-        Ok(metrics)
+        let cycles = self.clock.cycles(each);
+        let cycles = cycles.map(|cycles| (Metric::CYCLES.name, cycles));
+        let time = (Metric::TIME_NS.name, self.clock.nanoseconds(each));
+        Ok([time].into_iter().chain(cycles).collect())
     }
 }
 

@@ -24,7 +24,7 @@ use std::path::Path;
 
 use crate::clock::{Clock, ClockKind};
 use crate::cpu_modes::least_split_s;
-use crate::description::{Describe, Description, Metric, Quantity, SchedulingIsolation};
+use crate::description::{Describe, Description, Metrics, Quantity, SchedulingIsolation};
 use crate::disk::residency;
 use crate::region::Region;
 use crate::workload::{Context, Iterations, Work, Workload};
@@ -80,7 +80,7 @@ impl Workload for CommandRun {
                 first run, starts the program without a shell and waits for it; the clock stops when the kernel \
                 reports the end, before the program is reaped.",
             parameters: Parameters::parameters(),
-            metrics: metrics(),
+            metrics: Values::described(),
             needs: vec![],
             programs: vec![],
             alone: SchedulingIsolation::Never,
@@ -144,7 +144,7 @@ impl Workload for CommandRun {
         notes.extend(left);
         let elapsed_ns = self.clock.nanoseconds(region.corrected()?);
         Ok(Work {
-            metrics: self.figures(&ended, elapsed_ns),
+            metrics: self.values(&ended, elapsed_ns).values(),
             done: 1,
             wanted: 1,
             notes,
@@ -227,105 +227,110 @@ impl CommandRun {
         Ok(Some(times[START_TRIALS / 2]))
     }
 
-    fn figures(&self, ended: &Ended, elapsed_ns: f64) -> Vec<(&'static str, f64)> {
+    fn values(&self, ended: &Ended, elapsed_ns: f64) -> Values {
         let (usage, bytes) = (&ended.usage, ended.accounts.bytes());
-        let mut figures = vec![
-            ("time_ns", elapsed_ns),
-            ("cpu_ns", usage.cpu_ns),
-            ("max_rss_bytes", usage.max_rss_bytes),
-            ("minor_faults", usage.minor_faults),
-            ("major_faults", usage.major_faults),
-            ("voluntary_switches", usage.voluntary_switches),
-            ("involuntary_switches", usage.involuntary_switches),
-            ("blocks_in", usage.blocks_in),
-            ("blocks_out", usage.blocks_out),
-            ("exit_code", ended.exit_code()),
-        ];
         let is_split = usage.cpu_ns >= self.least_split_ns;
-        let optional = [
-            ("user_ns", is_split.then_some(usage.user_ns)),
-            ("system_ns", is_split.then_some(usage.system_ns)),
-            (
-                "net_ns",
-                self.shell_ns.map(|shell_ns| elapsed_ns - shell_ns),
-            ),
-            ("read_bytes", bytes.map(|bytes| bytes.read)),
-            ("written_bytes", bytes.map(|bytes| bytes.written)),
-            ("instructions_user", ended.instructions),
-            ("cycles_user", ended.cycles),
-            ("start_ns", self.start_ns),
-            ("shell_ns", self.shell_ns),
-            (
-                "energy_j",
-                ended.energy_j.filter(|_| elapsed_ns >= LEAST_NS),
-            ),
-            ("idle_w", self.launcher.rapl().map(Rapl::idle_w)),
-        ];
-        figures.extend(
-            optional
-                .into_iter()
-                .filter_map(|(name, value)| Some((name, value?))),
-        );
-        figures
+        Values {
+            time_ns: elapsed_ns,
+            net_ns: self.shell_ns.map(|shell_ns| elapsed_ns - shell_ns),
+            cpu_ns: usage.cpu_ns,
+            user_ns: is_split.then_some(usage.user_ns),
+            system_ns: is_split.then_some(usage.system_ns),
+            max_rss_bytes: usage.max_rss_bytes,
+            minor_faults: usage.minor_faults,
+            major_faults: usage.major_faults,
+            voluntary_switches: usage.voluntary_switches,
+            involuntary_switches: usage.involuntary_switches,
+            blocks_in: usage.blocks_in,
+            blocks_out: usage.blocks_out,
+            read_bytes: bytes.map(|bytes| bytes.read),
+            written_bytes: bytes.map(|bytes| bytes.written),
+            instructions_user: ended.instructions,
+            cycles_user: ended.cycles,
+            energy_j: ended.energy_j.filter(|_| elapsed_ns >= LEAST_NS),
+            idle_w: self.launcher.rapl().map(Rapl::idle_w),
+            start_ns: self.start_ns,
+            shell_ns: self.shell_ns,
+            exit_code: ended.exit_code(),
+        }
     }
 }
 
-fn metrics() -> Vec<Metric> {
-    const NO_SHELL: &str = "without a shell";
-    const FEW_TICKS: &str = "where the CPU time is less than 10 ticks";
-    let time = |name, quantity, what| Metric::time(name, "ns", quantity).of(what);
-    vec![
-        time("time_ns", Quantity::Time, "the program from its start to its end")
-            .note("The shell's start is included where there is a shell."),
-        time("net_ns", Quantity::Time, "the program without the shell's start")
-            .note("It is time_ns less shell_ns, and may be below zero.")
-            .null_when(NO_SHELL),
-        time("cpu_ns", Quantity::CpuTime, "the program")
-            .note("User and system, with that of the children that the program waited for (wait4(2))."),
-        time("user_ns", Quantity::UserTime, "the program")
-            .note("Most kernels sample the mode at ticks.")
-            .null_when(FEW_TICKS),
-        time("system_ns", Quantity::SystemTime, "the program").null_when(FEW_TICKS),
-        Metric::spent("max_rss_bytes", "B", "largest resident set of a single process").note(
-            "The program, or a child that it waited for. Never less than the launcher's own, 1.5 to 3 MiB: a smaller \
-             program shows this size.",
-        ),
-        Metric::spent("minor_faults", "1", "page faults without input or output"),
-        Metric::spent("major_faults", "1", "page faults that waited for a device"),
-        Metric::spent("voluntary_switches", "1", "voluntary context switches")
-            .note("The program gave up the CPU to wait."),
-        Metric::spent("involuntary_switches", "1", "involuntary context switches")
-            .note("The scheduler took the CPU from the program."),
-        Metric::spent("blocks_in", "1", "blocks of 512 B read from devices"),
-        Metric::spent("blocks_out", "1", "blocks of 512 B written to devices")
-            .note("Counted when the pages become dirty."),
-        Metric::spent("read_bytes", "B", "bytes returned by read system calls")
-            .note("rchar of /proc/PID/io, see proc_pid_io(5).")
-            .null_when("where the kernel does not count them"),
-        Metric::spent("written_bytes", "B", "bytes accepted by write system calls")
-            .note("wchar of /proc/PID/io."),
-        Metric::spent("instructions_user", "1", "instructions in user mode")
-            .note("By perf_event_open(2), inherited by children.")
-            .null_when("without a counter"),
-        Metric::spent("cycles_user", "1", "core cycles in user mode").null_when("without a counter"),
-        Metric::spent("energy_j", "J", "energy of the processor packages")
-            .note(
-                "By RAPL, from the start of the program to its end. The work of other programs and the idle power \
-                 are included.",
-            )
-            .null_when("without a counter, or for a run below 20 ms"),
-        Metric::found("idle_w", "W", "power of the processor packages when nothing is measured")
-            .note("Measured before the repetitions of each block. It is the floor of the energy."),
-        time("start_ns", Quantity::Time, "a trivial program from its start to its end")
-            .note("The median, measured before the repetitions of each block.")
-            .not_compared(),
-        time("shell_ns", Quantity::Time, "a shell that runs nothing, from its start to its end")
-            .note("The median, measured likewise.")
-            .null_when(NO_SHELL)
-            .not_compared(),
-        Metric::found("exit_code", "1", "exit code of the program")
-            .note("128 plus the signal's number where a signal ended it."),
-    ]
+const NO_SHELL: &str = "without a shell";
+const FEW_TICKS: &str = "where the CPU time is less than 10 ticks";
+
+/// The metrics of a repetition.
+#[derive(Metrics)]
+struct Values {
+    #[metric(time("ns", Quantity::Time)
+        .of("the program from its start to its end")
+        .note("The shell's start is included where there is a shell."))]
+    time_ns: f64,
+    #[metric(time("ns", Quantity::Time)
+        .of("the program without the shell's start")
+        .note("It is time_ns less shell_ns, and may be below zero.")
+        .null_when(NO_SHELL))]
+    net_ns: Option<f64>,
+    #[metric(time("ns", Quantity::CpuTime)
+        .of("the program")
+        .note("User and system, with that of the children that the program waited for (wait4(2))."))]
+    cpu_ns: f64,
+    #[metric(time("ns", Quantity::UserTime)
+        .of("the program")
+        .note("Most kernels sample the mode at ticks.")
+        .null_when(FEW_TICKS))]
+    user_ns: Option<f64>,
+    #[metric(time("ns", Quantity::SystemTime).of("the program").null_when(FEW_TICKS))]
+    system_ns: Option<f64>,
+    #[metric(spent("B", "largest resident set of a single process")
+        .note("The program, or a child that it waited for. Never less than the launcher's own, 1.5 to 3 MiB: a \
+               smaller program shows this size."))]
+    max_rss_bytes: f64,
+    #[metric(spent("1", "page faults without input or output"))]
+    minor_faults: f64,
+    #[metric(spent("1", "page faults that waited for a device"))]
+    major_faults: f64,
+    #[metric(spent("1", "voluntary context switches").note("The program gave up the CPU to wait."))]
+    voluntary_switches: f64,
+    #[metric(spent("1", "involuntary context switches").note("The scheduler took the CPU from the program."))]
+    involuntary_switches: f64,
+    #[metric(spent("1", "blocks of 512 B read from devices"))]
+    blocks_in: f64,
+    #[metric(spent("1", "blocks of 512 B written to devices").note("Counted when the pages become dirty."))]
+    blocks_out: f64,
+    #[metric(spent("B", "bytes returned by read system calls")
+        .note("rchar of /proc/PID/io, see proc_pid_io(5).")
+        .null_when("where the kernel does not count them"))]
+    read_bytes: Option<f64>,
+    #[metric(spent("B", "bytes accepted by write system calls").note("wchar of /proc/PID/io."))]
+    written_bytes: Option<f64>,
+    #[metric(spent("1", "instructions in user mode")
+        .note("By perf_event_open(2), inherited by children.")
+        .null_when("without a counter"))]
+    instructions_user: Option<f64>,
+    #[metric(spent("1", "core cycles in user mode").null_when("without a counter"))]
+    cycles_user: Option<f64>,
+    #[metric(spent("J", "energy of the processor packages")
+        .note("By RAPL, from the start of the program to its end. The work of other programs and the idle power are \
+               included.")
+        .null_when("without a counter, or for a run below 20 ms"))]
+    energy_j: Option<f64>,
+    #[metric(found("W", "power of the processor packages when nothing is measured")
+        .note("Measured before the repetitions of each block. It is the floor of the energy."))]
+    idle_w: Option<f64>,
+    #[metric(time("ns", Quantity::Time)
+        .of("a trivial program from its start to its end")
+        .note("The median, measured before the repetitions of each block.")
+        .not_compared())]
+    start_ns: Option<f64>,
+    #[metric(time("ns", Quantity::Time)
+        .of("a shell that runs nothing, from its start to its end")
+        .note("The median, measured likewise.")
+        .null_when(NO_SHELL)
+        .not_compared())]
+    shell_ns: Option<f64>,
+    #[metric(found("1", "exit code of the program").note("128 plus the signal's number where a signal ended it."))]
+    exit_code: f64,
 }
 
 #[cfg(test)]

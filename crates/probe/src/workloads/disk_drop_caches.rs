@@ -13,7 +13,7 @@ use serde::Deserialize;
 use self::crowd::FileSet;
 use self::figures::Figures;
 use self::slabs::Objects;
-use crate::description::{Describe, Description, Metric, Quantity, SchedulingIsolation};
+use crate::description::{Describe, Description, Metrics, Quantity, SchedulingIsolation};
 use crate::disk::content;
 use crate::disk::residency::{DROP_CACHES, Residency, make_warm, take_turn};
 use crate::disk::scratch::unnamed;
@@ -98,7 +98,7 @@ impl Workload for DropCaches {
                 most): their memory comes free after an RCU grace period. All figures are of the whole machine, so \
                 that what other programs do in between is in them.",
             parameters: Parameters::parameters(),
-            metrics: metrics(),
+            metrics: Values::described(),
             needs: vec!["root"],
             programs: vec![],
             alone: SchedulingIsolation::Never,
@@ -153,21 +153,10 @@ impl Workload for DropCaches {
             after,
             pages,
         });
-        let mut metrics = before.metrics(&figures::BEFORE);
-        metrics.extend(after.metrics(&figures::AFTER));
-        for (objects, names) in [
-            (
-                objects_before,
-                ["slab_dentries_before", "slab_inodes_before"],
-            ),
-            (objects_after, ["slab_dentries_after", "slab_inodes_after"]),
-        ] {
-            metrics.extend(objects.iter().flat_map(|objects| objects.metrics(names)));
-        }
-        let time_ns = region.clock().nanoseconds(region.corrected()?);
-        metrics.push(("time_s", time_ns / 1e9));
+        let time_s = region.clock().nanoseconds(region.corrected()?) / 1e9;
+        let values = Values::of([before, after], [objects_before, objects_after], time_s);
         Ok(Work {
-            metrics,
+            metrics: values.values(),
             done: written as u64,
             wanted: digit.len() as u64,
             notes: vec![KEPT.to_owned()],
@@ -258,36 +247,63 @@ fn filler(directory: &Path, size: u64) -> Result<File, Failure> {
     Ok(file)
 }
 
-fn metrics() -> Vec<Metric> {
-    vec![
-        Metric::found("page_cache_before_bytes", "B", "page cache of files and devices before the write")
-            .note("Cached + Buffers - Shmem of /proc/meminfo."),
-        Metric::spent("page_cache_after_bytes", "B", "page cache of files and devices after the write"),
-        Metric::found("dentries_before", "1", "dentries in memory before the write")
-            .note("nr_dentry of /proc/sys/fs/dentry-state."),
-        Metric::spent("dentries_after", "1", "dentries in memory after the write"),
-        Metric::found("inodes_before", "1", "inodes in memory before the write").note(
-            "Of all file systems: nr_inodes of /proc/sys/fs/inode-nr, which is exact at once, as slabs are not.",
-        ),
-        Metric::spent("inodes_after", "1", "inodes in memory after the write"),
-        Metric::found("slab_before_bytes", "B", "memory of reclaimable slabs before the write")
-            .note("SReclaimable of /proc/meminfo."),
-        Metric::spent("slab_after_bytes", "B", "memory of reclaimable slabs after the write")
-            .note("Read once it has not changed for 0.2 s, at most 2 s after the write."),
-        Metric::found("slab_dentries_before", "1", "dentries in use before the write")
-            .note("As /proc/slabinfo counts them."),
-        Metric::spent("slab_dentries_after", "1", "dentries in use after the write")
-            .note("Read once the slabs no longer change."),
-        Metric::found("slab_inodes_before", "1", "inodes in use before the write").note(
-            "In all slabs *inode_cache of /proc/slabinfo, except that of the security modules, which keep an object \
-             for each inode.",
-        ),
-        Metric::spent("slab_inodes_after", "1", "inodes in use after the write")
-            .note("Read once the slabs no longer change."),
-        Metric::time("time_s", "s", Quantity::Time)
-            .of("the write")
-            .note("The cost of reading the clock is subtracted."),
-    ]
+/// The metrics of a repetition.
+#[derive(Metrics)]
+struct Values {
+    #[metric(found("B", "page cache of files and devices before the write")
+        .note("Cached + Buffers - Shmem of /proc/meminfo."))]
+    page_cache_before_bytes: f64,
+    #[metric(spent("B", "page cache of files and devices after the write"))]
+    page_cache_after_bytes: f64,
+    #[metric(found("1", "dentries in memory before the write").note("nr_dentry of /proc/sys/fs/dentry-state."))]
+    dentries_before: f64,
+    #[metric(spent("1", "dentries in memory after the write"))]
+    dentries_after: f64,
+    #[metric(found("1", "inodes in memory before the write")
+        .note("Of all file systems: nr_inodes of /proc/sys/fs/inode-nr, which is exact at once, as slabs are not."))]
+    inodes_before: f64,
+    #[metric(spent("1", "inodes in memory after the write"))]
+    inodes_after: f64,
+    #[metric(found("B", "memory of reclaimable slabs before the write").note("SReclaimable of /proc/meminfo."))]
+    slab_before_bytes: f64,
+    #[metric(spent("B", "memory of reclaimable slabs after the write")
+        .note("Read once it has not changed for 0.2 s, at most 2 s after the write."))]
+    slab_after_bytes: f64,
+    #[metric(found("1", "dentries in use before the write").note("As /proc/slabinfo counts them."))]
+    slab_dentries_before: Option<f64>,
+    #[metric(spent("1", "dentries in use after the write").note("Read once the slabs no longer change."))]
+    slab_dentries_after: Option<f64>,
+    #[metric(found("1", "inodes in use before the write")
+        .note("In all slabs *inode_cache of /proc/slabinfo, except that of the security modules, which keep an object \
+               for each inode."))]
+    slab_inodes_before: Option<f64>,
+    #[metric(spent("1", "inodes in use after the write").note("Read once the slabs no longer change."))]
+    slab_inodes_after: Option<f64>,
+    #[metric(time("s", Quantity::Time).of("the write").note("The cost of reading the clock is subtracted."))]
+    time_s: f64,
+}
+
+impl Values {
+    /// Of what was before the write and after it.
+    fn of([before, after]: [Figures; 2], objects: [Option<Objects>; 2], time_s: f64) -> Self {
+        let dentries = objects.map(|all| all.map(|objects| objects.dentries as f64));
+        let inodes = objects.map(|all| all.map(|objects| objects.inodes as f64));
+        Self {
+            page_cache_before_bytes: before.page_cache_bytes as f64,
+            page_cache_after_bytes: after.page_cache_bytes as f64,
+            dentries_before: before.dentries as f64,
+            dentries_after: after.dentries as f64,
+            inodes_before: before.inodes as f64,
+            inodes_after: after.inodes as f64,
+            slab_before_bytes: before.slab_bytes as f64,
+            slab_after_bytes: after.slab_bytes as f64,
+            slab_dentries_before: dentries[0],
+            slab_dentries_after: dentries[1],
+            slab_inodes_before: inodes[0],
+            slab_inodes_after: inodes[1],
+            time_s,
+        }
+    }
 }
 
 #[cfg(test)]

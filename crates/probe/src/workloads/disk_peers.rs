@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::disk_read::DiskRead;
-use crate::description::{Describe, Description, Metric, Quantity, SchedulingIsolation};
+use crate::description::{Describe, Description, Metrics, Quantity, SchedulingIsolation};
 use crate::disk::layers;
 use crate::disk::residency::{make_cold, make_warm};
 use crate::disk::source::{Place, Source};
@@ -93,7 +93,7 @@ impl Workload for DiskPeers {
                 back into it, so that the tool's code does not come from the device while it reads; its libraries \
                 may, before that, but for those that the probe has as well.",
             parameters: Parameters::parameters(),
-            metrics: metrics(),
+            metrics: Values::described(),
             needs: vec![],
             programs: vec!["dd"],
             alone: SchedulingIsolation::Never,
@@ -120,14 +120,20 @@ impl Workload for DiskPeers {
         0
     }
 
-    fn run(&mut self, iterations: u64, region: &mut Region) -> Result<Work, Failure> {
+    fn run(&mut self, _iterations: u64, region: &mut Region) -> Result<Work, Failure> {
         match self {
             Self::Own(reader) => {
-                let mut work = reader.run(iterations, region)?;
-                work.metrics
-                    .retain(|(name, _)| ["throughput", "time_s", "bytes"].contains(name));
-                work.metrics.push(("whole_s", seconds(region)?));
-                Ok(work)
+                let (work, read) = reader.read(region)?;
+                let values = Values {
+                    throughput: read.throughput,
+                    time_s: read.time_s,
+                    bytes: read.bytes,
+                    whole_s: seconds(region)?,
+                };
+                Ok(Work {
+                    metrics: values.values(),
+                    ..work
+                })
             }
             Self::Other(other) => other.run(region),
         }
@@ -258,13 +264,14 @@ impl Other {
         let whole_s = seconds(region)?;
         self.last = Some(Last { account, whole_s });
         let bytes = account.bytes as f64;
+        let values = Values {
+            throughput: bytes / f64::from(1 << 20) / account.time_s,
+            time_s: account.time_s,
+            bytes,
+            whole_s,
+        };
         Ok(Work {
-            metrics: vec![
-                ("throughput", bytes / f64::from(1 << 20) / account.time_s),
-                ("time_s", account.time_s),
-                ("bytes", bytes),
-                ("whole_s", whole_s),
-            ],
+            metrics: values.values(),
             done: account.bytes,
             wanted: self.reading.length,
             notes: self.notes.iter().cloned().chain([state]).collect(),
@@ -292,17 +299,21 @@ fn seconds(region: &Region) -> Result<f64, Failure> {
     Ok(region.clock().nanoseconds(region.corrected()?) / 1e9)
 }
 
-fn metrics() -> Vec<Metric> {
-    vec![
-        Metric::rate("throughput", "MiB/s", "bytes read").note("As the tool reports it."),
-        Metric::time("time_s", "s", Quantity::Time)
-            .of("the reading")
-            .note("As the tool reports it: dd to six digits, fio to 0.5 ms."),
-        Metric::found("bytes", "B", "bytes read"),
-        Metric::time("whole_s", "s", Quantity::Time)
-            .of("the tool's process from its start to its end")
-            .note("With oscope, which starts none, that of the reading."),
-    ]
+/// The metrics of a repetition.
+#[derive(Metrics)]
+struct Values {
+    #[metric(rate("MiB/s", "bytes read").note("As the tool reports it."))]
+    throughput: f64,
+    #[metric(time("s", Quantity::Time)
+        .of("the reading")
+        .note("As the tool reports it: dd to six digits, fio to 0.5 ms."))]
+    time_s: f64,
+    #[metric(found("B", "bytes read"))]
+    bytes: f64,
+    #[metric(time("s", Quantity::Time)
+        .of("the tool's process from its start to its end")
+        .note("With oscope, which starts none, that of the reading."))]
+    whole_s: f64,
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use nix::time::ClockId;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::description::{Describe, Description, Metric, Quantity, SchedulingIsolation};
+use crate::description::{Describe, Description, Metrics, Quantity, SchedulingIsolation};
 use crate::disk::residency::{Residency, make_cold, make_warm};
 use crate::disk::source::{Place, Source};
 use crate::disk::{content, direct, layers};
@@ -110,7 +110,7 @@ impl Workload for DiskRead {
                 memory, writing back what is dirty before it is read past \
                 the cache, and taking a mapping down.",
             parameters: Parameters::parameters(),
-            metrics: metrics(),
+            metrics: Values::described(),
             needs: vec![],
             programs: vec![],
             alone: SchedulingIsolation::With(vec![
@@ -185,47 +185,10 @@ impl Workload for DiskRead {
     }
 
     fn run(&mut self, _iterations: u64, region: &mut Region) -> Result<Work, Failure> {
-        self.source.check_unchanged()?;
-        let state = match self.cache {
-            Cache::Found => {
-                self.write_back()?;
-                None
-            }
-            Cache::Cold => Some(make_cold(&self.source.file, self.length)?),
-            Cache::Warm => Some(make_warm(&self.source.file, self.length)?),
-        };
-        let resident = Residency::if_reported(&self.source.file, self.length)?;
-        let earlier_reads = self.source.reads();
-        let deadline = Instant::now().checked_add(self.longest);
-        let pass = Pass::new(self.length, self.method.block, self.purpose, deadline);
-        let mut cpu_s = 0.0;
-        let tally = self
-            .go(&pass, |work| cpu_s = measured(region, work))
-            .map_err(|failure| failure.context(&self.source.name))?;
-        self.tally = tally;
-        let whole = tally.bytes == self.length;
-        let over = deadline.is_some_and(|deadline| Instant::now() >= deadline);
-        let time_s = region.clock().nanoseconds(region.corrected()?) / 1e9;
-        let mut metrics = vec![
-            (
-                "throughput",
-                tally.bytes as f64 / f64::from(1 << 20) / time_s,
-            ),
-            ("time_s", time_s),
-            ("bytes", tally.bytes as f64),
-            ("calls", tally.calls as f64),
-            ("cpu_s", cpu_s),
-            ("earlier_reads", earlier_reads as f64),
-        ];
-        metrics.extend(resident.map(|residency| ("resident", residency.share())));
-        if self.purpose == Use::Xor && whole {
-            metrics.push(("xor", f64::from(tally.xor)));
-        }
+        let (work, values) = self.read(region)?;
         Ok(Work {
-            metrics,
-            done: tally.bytes,
-            wanted: if over { tally.bytes } else { self.length },
-            notes: self.notes.iter().cloned().chain(state).collect(),
+            metrics: values.values(),
+            ..work
         })
     }
 
@@ -251,6 +214,53 @@ impl Workload for DiskRead {
 }
 
 impl DiskRead {
+    /// One repetition: the work, which has no metrics yet, and their values.
+    ///
+    /// # Errors
+    /// As for [`Workload::run`].
+    pub fn read(&mut self, region: &mut Region) -> Result<(Work, Values), Failure> {
+        self.source.check_unchanged()?;
+        let state = match self.cache {
+            Cache::Found => {
+                self.write_back()?;
+                None
+            }
+            Cache::Cold => Some(make_cold(&self.source.file, self.length)?),
+            Cache::Warm => Some(make_warm(&self.source.file, self.length)?),
+        };
+        let resident = Residency::if_reported(&self.source.file, self.length)?;
+        let earlier_reads = self.source.reads();
+        let deadline = Instant::now().checked_add(self.longest);
+        let pass = Pass::new(self.length, self.method.block, self.purpose, deadline);
+        let mut cpu_s = 0.0;
+        let tally = self
+            .go(&pass, |work| cpu_s = measured(region, work))
+            .map_err(|failure| failure.context(&self.source.name))?;
+        self.tally = tally;
+        let whole = tally.bytes == self.length;
+        let over = deadline.is_some_and(|deadline| Instant::now() >= deadline);
+        let time_s = region.clock().nanoseconds(region.corrected()?) / 1e9;
+        let bytes = tally.bytes as f64;
+        let has_xor = self.purpose == Use::Xor && whole;
+        let values = Values {
+            throughput: bytes / f64::from(1 << 20) / time_s,
+            time_s,
+            bytes,
+            calls: tally.calls as f64,
+            cpu_s,
+            xor: has_xor.then(|| f64::from(tally.xor)),
+            resident: resident.map(|residency| residency.share()),
+            earlier_reads: earlier_reads as f64,
+        };
+        let work = Work {
+            metrics: Vec::new(),
+            done: tally.bytes,
+            wanted: if over { tally.bytes } else { self.length },
+            notes: self.notes.iter().cloned().chain(state).collect(),
+        };
+        Ok((work, values))
+    }
+
     /// Read the file once, together, between the two readings of the clock that `measure` takes.
     fn go(
         &mut self,
@@ -375,31 +385,28 @@ fn measured(region: &mut Region, work: &mut dyn FnMut()) -> f64 {
     Duration::from(now() - before).as_secs_f64()
 }
 
-fn metrics() -> Vec<Metric> {
-    vec![
-        Metric::rate("throughput", "MiB/s", "bytes read"),
-        Metric::time("time_s", "s", Quantity::Time).of("the reading"),
-        Metric::found("bytes", "B", "bytes read"),
-        Metric::found("calls", "calls", "reads requested from the kernel")
-            .note("With mmap, windows mapped."),
-        Metric::time("cpu_s", "s", Quantity::CpuTime)
-            .of("all threads")
-            .note("User and system, while the clock runs."),
-        Metric::found("xor", "1", "XOR of the little-endian 32-bit words read")
-            .note("Zeros pad a short tail.")
-            .null_when("with work=none, or where `longest` ended the reading"),
-        Metric::found(
-            "resident",
-            "1",
-            "share of the pages to read that were in the page cache before",
-        )
-        .null_when("where the file is neither the user's own nor writable"),
-        Metric::found(
-            "earlier_reads",
-            "1",
-            "earlier reads of the file by this process",
-        ),
-    ]
+/// The metrics of a repetition.
+#[derive(Metrics)]
+pub struct Values {
+    #[metric(rate("MiB/s", "bytes read"))]
+    pub throughput: f64,
+    #[metric(time("s", Quantity::Time).of("the reading"))]
+    pub time_s: f64,
+    #[metric(found("B", "bytes read"))]
+    pub bytes: f64,
+    #[metric(found("calls", "reads requested from the kernel").note("With mmap, windows mapped."))]
+    calls: f64,
+    #[metric(time("s", Quantity::CpuTime).of("all threads").note("User and system, while the clock runs."))]
+    cpu_s: f64,
+    #[metric(found("1", "XOR of the little-endian 32-bit words read")
+        .note("Zeros pad a short tail.")
+        .null_when("with work=none, or where `longest` ended the reading"))]
+    xor: Option<f64>,
+    #[metric(found("1", "share of the pages to read that were in the page cache before")
+        .null_when("where the file is neither the user's own nor writable"))]
+    resident: Option<f64>,
+    #[metric(found("1", "earlier reads of the file by this process"))]
+    earlier_reads: f64,
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use self::pattern::Pattern;
 use self::stream::{Flush, Plan};
 use self::target::{Destination, Existing, OnFailure, Target};
 use crate::clock::reading;
-use crate::description::{Describe, Description, Metric, Quantity, SchedulingIsolation};
+use crate::description::{Describe, Description, Metrics, Quantity, SchedulingIsolation};
 use crate::disk::{direct, layers};
 use crate::region::Region;
 use crate::workload::{Context, Iterations, Work, Workload};
@@ -100,7 +100,7 @@ impl Workload for DiskWrite {
                 sync=none what fits is only copied to the page cache, until the limit of dirty pages slows the writer \
                 down. With sync=direct the device has answered, but may still hold data in a cache of its own.",
             parameters: Parameters::parameters(),
-            metrics: metrics(),
+            metrics: Values::described(),
             needs: vec![],
             programs: vec![],
             alone: SchedulingIsolation::Never,
@@ -176,14 +176,15 @@ impl Workload for DiskWrite {
         self.target = Some(target);
         let time_s = region.clock().nanoseconds(region.corrected()?) / 1e9;
         let bytes = progress.bytes as f64;
+        let values = Values {
+            throughput: bytes / f64::from(1 << 20) / time_s,
+            time_s,
+            bytes,
+            calls: progress.calls as f64,
+            cpu_s: cpu.as_secs_f64(),
+        };
         Ok(Work {
-            metrics: vec![
-                ("throughput", bytes / f64::from(1 << 20) / time_s),
-                ("time_s", time_s),
-                ("bytes", bytes),
-                ("calls", progress.calls as f64),
-                ("cpu_s", cpu.as_secs_f64()),
-            ],
+            metrics: values.values(),
             done: progress.bytes,
             wanted: self.plan.total,
             notes,
@@ -281,18 +282,23 @@ fn cpu_time() -> Result<Duration, Failure> {
         .map_err(|error| Failure::system("reading the CPU time", error))
 }
 
-fn metrics() -> Vec<Metric> {
-    vec![
-        Metric::rate("throughput", "MiB/s", "bytes written"),
-        Metric::time("time_s", "s", Quantity::Time)
-            .of("the writing")
-            .note("It includes fdatasync(2) where requested. The cost of reading the clock is subtracted."),
-        Metric::found("bytes", "B", "bytes written"),
-        Metric::found("calls", "calls", "calls of write(2)"),
-        Metric::time("cpu_s", "s", Quantity::CpuTime)
-            .of("the probe")
-            .note("User and system. The kernel's own threads that write back are not included."),
-    ]
+/// The metrics of a repetition.
+#[derive(Metrics)]
+struct Values {
+    #[metric(rate("MiB/s", "bytes written"))]
+    throughput: f64,
+    #[metric(time("s", Quantity::Time)
+        .of("the writing")
+        .note("It includes fdatasync(2) where requested. The cost of reading the clock is subtracted."))]
+    time_s: f64,
+    #[metric(found("B", "bytes written"))]
+    bytes: f64,
+    #[metric(found("calls", "calls of write(2)"))]
+    calls: f64,
+    #[metric(time("s", Quantity::CpuTime)
+        .of("the probe")
+        .note("User and system. The kernel's own threads that write back are not included."))]
+    cpu_s: f64,
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ mod tree;
 
 use super::ipc::placement::{Placement, Seats};
 use super::transfer::folder;
-use crate::description::Description;
+use crate::description::{Description, Metrics};
 use crate::region::Region;
 use crate::shared_folder::{SharedFolder, System, Traffic};
 use crate::workload::{Context, Iterations, Work, Workload};
@@ -22,7 +22,7 @@ use changing::{Change, Place};
 use operation::{Done, Operation};
 use oscope_sys::error::Failure;
 pub use parameters::Parameters;
-use parameters::Task;
+use parameters::{Task, Values};
 use programs::{GitStatus, Unpack};
 use reading::{Again, First, Random};
 use small_files::{Create, Existing, Look};
@@ -75,12 +75,9 @@ impl Workload for FsCompare {
         let done = region.measure(|| self.operation.act(clock))?;
         let after = self.folder.traffic()?;
         let time_ns = clock.nanoseconds(region.corrected()?);
-        let mut metrics = figures(time_ns, done);
-        if let (Some(before), Some(after)) = (before, after) {
-            metrics.extend(moved(after.since(before)));
-        }
+        let moved = after.zip(before).map(|(after, before)| after.since(before));
         Ok(Work {
-            metrics,
+            metrics: values(time_ns, done, moved).values(),
             done: done.files,
             wanted: self.operation.files(),
             notes: self.notes.clone(),
@@ -130,32 +127,22 @@ fn make(parameters: &Parameters, folder: &SharedFolder) -> Result<Box<dyn Operat
     })
 }
 
-fn figures(time_ns: f64, done: Done) -> Vec<(&'static str, f64)> {
+fn values(time_ns: f64, done: Done, moved: Option<Traffic>) -> Values {
     let bytes = done.bytes.map(|bytes| bytes as f64);
     let rate = bytes.filter(|bytes| *bytes > 0.0 && time_ns > 0.0);
-    let all = [
-        ("time_ns", Some(time_ns)),
-        ("bytes", bytes),
-        ("bytes_per_s", rate.map(|bytes| bytes * 1e9 / time_ns)),
-        ("files", Some(done.files as f64)),
-        ("open_ns", done.open_ns),
-        ("close_ns", done.close_ns),
-    ];
-    let known = all.into_iter();
-    known
-        .filter_map(|(name, value)| Some((name, value?)))
-        .collect()
-}
-
-/// What went through the client's device.
-fn moved(traffic: Traffic) -> [(&'static str, f64); 4] {
-    [
-        ("received_bytes", traffic.received_bytes),
-        ("sent_bytes", traffic.sent_bytes),
-        ("received_packets", traffic.received_packets),
-        ("sent_packets", traffic.sent_packets),
-    ]
-    .map(|(name, value)| (name, value as f64))
+    let moved = |count: fn(Traffic) -> u64| moved.map(|moved| count(moved) as f64);
+    Values {
+        time_ns,
+        bytes,
+        bytes_per_s: rate.map(|bytes| bytes * 1e9 / time_ns),
+        files: done.files as f64,
+        open_ns: done.open_ns,
+        close_ns: done.close_ns,
+        received_bytes: moved(|moved| moved.received_bytes),
+        sent_bytes: moved(|moved| moved.sent_bytes),
+        received_packets: moved(|moved| moved.received_packets),
+        sent_packets: moved(|moved| moved.sent_packets),
+    }
 }
 
 #[cfg(test)]

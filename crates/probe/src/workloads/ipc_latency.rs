@@ -9,7 +9,7 @@ use super::ipc::channel::{self, Plan, Waiting, both_ways};
 use super::ipc::partner::{self, MeasuredPeer, Together};
 use super::ipc::placement::{Placement, Seats};
 use crate::clock::Clock;
-use crate::description::{Describe, Description, Metric, Quantity, SchedulingIsolation};
+use crate::description::{Describe, Description, Metrics, Quantity, SchedulingIsolation};
 use crate::region::Region;
 use crate::workload::{Context, Work, Workload};
 use oscope_sys::error::Failure;
@@ -87,7 +87,7 @@ impl Workload for IpcLatency {
                 gate when the clock starts (running; asleep where both share a CPU). shm looks for some 20 us before \
                 it sleeps, unless both sides have but one CPU.",
             parameters: Parameters::parameters(),
-            metrics: metrics(),
+            metrics: Values::described(),
             needs: vec![],
             programs: vec![],
             alone: SchedulingIsolation::Never,
@@ -141,7 +141,7 @@ impl Workload for IpcLatency {
             .measure(region, job, |own| own.ask(job, recorder))?;
         self.tallies = Some((both.own, both.other));
         Ok(Work {
-            metrics: self.figures(iterations, region, &both)?,
+            metrics: self.values(iterations, region, &both)?.values(),
             done: both.own.messages,
             wanted: iterations,
             notes: self.notes.clone(),
@@ -177,66 +177,63 @@ impl Workload for IpcLatency {
 }
 
 impl IpcLatency {
-    fn figures(
+    fn values(
         &self,
         rounds: u64,
         region: &Region,
         both: &Together<Tally, Tally>,
-    ) -> Result<Vec<(&'static str, f64)>, Failure> {
+    ) -> Result<Values, Failure> {
         let each = |sum: f64| sum / rounds as f64;
         let clock: &Clock = region.clock();
         let time = |ticks: f64| clock.nanoseconds(ticks - self.recorder.cost());
         let quantile = |share| time(self.recorder.quantile(share));
-        let mut metrics = vec![
-            ("round_trip_ns", quantile(0.5)),
-            ("mean_ns", time(each(region.corrected()?))),
-            ("min_ns", time(self.recorder.least())),
-            ("p90_ns", quantile(0.9)),
-            ("max_ns", time(self.recorder.most())),
-            (
-                "cpu_ns",
-                each((both.own_usage.cpu_s + both.other_usage.cpu_s) * 1e9),
-            ),
-            ("round_trips", rounds as f64),
-            (
-                "voluntary",
-                each(both.own_usage.voluntary + both.other_usage.voluntary),
-            ),
-        ];
-        if rounds >= LEAST_FOR_P99 {
-            metrics.push(("p99_ns", quantile(0.99)));
-        }
-        if rounds >= LEAST_FOR_P999 {
-            metrics.push(("p999_ns", quantile(0.999)));
-        }
-        Ok(metrics)
+        Ok(Values {
+            round_trip_ns: quantile(0.5),
+            mean_ns: time(each(region.corrected()?)),
+            min_ns: time(self.recorder.least()),
+            p90_ns: quantile(0.9),
+            p99_ns: (rounds >= LEAST_FOR_P99).then(|| quantile(0.99)),
+            p999_ns: (rounds >= LEAST_FOR_P999).then(|| quantile(0.999)),
+            max_ns: time(self.recorder.most()),
+            cpu_ns: each((both.own_usage.cpu_s + both.other_usage.cpu_s) * 1e9),
+            round_trips: rounds as f64,
+            voluntary: each(both.own_usage.voluntary + both.other_usage.voluntary),
+        })
     }
 }
 
-fn metrics() -> Vec<Metric> {
-    let time = |name| Metric::time(name, "ns", Quantity::Time);
-    vec![
-        time("round_trip_ns").of("a round trip").note("The median."),
-        time("mean_ns")
-            .per("round trip")
-            .note("The mean: that of the repetition divided by its round trips."),
-        time("min_ns").of("the shortest round trip"),
-        time("p90_ns").of("a round trip at the 90th percentile"),
-        time("p99_ns")
-            .of("a round trip at the 99th percentile")
-            .null_when("below 500 round trips"),
-        time("p999_ns")
-            .of("a round trip at the 99.9th percentile")
-            .null_when("below 5000 round trips"),
-        time("max_ns").of("the longest round trip"),
-        Metric::time("cpu_ns", "ns", Quantity::CpuTime)
-            .of("both sides")
-            .per("round trip")
-            .note("Polling for the other side and waiting at the start barrier are included."),
-        Metric::found("round_trips", "1", "round trips"),
-        Metric::found("voluntary", "1", "voluntary context switches of both sides")
-            .per("round trip"),
-    ]
+/// The metrics of a repetition.
+#[derive(Metrics)]
+struct Values {
+    #[metric(time("ns", Quantity::Time).of("a round trip").note("The median."))]
+    round_trip_ns: f64,
+    #[metric(time("ns", Quantity::Time)
+        .per("round trip")
+        .note("The mean: that of the repetition divided by its round trips."))]
+    mean_ns: f64,
+    #[metric(time("ns", Quantity::Time).of("the shortest round trip"))]
+    min_ns: f64,
+    #[metric(time("ns", Quantity::Time).of("a round trip at the 90th percentile"))]
+    p90_ns: f64,
+    #[metric(time("ns", Quantity::Time)
+        .of("a round trip at the 99th percentile")
+        .null_when("below 500 round trips"))]
+    p99_ns: Option<f64>,
+    #[metric(time("ns", Quantity::Time)
+        .of("a round trip at the 99.9th percentile")
+        .null_when("below 5000 round trips"))]
+    p999_ns: Option<f64>,
+    #[metric(time("ns", Quantity::Time).of("the longest round trip"))]
+    max_ns: f64,
+    #[metric(time("ns", Quantity::CpuTime)
+        .of("both sides")
+        .per("round trip")
+        .note("Polling for the other side and waiting at the start barrier are included."))]
+    cpu_ns: f64,
+    #[metric(found("1", "round trips"))]
+    round_trips: f64,
+    #[metric(found("1", "voluntary context switches of both sides").per("round trip"))]
+    voluntary: f64,
 }
 
 #[cfg(test)]

@@ -18,8 +18,8 @@ use std::time::Duration;
 
 use super::fresh_process::in_fresh_process;
 use crate::cache_model::Geometry;
-use crate::counters::{Counters, MEMORY_NAMES};
-use crate::description::{Describe, Description, SchedulingIsolation};
+use crate::counters::Counters;
+use crate::description::{Describe, Description, Metrics, SchedulingIsolation};
 use crate::pressure::{self, Competition, Pressure};
 use crate::region::Region;
 use crate::workload::{Context, Iterations, Work, Workload};
@@ -31,7 +31,7 @@ use oscope_sys::error::Failure;
 use oscope_sys::machine::memory::page_bytes;
 use oscope_sys::mapping::Pages;
 pub use parameters::Parameters;
-use parameters::{Pressed, Source};
+use parameters::{CounterValues, MappingValues, Pressed, PressureValues, Source, WalkValues};
 use presence::Presence;
 use repetition::{Found, Lent, Plan};
 use simulation::{Addresses, Simulated};
@@ -358,35 +358,49 @@ fn blame(failure: Failure, competition: Option<&mut Competition>) -> Failure {
 /// The figures that every repetition gives, and those of the hardware where it gave some.
 fn figures(seconds: f64, found: &Found) -> Vec<(&'static str, f64)> {
     let accesses = Accesses::of(found.done);
-    let mut figures = vec![
-        ("time_s", seconds),
-        ("set_ns", seconds * 1e9 / found.done as f64),
-        ("cpu_s", found.function.utime_s + found.function.stime_s),
-        ("init_time_s", found.init_time_s),
-    ];
+    let walk = WalkValues {
+        time_s: seconds,
+        set_ns: seconds * 1e9 / found.done as f64,
+        cpu_s: found.function.utime_s + found.function.stime_s,
+        init_time_s: found.init_time_s,
+    };
+    let mapping = MappingValues {
+        resident_kib: found.presence.resident_kib as f64,
+        touched_pages: found.presence.touched as f64,
+        accesses: accesses.all() as f64,
+        reads: accesses.reads as f64,
+        writes: accesses.writes as f64,
+    };
+    // In the order of `counters::MEMORY_NAMES`.
+    let [
+        l1d_read_access,
+        l1d_write_access,
+        l1d_read_miss,
+        dtlb_read_miss,
+        dtlb_write_miss,
+    ] = found.counted;
+    let counters = CounterValues {
+        l1d_read_access,
+        l1d_write_access,
+        l1d_read_miss,
+        dtlb_read_miss,
+        dtlb_write_miss,
+    };
+    let mut figures = walk.values();
     figures.extend(found.function.metrics(&usage::NAMES));
     figures.extend(found.init.metrics(&usage::INIT_NAMES));
     figures.extend(found.reclaimed.metrics());
-    figures.extend([
-        ("resident_kib", found.presence.resident_kib as f64),
-        ("touched_pages", found.presence.touched as f64),
-        ("accesses", accesses.all() as f64),
-        ("reads", accesses.reads as f64),
-        ("writes", accesses.writes as f64),
-    ]);
-    let counted = MEMORY_NAMES.into_iter().zip(found.counted);
-    figures.extend(counted.filter_map(|(name, count)| Some((name, count?))));
+    figures.extend(mapping.values());
+    figures.extend(counters.values());
     figures
 }
 
 fn pressed(competition: Option<&Competition>) -> Vec<(&'static str, f64)> {
-    let notes = competition.map(|competition| {
-        [
-            ("pressure_resident_kib", competition.resident_kib as f64),
-            ("pressure_wait_s", competition.waited.as_secs_f64()),
-        ]
+    let values = competition.map(|competition| PressureValues {
+        pressure_resident_kib: competition.resident_kib as f64,
+        pressure_wait_s: competition.waited.as_secs_f64(),
     });
-    notes.into_iter().flatten().collect()
+    values.map_or_else(Vec::new, |values| values.values())
 }
 
 #[cfg(test)]

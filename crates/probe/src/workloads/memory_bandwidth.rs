@@ -7,7 +7,7 @@ mod stream;
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::description::{Describe, Description, Metric, Quantity, SchedulingIsolation};
+use crate::description::{Describe, Description, Metrics, Quantity, SchedulingIsolation};
 use crate::region::Region;
 use crate::workload::{Context, Work, Workload};
 use buffers::Buffers;
@@ -81,11 +81,7 @@ impl Workload for MemoryBandwidth {
                 those past the caches among them, by the length. Memory traffic may thus exceed the bytes counted: an \
                 ordinary store first reads the line.",
             parameters: Parameters::parameters(),
-            metrics: vec![
-                Metric::rate("throughput", "MiB/s", "bytes read, written or copied")
-                    .note("A byte that is copied counts once, though it is read and written."),
-                Metric::time("time_s", "s", Quantity::Time).of("one pass over all bytes"),
-            ],
+            metrics: Values::described(),
             needs: vec![],
             programs: vec![],
             alone: SchedulingIsolation::With(vec![("threads", vec![json!(1)])]),
@@ -152,6 +148,16 @@ fn mark(repetition: u64) -> u8 {
     (repetition % 251) as u8 + 1
 }
 
+/// The metrics of a repetition.
+#[derive(Metrics)]
+struct Values {
+    #[metric(rate("MiB/s", "bytes read, written or copied")
+        .note("A byte that is copied counts once, though it is read and written."))]
+    throughput: f64,
+    #[metric(time("s", Quantity::Time).of("one pass over all bytes"))]
+    time_s: f64,
+}
+
 fn metrics(size: u64, seconds: f64) -> Result<Vec<(&'static str, f64)>, Failure> {
     // A time may come out at zero or below, but then there is no rate.
     if seconds <= 0.0 {
@@ -159,10 +165,11 @@ fn metrics(size: u64, seconds: f64) -> Result<Vec<(&'static str, f64)>, Failure>
             "the passes took no longer than reading the clock: ask for more size or iterations",
         ));
     }
-    Ok(vec![
-        ("throughput", size as f64 / MIB / seconds),
-        ("time_s", seconds),
-    ])
+    let values = Values {
+        throughput: size as f64 / MIB / seconds,
+        time_s: seconds,
+    };
+    Ok(values.values())
 }
 
 fn crowd(threads: usize, cpus: usize) -> Vec<String> {

@@ -12,7 +12,7 @@ use std::rc::Rc;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::description::{Describe, Description, Metric, Quantity, SchedulingIsolation};
+use crate::description::{Describe, Description, Metrics, Quantity, SchedulingIsolation};
 use crate::disk::scratch::Scratch;
 use crate::pressure::SwapKind;
 use crate::region::Region;
@@ -118,7 +118,7 @@ impl Workload for MemoryFault {
                 cannot merge with the next, since it would otherwise map the neighbours along (fault-around); finding \
                 one of so many mappings is inside the clock. Swap is read a page at a time, without readahead.",
             parameters: Parameters::parameters(),
-            metrics: metrics(),
+            metrics: Values::described(),
             needs: vec![],
             programs: vec![],
             alone: SchedulingIsolation::With(vec![
@@ -210,7 +210,7 @@ impl Workload for MemoryFault {
         self.fresh = Some(fresh);
         let elapsed_ns = region.clock().nanoseconds(region.corrected()?);
         Ok(Work {
-            metrics: figures(self.tally, self.cpus.len(), elapsed_ns),
+            metrics: values(self.tally, self.cpus.len(), elapsed_ns).values(),
             done: self.tally.touched,
             wanted: self.pages,
             notes: self.notes.iter().cloned().chain(state).collect(),
@@ -265,28 +265,31 @@ fn check_threads(parameters: &Parameters, pages: u64) -> Result<(), Failure> {
     ))
 }
 
-fn metrics() -> Vec<Metric> {
-    vec![
-        Metric::time("time_ns", "ns", Quantity::Time).per("fault").note(
-            "As the thread that faults sees it, the access included. Where threads share a CPU, it includes their \
-             waiting for it.",
-        ),
-        Metric::rate("faults_per_s", "faults/s", "faults of all threads"),
-        Metric::found("faults", "1", "page faults")
-            .note("Minor and major ones, counted by getrusage(2): one for each page touched."),
-        Metric::found("major", "1", "page faults that waited for a device")
-            .note("Counted by getrusage(2)."),
-    ]
+/// The metrics of a repetition.
+#[derive(Metrics)]
+struct Values {
+    #[metric(time("ns", Quantity::Time)
+        .per("fault")
+        .note("As the thread that faults sees it, the access included. Where threads share a CPU, it includes their \
+               waiting for it."))]
+    time_ns: f64,
+    #[metric(rate("faults/s", "faults of all threads"))]
+    faults_per_s: f64,
+    #[metric(found("1", "page faults")
+        .note("Minor and major ones, counted by getrusage(2): one for each page touched."))]
+    faults: f64,
+    #[metric(found("1", "page faults that waited for a device").note("Counted by getrusage(2)."))]
+    major: f64,
 }
 
-fn figures(tally: Tally, threads: usize, elapsed_ns: f64) -> Vec<(&'static str, f64)> {
+fn values(tally: Tally, threads: usize, elapsed_ns: f64) -> Values {
     let faults = (tally.minor + tally.major) as f64;
-    vec![
-        ("time_ns", elapsed_ns * threads as f64 / faults),
-        ("faults_per_s", faults / elapsed_ns * 1e9),
-        ("faults", faults),
-        ("major", tally.major as f64),
-    ]
+    Values {
+        time_ns: elapsed_ns * threads as f64 / faults,
+        faults_per_s: faults / elapsed_ns * 1e9,
+        faults,
+        major: tally.major as f64,
+    }
 }
 
 /// What the touches of a repetition write: not 0, and never the same in two repetitions running.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use crate::clock::Clock;
-use crate::description::{Describe, Description, Metric, Quantity, SchedulingIsolation};
+use crate::description::{Describe, Description, Metrics, Quantity, SchedulingIsolation};
 use crate::region::Region;
 use crate::workload::{Context, Iterations, Work, Workload};
 use oscope_sys::affinity::Pinned;
@@ -87,7 +87,7 @@ impl Workload for ProcessCreate {
                 the harness's reading of /proc has cooled, make them some 25 % more expensive than in a bare C \
                 program that forks again and again.",
             parameters: Parameters::parameters(),
-            metrics: metrics(),
+            metrics: Values::described(),
             needs: vec![],
             programs: vec![],
             alone: SchedulingIsolation::Never,
@@ -133,7 +133,7 @@ impl Workload for ProcessCreate {
         let mut notes = self.notes.clone();
         notes.extend(spans.remark());
         Ok(Work {
-            metrics: spans.metrics(&self.clock),
+            metrics: spans.values(&self.clock).values(),
             done: u64::from(life.end == End::Exit(0)),
             wanted: iterations,
             notes,
@@ -167,24 +167,26 @@ fn ballast(bytes: u64, pages: Pages) -> Result<Option<Mapping>, Failure> {
     Ok(Some(mapping))
 }
 
-fn metrics() -> Vec<Metric> {
-    const CHILD: &str = "creation until the first instruction of the child";
-    const PARENT: &str = "creation until the call returns in the parent";
-    const TOTAL: &str = "creation until the child has ended and been reaped or joined";
-    let time = |name, what| Metric::time(name, "ns", Quantity::Time).of(what);
-    let cycles = |name, what| {
-        Metric::time(name, "cycles", Quantity::Cycles)
-            .of(what)
-            .note("Ticks of the time-stamp counter.")
-    };
-    vec![
-        time("child_ns", CHILD),
-        time("parent_ns", PARENT),
-        time("total_ns", TOTAL),
-        cycles("child_cycles", CHILD),
-        cycles("parent_cycles", PARENT),
-        cycles("total_cycles", TOTAL),
-    ]
+const CHILD: &str = "creation until the first instruction of the child";
+const PARENT: &str = "creation until the call returns in the parent";
+const TOTAL: &str = "creation until the child has ended and been reaped or joined";
+const TICKS: &str = "Ticks of the time-stamp counter.";
+
+/// The metrics of a repetition.
+#[derive(Metrics)]
+struct Values {
+    #[metric(time("ns", Quantity::Time).of(CHILD))]
+    child_ns: Option<f64>,
+    #[metric(time("ns", Quantity::Time).of(PARENT))]
+    parent_ns: Option<f64>,
+    #[metric(time("ns", Quantity::Time).of(TOTAL))]
+    total_ns: Option<f64>,
+    #[metric(time("cycles", Quantity::Cycles).of(CHILD).note(TICKS))]
+    child_cycles: Option<f64>,
+    #[metric(time("cycles", Quantity::Cycles).of(PARENT).note(TICKS))]
+    parent_cycles: Option<f64>,
+    #[metric(time("cycles", Quantity::Cycles).of(TOTAL).note(TICKS))]
+    total_cycles: Option<f64>,
 }
 
 /// How readings will compare. Where parent and child share one CPU no offset is needed, and none is measured.
@@ -241,22 +243,26 @@ impl Spans {
     }
 
     /// Each span less the readings it holds: one, and in the total also the one on return.
-    fn metrics(&self, clock: &Clock) -> Vec<(&'static str, f64)> {
-        let spans = [
-            ("child_ns", "child_cycles", self.child, 1.0),
-            ("parent_ns", "parent_cycles", self.parent, 1.0),
-            ("total_ns", "total_cycles", self.total, 2.0),
-        ];
-        let mut metrics = Vec::new();
-        for (time, cycles, span, readings) in spans {
-            let Some(span) = span.filter(is_known) else {
-                continue;
-            };
-            let ticks = span.ticks - readings * clock.overhead;
-            metrics.push((time, clock.nanoseconds(ticks)));
-            metrics.extend(clock.cycles(ticks).map(|count| (cycles, count)));
+    fn values(&self, clock: &Clock) -> Values {
+        let ticks = |span: Option<Span>, readings: f64| {
+            let span = span.filter(is_known)?;
+            Some(span.ticks - readings * clock.overhead)
+        };
+        let (child, parent, total) = (
+            ticks(self.child, 1.0),
+            ticks(self.parent, 1.0),
+            ticks(self.total, 2.0),
+        );
+        let time = |ticks: Option<f64>| ticks.map(|ticks| clock.nanoseconds(ticks));
+        let cycles = |ticks: Option<f64>| ticks.and_then(|ticks| clock.cycles(ticks));
+        Values {
+            child_ns: time(child),
+            parent_ns: time(parent),
+            total_ns: time(total),
+            child_cycles: cycles(child),
+            parent_cycles: cycles(parent),
+            total_cycles: cycles(total),
         }
-        metrics
     }
 
     fn remark(&self) -> Option<String> {

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::calls::{Call, Entry, Make, Visitor, regular_file};
 use crate::calibration::calibrate;
 use crate::clock::Clock;
-use crate::description::{Describe, Description, Metric, SchedulingIsolation};
+use crate::description::{Describe, Description, Metrics, SchedulingIsolation};
 use crate::region::Region;
 use crate::steps::repeat;
 use crate::workload::{Context, Iterations, Work, Workload};
@@ -48,6 +48,15 @@ pub struct SyscallThroughput {
     differing: i64,
 }
 
+/// The metrics of a repetition.
+#[derive(Metrics)]
+struct Values {
+    #[metric(rate("calls/s", "calls"))]
+    calls_per_s: f64,
+    #[metric(rate("B/s", "bytes moved").note("Each call counts as one byte, whatever the call: equal to calls_per_s."))]
+    bytes_per_s: f64,
+}
+
 impl Workload for SyscallThroughput {
     type Parameters = Parameters;
 
@@ -61,11 +70,7 @@ impl Workload for SyscallThroughput {
                 chunk (less than 0.1 %), and for read, which goes through a file of 1 MiB in memory byte by byte, an \
                 lseek to its start after each 1048576 calls (about 1e-6).",
             parameters: Parameters::parameters(),
-            metrics: vec![
-                Metric::rate("calls_per_s", "calls/s", "calls"),
-                Metric::rate("bytes_per_s", "B/s", "bytes moved")
-                    .note("Each call counts as one byte, whatever the call: equal to calls_per_s."),
-            ],
+            metrics: Values::described(),
             needs: vec![],
             programs: vec![],
             alone: SchedulingIsolation::Always,
@@ -93,8 +98,12 @@ impl Workload for SyscallThroughput {
         self.differing = 0;
         let tally = region.measure(|| self.calls_for(clock, self.duration_ticks))?;
         let rate = tally.made as f64 * 1e9 / clock.nanoseconds(region.corrected()?);
+        let values = Values {
+            calls_per_s: rate,
+            bytes_per_s: rate,
+        };
         Ok(Work {
-            metrics: vec![("calls_per_s", rate), ("bytes_per_s", rate)],
+            metrics: values.values(),
             done: tally.made,
             wanted: tally.wanted,
             notes: Vec::new(),

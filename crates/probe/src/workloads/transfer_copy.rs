@@ -18,7 +18,7 @@ use super::ipc::placement::{Placement, Seats};
 use super::ipc::usage::Usage;
 use super::transfer::check;
 use super::transfer::folder::Folder;
-use crate::description::Description;
+use crate::description::{Description, Metrics};
 use crate::region::Region;
 use crate::workload::{Context, Iterations, Work, Workload};
 use meeting::ListenEndpoint;
@@ -26,7 +26,7 @@ use oscope_sys::error::Failure;
 use oscope_sys::net::{Link, LinkFailure};
 use oscope_transfer::{DigestKind, ReceiveOptions, SendOptions, Source};
 pub use parameters::Parameters;
-use parameters::{ConnectMode, Network, Writes};
+use parameters::{ConnectMode, Network, Values, Writes};
 use receiver::{Answer, Job, Receiver, Side};
 use sender::{Place, Sender, Sent, sources};
 
@@ -149,7 +149,7 @@ impl Workload for TransferCopy {
         let mut notes = self.notes.clone();
         notes.extend(own.notes);
         Ok(Work {
-            metrics: figures(time_ns, own.wait_ns, sent, received),
+            metrics: values(time_ns, own.wait_ns, sent, received).values(),
             done: received.files,
             wanted: self.folder.files().len() as u64,
             notes,
@@ -311,32 +311,25 @@ fn used(side: Side, usage: Usage) -> Side {
     }
 }
 
-fn figures(time_ns: f64, wait_ns: u64, sent: Side, received: Side) -> Vec<(&'static str, f64)> {
-    let mut metrics = vec![
-        ("time_ns", time_ns),
-        ("receiver_time_ns", received.time_ns as f64),
-        ("bytes", received.bytes as f64),
-        ("calls", sent.calls as f64),
-        ("receiver_calls", received.calls as f64),
-        ("wait_ns", wait_ns as f64),
-    ];
-    if time_ns > 0.0 {
-        metrics.push(("bytes_per_s", received.bytes as f64 * 1e9 / time_ns));
+fn values(time_ns: f64, wait_ns: u64, sent: Side, received: Side) -> Values {
+    let switches = |side: Side| side.used.map(|(_, switches)| switches);
+    let cpu_s_per_gib = |side: Side| {
+        let (cpu_s, _) = side.used.filter(|_| side.bytes > 0)?;
+        Some(cpu_s * GIB / side.bytes as f64)
+    };
+    Values {
+        time_ns,
+        receiver_time_ns: received.time_ns as f64,
+        bytes: received.bytes as f64,
+        bytes_per_s: (time_ns > 0.0).then(|| received.bytes as f64 * 1e9 / time_ns),
+        calls: sent.calls as f64,
+        receiver_calls: received.calls as f64,
+        switches: switches(sent),
+        receiver_switches: switches(received),
+        cpu_s_per_gib: cpu_s_per_gib(sent),
+        receiver_cpu_s_per_gib: cpu_s_per_gib(received),
+        wait_ns: wait_ns as f64,
     }
-    let sides = [
-        (sent, "switches", "cpu_s_per_gib"),
-        (received, "receiver_switches", "receiver_cpu_s_per_gib"),
-    ];
-    for (side, switches, cpu) in sides {
-        let Some((cpu_s, switched)) = side.used else {
-            continue;
-        };
-        metrics.push((switches, switched));
-        if side.bytes > 0 {
-            metrics.push((cpu, cpu_s * GIB / side.bytes as f64));
-        }
-    }
-    metrics
 }
 
 #[cfg(test)]

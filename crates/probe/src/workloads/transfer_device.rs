@@ -16,7 +16,7 @@ use sha2::{Digest, Sha512};
 use super::ipc::partner::{Kind, MeasuredPeer};
 use super::ipc::placement::{Placement, Seats};
 use super::transfer::folder::Folder;
-use crate::description::Description;
+use crate::description::{Description, Metrics};
 use crate::region::Region;
 use crate::workload::{Context, Iterations, Work, Workload};
 use oscope_sys::cancel;
@@ -25,6 +25,7 @@ use oscope_sys::error::Failure;
 use oscope_transfer::device::modules;
 use oscope_transfer::device::node::{self, Device};
 pub use parameters::Parameters;
+use parameters::Values;
 use sender::{Answer, Job, Sender, Side};
 
 /// The prepared workload. The sender comes first, since its device is to be closed before its module is unloaded.
@@ -98,19 +99,18 @@ impl Workload for TransferDevice {
         let sent = self.hear(done.other)?;
         let received = done.own;
         let time_ns = region.clock().nanoseconds(region.corrected()?);
-        let mut metrics = vec![
-            ("time_ns", time_ns),
-            ("sender_time_ns", sent.time_ns as f64),
-            ("bytes", received.bytes as f64),
-            ("calls", received.calls as f64),
-            ("sender_calls", sent.calls as f64),
-            ("minflt", faults as f64),
-        ];
-        if time_ns > 0.0 {
-            metrics.push(("bytes_per_s", received.bytes as f64 * 1e9 / time_ns));
-        }
+        let bytes = received.bytes as f64;
+        let values = Values {
+            time_ns,
+            bytes_per_s: (time_ns > 0.0).then(|| bytes * 1e9 / time_ns),
+            sender_time_ns: sent.time_ns as f64,
+            bytes,
+            calls: received.calls as f64,
+            sender_calls: sent.calls as f64,
+            minflt: faults as f64,
+        };
         Ok(Work {
-            metrics,
+            metrics: values.values(),
             done: received.files,
             wanted: self.folder.files().len() as u64,
             notes: Vec::new(),

@@ -18,24 +18,6 @@ const LONGEST_WAIT: Duration = Duration::from_secs(2);
 /// Time between two looks.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Names of the metrics, in the order of the fields of [`Figures`].
-type Names = [&'static str; 4];
-
-/// The metrics of the figures before the write.
-pub const BEFORE: Names = [
-    "page_cache_before_bytes",
-    "dentries_before",
-    "inodes_before",
-    "slab_before_bytes",
-];
-/// The metrics of the figures after it.
-pub const AFTER: Names = [
-    "page_cache_after_bytes",
-    "dentries_after",
-    "inodes_after",
-    "slab_after_bytes",
-];
-
 /// The sizes of the caches of the whole machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Figures {
@@ -70,21 +52,6 @@ impl Figures {
             inodes: first(inode_nr, "/proc/sys/fs/inode-nr")?,
             slab_bytes: field(meminfo, "SReclaimable")?,
         })
-    }
-
-    /// The figures as metrics of these names.
-    pub fn metrics(&self, names: &Names) -> Vec<(&'static str, f64)> {
-        let values = [
-            self.page_cache_bytes,
-            self.dentries,
-            self.inodes,
-            self.slab_bytes,
-        ];
-        names
-            .iter()
-            .zip(values)
-            .map(|(name, value)| (*name, value as f64))
-            .collect()
     }
 }
 
@@ -156,7 +123,6 @@ mod tests {
             slab_bytes: 7 * 1024,
         };
         assert_eq!(figures, Ok(expected));
-        assert_eq!(expected.metrics(&AFTER)[2], ("inodes_after", 75358.0));
     }
 
     #[test]

@@ -39,14 +39,6 @@ impl Objects {
         }
         all
     }
-
-    /// The objects as metrics, dentries first.
-    pub fn metrics(&self, names: [&'static str; 2]) -> [(&'static str, f64); 2] {
-        [
-            (names[0], self.dentries as f64),
-            (names[1], self.inodes as f64),
-        ]
-    }
 }
 
 #[cfg(test)]

@@ -71,7 +71,7 @@ fn a_real_drop_is_seen_and_leaves_nothing() {
         let mut region = Region::new(&clock);
         let work = workload.run(1, &mut region).unwrap();
         assert_eq!((work.done, work.wanted), (1, 1));
-        assert_eq!(work.metrics.len(), metrics().len());
+        assert_eq!(work.metrics.len(), Values::described().len());
         assert_eq!(work.notes.len(), 1);
         // Not judged by `verify` here: other tests fill and drop caches at the same time.
         let seen = workload.seen.unwrap();
@@ -80,6 +80,35 @@ fn a_real_drop_is_seen_and_leaves_nothing() {
             assert_eq!(seen.pages.resident, 0);
         }
     }
+}
+
+#[test]
+fn figures_before_and_after_have_the_names_of_theirs() {
+    let figures = |first: i64| Figures {
+        page_cache_bytes: first,
+        dentries: first + 1,
+        inodes: first + 2,
+        slab_bytes: first + 3,
+    };
+    let objects = Some(Objects {
+        dentries: 7,
+        inodes: 8,
+    });
+    let values = Values::of([figures(10), figures(20)], [None, objects], 0.5).values();
+    let expected = [
+        ("page_cache_before_bytes", 10.0),
+        ("page_cache_after_bytes", 20.0),
+        ("dentries_before", 11.0),
+        ("dentries_after", 21.0),
+        ("inodes_before", 12.0),
+        ("inodes_after", 22.0),
+        ("slab_before_bytes", 13.0),
+        ("slab_after_bytes", 23.0),
+        ("slab_dentries_after", 7.0),
+        ("slab_inodes_after", 8.0),
+        ("time_s", 0.5),
+    ];
+    assert_eq!(values, expected);
 }
 
 #[test]

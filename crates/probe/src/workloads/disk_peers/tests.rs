@@ -117,7 +117,7 @@ fn all_tools_read_the_same_file_and_report_how_long_it_took() {
                 time_s > 0.0 && time_s < whole_s * 1.02,
                 "{time_s} of {whole_s}"
             );
-            assert_eq!(work.metrics.len(), metrics().len());
+            assert_eq!(work.metrics.len(), Values::described().len());
             assert!(
                 work.notes.iter().any(|note| note.starts_with("warm: ")),
                 "{:?}",

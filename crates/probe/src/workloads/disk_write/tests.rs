@@ -110,7 +110,7 @@ fn a_scratch_file_is_written_in_every_way_and_gone() {
             assert_eq!(metric(&work, "calls"), 7.0);
             assert_eq!(metric(&work, "bytes"), (7 * block_size) as f64);
             assert!(metric(&work, "throughput") > 0.0);
-            assert_eq!(work.metrics.len(), metrics().len());
+            assert_eq!(work.metrics.len(), Values::described().len());
             assert_eq!(work.notes.len(), usize::from(repetition == 0));
             assert!(folder.names().is_empty());
         }

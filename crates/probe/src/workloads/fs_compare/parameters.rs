@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use crate::description::{Describe, Description, Metric, Quantity, SchedulingIsolation};
+use crate::description::{Describe, Description, Metrics, Quantity, SchedulingIsolation};
 use crate::shared_folder::{PROGRAMS, System};
 use oscope_sys::net::Shape;
 
@@ -117,7 +117,7 @@ pub fn description() -> Description {
             ask for. The big file was last modified years before, since what has just changed is not trusted by every \
             file system. Client and server are on one machine, in two network namespaces, and share its CPUs.",
         parameters: Parameters::parameters(),
-        metrics: metrics(),
+        metrics: Values::described(),
         needs: vec![
             "root and /dev/fuse for system=oscope and sshfs",
             "a guest for system=nfs",
@@ -127,47 +127,35 @@ pub fn description() -> Description {
     }
 }
 
-fn metrics() -> Vec<Metric> {
-    const PART: &str =
-        "A part of the operation. Only with read-first, read-again, change-block and append.";
-    const NETWORK: &str = "Headers included. What is sent after the clock has stopped is left out: late \
-        acknowledgements, a close that the client puts off.";
-    const NO_NETWORK: &str = "with system=local";
-    let time = |name, what| Metric::time(name, "ns", Quantity::Time).of(what);
-    vec![
-        time("time_ns", "the operation").note("As its program has to wait for it."),
-        Metric::found("bytes", "B", "contents that the program read or wrote")
-            .null_when("with git-status"),
-        Metric::rate("bytes_per_s", "B/s", "contents read or written").null_when("without any"),
-        Metric::found("files", "1", "files that the operation handles"),
-        time("open_ns", "open(2)").note(PART),
-        time("close_ns", "close(2)").note(PART),
-        Metric::spent(
-            "received_bytes",
-            "B",
-            "bytes received by the client's network device",
-        )
-        .note(NETWORK).null_when(NO_NETWORK),
-        Metric::spent(
-            "sent_bytes",
-            "B",
-            "bytes sent by the client's network device",
-        )
-        .note(NETWORK).null_when(NO_NETWORK),
-        Metric::spent(
-            "received_packets",
-            "1",
-            "packets received by the client's network device",
-        )
-        .note(
-            "Without a delay, a packet may have up to 64 KiB; with one, at most 1500 B. Left out are the same as of \
-             bytes.",
-        ),
-        Metric::spent(
-            "sent_packets",
-            "1",
-            "packets sent by the client's network device",
-        )
-        .note("Left out are the same as of bytes."),
-    ]
+const PART: &str =
+    "A part of the operation. Only with read-first, read-again, change-block and append.";
+const NETWORK: &str = "Headers included. What is sent after the clock has stopped is left out: late acknowledgements, \
+    a close that the client puts off.";
+const NO_NETWORK: &str = "with system=local";
+
+/// The metrics of a repetition.
+#[derive(Metrics)]
+pub struct Values {
+    #[metric(time("ns", Quantity::Time).of("the operation").note("As its program has to wait for it."))]
+    pub time_ns: f64,
+    #[metric(found("B", "contents that the program read or wrote").null_when("with git-status"))]
+    pub bytes: Option<f64>,
+    #[metric(rate("B/s", "contents read or written").null_when("without any"))]
+    pub bytes_per_s: Option<f64>,
+    #[metric(found("1", "files that the operation handles"))]
+    pub files: f64,
+    #[metric(time("ns", Quantity::Time).of("open(2)").note(PART))]
+    pub open_ns: Option<f64>,
+    #[metric(time("ns", Quantity::Time).of("close(2)").note(PART))]
+    pub close_ns: Option<f64>,
+    #[metric(spent("B", "bytes received by the client's network device").note(NETWORK).null_when(NO_NETWORK))]
+    pub received_bytes: Option<f64>,
+    #[metric(spent("B", "bytes sent by the client's network device").note(NETWORK).null_when(NO_NETWORK))]
+    pub sent_bytes: Option<f64>,
+    #[metric(spent("1", "packets received by the client's network device")
+        .note("Without a delay, a packet may have up to 64 KiB; with one, at most 1500 B. Left out are the same as of \
+               bytes."))]
+    pub received_packets: Option<f64>,
+    #[metric(spent("1", "packets sent by the client's network device").note("Left out are the same as of bytes."))]
+    pub sent_packets: Option<f64>,
 }

@@ -106,7 +106,7 @@ fn a_percentile_is_given_where_there_are_enough_round_trips() {
                 assert!(rising.is_sorted(), "{rising:?}");
                 assert!(rising[0] > 0.0 && value("mean_ns") > rising[0]);
             }
-            let declared = metrics().len();
+            let declared = Values::described().len();
             let work = once(workload, clock, 5000).expect("messages come back");
             assert_eq!(work.metrics.len(), declared);
         },

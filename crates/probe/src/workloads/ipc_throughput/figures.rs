@@ -2,7 +2,7 @@
 
 use super::Parameters;
 use super::transfer::Tally;
-use crate::description::{Describe, Description, Metric, Quantity, SchedulingIsolation};
+use crate::description::{Describe, Description, Metrics, Quantity, SchedulingIsolation};
 use crate::workloads::ipc::usage::Usage;
 use oscope_sys::error::Failure;
 
@@ -37,33 +37,32 @@ impl Figures {
         }
         let (sent, received) = (self.sent, self.received);
         let receiver_cpu_s = self.receiver.map_or(0.0, |usage| usage.cpu_s);
-        let mut metrics = vec![
-            ("throughput", received.bytes as f64 / MIB / time_s),
-            ("time_s", time_s),
-            ("cpu_s", self.sender.cpu_s + receiver_cpu_s),
-            ("bytes", received.bytes as f64),
-            ("writes", sent.calls as f64),
-            ("reads", received.calls as f64),
-            ("short_writes", sent.short as f64),
-            ("short_reads", received.short as f64),
-            ("refusals", (sent.refusals + received.refusals) as f64),
-            ("sender_voluntary", self.sender.voluntary),
-            ("sender_involuntary", self.sender.involuntary),
-        ];
-        if let Some((user_s, system_s)) = self.sender.modes_s() {
-            metrics.extend([("sender_user_s", user_s), ("sender_system_s", system_s)]);
-        }
-        if let Some(receiver) = self.receiver {
-            metrics.extend([
-                ("receiver_voluntary", receiver.voluntary),
-                ("receiver_involuntary", receiver.involuntary),
-            ]);
-            if let Some((user_s, system_s)) = receiver.modes_s() {
-                metrics.extend([("receiver_user_s", user_s), ("receiver_system_s", system_s)]);
-            }
-        }
-        metrics.extend(self.capacity.map(|bytes| ("capacity", bytes as f64)));
-        Ok(metrics)
+        let receiver = self.receiver;
+        let (sender_modes, receiver_modes) = (
+            self.sender.modes_s(),
+            receiver.and_then(|usage| usage.modes_s()),
+        );
+        let values = Values {
+            throughput: received.bytes as f64 / MIB / time_s,
+            time_s,
+            cpu_s: self.sender.cpu_s + receiver_cpu_s,
+            bytes: received.bytes as f64,
+            writes: sent.calls as f64,
+            reads: received.calls as f64,
+            short_writes: sent.short as f64,
+            short_reads: received.short as f64,
+            refusals: (sent.refusals + received.refusals) as f64,
+            sender_voluntary: self.sender.voluntary,
+            sender_involuntary: self.sender.involuntary,
+            receiver_voluntary: receiver.map(|usage| usage.voluntary),
+            receiver_involuntary: receiver.map(|usage| usage.involuntary),
+            sender_user_s: sender_modes.map(|(user_s, _)| user_s),
+            sender_system_s: sender_modes.map(|(_, system_s)| system_s),
+            receiver_user_s: receiver_modes.map(|(user_s, _)| user_s),
+            receiver_system_s: receiver_modes.map(|(_, system_s)| system_s),
+            capacity: self.capacity.map(|bytes| bytes as f64),
+        };
+        Ok(values.values())
     }
 }
 
@@ -80,89 +79,73 @@ pub fn description() -> Description {
             a wait at the gate (microseconds) is in the sender's CPU time or switches. In 1thread both ends refuse to \
             wait, and one call of either is made in turn.",
         parameters: Parameters::parameters(),
-        metrics: metrics(),
+        metrics: Values::described(),
         needs: vec![],
         programs: vec![],
         alone: SchedulingIsolation::Never,
     }
 }
 
-fn metrics() -> Vec<Metric> {
-    const SHM: &str = "Refused ones included; of shm, calls of the ring's function.";
-    const ONE: &str = "In 1thread, of the one thread.";
-    const TWO: &str = "in 1thread";
-    const FEW: &str = "where the CPU time is less than 10 ticks";
-    const EITHER: &str = "in 1thread, and where the CPU time is less than 10 ticks";
-    vec![
-        Metric::rate("throughput", "MiB/s", "bytes received"),
-        Metric::time("time_s", "s", Quantity::Time).of("the transfer"),
-        Metric::time("cpu_s", "s", Quantity::CpuTime)
-            .of("both sides")
-            .note("By CLOCK_THREAD_CPUTIME_ID."),
-        Metric::found("bytes", "B", "bytes received"),
-        Metric::found("writes", "1", "calls that send").note(SHM),
-        Metric::found("reads", "1", "calls that receive").note(SHM),
-        Metric::found(
-            "short_writes",
-            "1",
-            "calls that sent fewer bytes than requested",
-        ),
-        Metric::found(
-            "short_reads",
-            "1",
-            "calls that received fewer bytes than requested",
-        )
-        .note("Requested is a block, or the rest of the total."),
-        Metric::found("refusals", "1", "calls refused with EAGAIN")
-            .note("The channel was full or empty."),
-        Metric::found(
-            "sender_voluntary",
-            "1",
-            "voluntary context switches of the sender",
-        )
-        .note(ONE),
-        Metric::found(
-            "sender_involuntary",
-            "1",
-            "involuntary context switches of the sender",
-        )
-        .note(ONE),
-        Metric::found(
-            "receiver_voluntary",
-            "1",
-            "voluntary context switches of the receiver",
-        )
-        .null_when(TWO),
-        Metric::found(
-            "receiver_involuntary",
-            "1",
-            "involuntary context switches of the receiver",
-        )
-        .null_when(TWO),
-        Metric::time("sender_user_s", "s", Quantity::UserTime)
-            .of("the sender")
-            .note(ONE)
-            .null_when(FEW)
-            .not_compared(),
-        Metric::time("sender_system_s", "s", Quantity::SystemTime)
-            .of("the sender")
-            .note("Most kernels separate it from user time by sampling at ticks.")
-            .null_when(FEW)
-            .not_compared(),
-        Metric::time("receiver_user_s", "s", Quantity::UserTime)
-            .of("the receiver")
-            .null_when(EITHER)
-            .not_compared(),
-        Metric::time("receiver_system_s", "s", Quantity::SystemTime)
-            .of("the receiver")
-            .null_when(EITHER)
-            .not_compared(),
-        Metric::found(
-            "capacity",
-            "B",
-            "bytes that an empty channel takes until it is full",
-        )
+const SHM: &str = "Refused ones included; of shm, calls of the ring's function.";
+const ONE: &str = "In 1thread, of the one thread.";
+const TWO: &str = "in 1thread";
+const FEW: &str = "where the CPU time is less than 10 ticks";
+const EITHER: &str = "in 1thread, and where the CPU time is less than 10 ticks";
+
+/// The metrics of a repetition.
+#[derive(Metrics)]
+struct Values {
+    #[metric(rate("MiB/s", "bytes received"))]
+    throughput: f64,
+    #[metric(time("s", Quantity::Time).of("the transfer"))]
+    time_s: f64,
+    #[metric(time("s", Quantity::CpuTime).of("both sides").note("By CLOCK_THREAD_CPUTIME_ID."))]
+    cpu_s: f64,
+    #[metric(found("B", "bytes received"))]
+    bytes: f64,
+    #[metric(found("1", "calls that send").note(SHM))]
+    writes: f64,
+    #[metric(found("1", "calls that receive").note(SHM))]
+    reads: f64,
+    #[metric(found("1", "calls that sent fewer bytes than requested"))]
+    short_writes: f64,
+    #[metric(found("1", "calls that received fewer bytes than requested")
+        .note("Requested is a block, or the rest of the total."))]
+    short_reads: f64,
+    #[metric(found("1", "calls refused with EAGAIN").note("The channel was full or empty."))]
+    refusals: f64,
+    #[metric(found("1", "voluntary context switches of the sender").note(ONE))]
+    sender_voluntary: f64,
+    #[metric(found("1", "involuntary context switches of the sender").note(ONE))]
+    sender_involuntary: f64,
+    #[metric(found("1", "voluntary context switches of the receiver").null_when(TWO))]
+    receiver_voluntary: Option<f64>,
+    #[metric(found("1", "involuntary context switches of the receiver").null_when(TWO))]
+    receiver_involuntary: Option<f64>,
+    #[metric(time("s", Quantity::UserTime)
+        .of("the sender")
+        .note(ONE)
+        .null_when(FEW)
+        .not_compared())]
+    sender_user_s: Option<f64>,
+    #[metric(time("s", Quantity::SystemTime)
+        .of("the sender")
+        .note("Most kernels separate it from user time by sampling at ticks.")
+        .null_when(FEW)
+        .not_compared())]
+    sender_system_s: Option<f64>,
+    #[metric(time("s", Quantity::UserTime)
+        .of("the receiver")
+        .null_when(EITHER)
+        .not_compared())]
+    receiver_user_s: Option<f64>,
+    #[metric(time("s", Quantity::SystemTime)
+        .of("the receiver")
+        .null_when(EITHER)
+        .not_compared())]
+    receiver_system_s: Option<f64>,
+    #[metric(found("B", "bytes that an empty channel takes until it is full")
         .note("Written in blocks, before the repetitions.")
-        .null_when("where that took more than a second"),
-    ]
+        .null_when("where that took more than a second"))]
+    capacity: Option<f64>,
 }

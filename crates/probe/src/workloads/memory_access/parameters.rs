@@ -11,7 +11,7 @@ use super::simulation;
 use super::usage;
 use super::walk::{Footprint, Pattern};
 use crate::cache_model::Geometry;
-use crate::description::{Describe, Metric, Quantity};
+use crate::description::{Describe, Metric, Metrics, Quantity};
 use crate::pressure::{Scope, SwapKind};
 use oscope_sys::mapping::Pages;
 
@@ -118,42 +118,85 @@ pub enum Pressed {
     Compete,
 }
 
+/// The metrics of the walk itself.
+#[derive(Metrics)]
+pub struct WalkValues {
+    #[metric(time("s", Quantity::Time).of("the walk over all sets"))]
+    pub time_s: f64,
+    #[metric(time("ns", Quantity::Time).per("set").note("A set is 16 walks over 512 lines."))]
+    pub set_ns: f64,
+    #[metric(time("s", Quantity::CpuTime)
+        .of("the walk")
+        .note("Of the measured process alone, user and system together (getrusage)."))]
+    pub cpu_s: f64,
+    #[metric(time("s", Quantity::Time)
+        .of("the initialisation")
+        .note("It maps, populates, sets and syncs the memory (msync), and writes over 16 MiB to flush the caches."))]
+    pub init_time_s: f64,
+}
+
+/// What the walk found and did.
+#[derive(Metrics)]
+pub struct MappingValues {
+    #[metric(found("KiB", "resident memory of the mapping after the walk")
+        .note("Rss of smaps, without the zero page."))]
+    pub resident_kib: f64,
+    #[metric(found("1", "base pages of the mapping that were present or swapped out after the walk")
+        .note("By pagemap. For a file, pages that the kernel mapped around a fault are included, pages that it took \
+               away are not."))]
+    pub touched_pages: f64,
+    #[metric(found("1", "loads and stores of the walk").note("They are sets x 16 x 512."))]
+    pub accesses: f64,
+    #[metric(found("1", "loads of the walk").note("Seven of eight accesses."))]
+    pub reads: f64,
+    #[metric(found("1", "stores of the walk").note("One of eight accesses."))]
+    pub writes: f64,
+}
+
 /// When there is no value of what only some kernels count.
 const UNCOUNTED: &str = "where the kernel does not count them";
+const COUNTED: &str = "Counted by the hardware, in user mode.";
+const NO_COUNTER: &str = "without a counter";
+
+/// What the hardware counted of the walk.
+#[derive(Metrics)]
+pub struct CounterValues {
+    #[metric(found("1", "loads of the walk's process").note(COUNTED).null_when(NO_COUNTER))]
+    pub l1d_read_access: Option<f64>,
+    #[metric(found("1", "stores of the walk's process").note(COUNTED).null_when(NO_COUNTER))]
+    pub l1d_write_access: Option<f64>,
+    #[metric(spent("1", "loads that missed the L1D").note(COUNTED).null_when(NO_COUNTER))]
+    pub l1d_read_miss: Option<f64>,
+    #[metric(spent("1", "loads that missed the dTLB")
+        .note("Counted by the hardware, in user mode: AMD counts misses of its first level, Intel of both.")
+        .null_when(NO_COUNTER))]
+    pub dtlb_read_miss: Option<f64>,
+    #[metric(spent("1", "stores that missed the dTLB").note(COUNTED).null_when(NO_COUNTER))]
+    pub dtlb_write_miss: Option<f64>,
+}
+
+/// What the competitor did before the walk.
+#[derive(Metrics)]
+pub struct PressureValues {
+    #[metric(found("KiB", "resident set of the competitor once it is stable"))]
+    pub pressure_resident_kib: f64,
+    #[metric(time("s", Quantity::WaitingTime)
+        .of("the probe until the competitor is stable")
+        .note("It ends before the walk begins.")
+        .not_compared())]
+    pub pressure_wait_s: f64,
+}
 
 /// The metrics, the headline one first.
 pub fn metrics() -> Vec<Metric> {
-    let mut metrics = vec![
-        Metric::time("time_s", "s", Quantity::Time).of("the walk over all sets"),
-        Metric::time("set_ns", "ns", Quantity::Time)
-            .per("set")
-            .note("A set is 16 walks over 512 lines."),
-        Metric::time("cpu_s", "s", Quantity::CpuTime)
-            .of("the walk")
-            .note("Of the measured process alone, user and system together (getrusage)."),
-        Metric::time("init_time_s", "s", Quantity::Time)
-            .of("the initialisation")
-            .note(
-                "It maps, populates, sets and syncs the memory (msync), and writes over 16 MiB to flush the caches.",
-            ),
-    ];
+    let mut metrics = WalkValues::described();
     metrics.extend(used(usage::NAMES, USED_BY_WALK));
     metrics.extend(used(usage::INIT_NAMES, USED_BY_INITIALISATION));
     metrics.extend(reclaimed());
-    metrics.extend(there());
-    metrics.extend(counts());
+    metrics.extend(MappingValues::described());
+    metrics.extend(CounterValues::described());
     metrics.extend(simulated());
-    metrics.extend([
-        Metric::found(
-            "pressure_resident_kib",
-            "KiB",
-            "resident set of the competitor once it is stable",
-        ),
-        Metric::time("pressure_wait_s", "s", Quantity::WaitingTime)
-            .of("the probe until the competitor is stable")
-            .note("It ends before the walk begins.")
-            .not_compared(),
-    ]);
+    metrics.extend(PressureValues::described());
     metrics
 }
 
@@ -255,39 +298,6 @@ fn reclaimed() -> impl Iterator<Item = Metric> {
                 .note(note)
                 .null_when(UNCOUNTED)
         })
-}
-
-fn there() -> [Metric; 5] {
-    [
-        Metric::found("resident_kib", "KiB", "resident memory of the mapping after the walk")
-            .note("Rss of smaps, without the zero page."),
-        Metric::found(
-            "touched_pages",
-            "1",
-            "base pages of the mapping that were present or swapped out after the walk",
-        )
-        .note(
-            "By pagemap. For a file, pages that the kernel mapped around a fault are included, pages that it took \
-             away are not.",
-        ),
-        Metric::found("accesses", "1", "loads and stores of the walk").note("They are sets x 16 x 512."),
-        Metric::found("reads", "1", "loads of the walk").note("Seven of eight accesses."),
-        Metric::found("writes", "1", "stores of the walk").note("One of eight accesses."),
-    ]
-}
-
-fn counts() -> [Metric; 5] {
-    const COUNTED: &str = "Counted by the hardware, in user mode.";
-    let found = [
-        Metric::found("l1d_read_access", "1", "loads of the walk's process").note(COUNTED),
-        Metric::found("l1d_write_access", "1", "stores of the walk's process").note(COUNTED),
-        Metric::spent("l1d_read_miss", "1", "loads that missed the L1D").note(COUNTED),
-        Metric::spent("dtlb_read_miss", "1", "loads that missed the dTLB").note(
-            "Counted by the hardware, in user mode: AMD counts misses of its first level, Intel of both.",
-        ),
-        Metric::spent("dtlb_write_miss", "1", "stores that missed the dTLB").note(COUNTED),
-    ];
-    found.map(|metric| metric.null_when("without a counter"))
 }
 
 fn simulated() -> impl Iterator<Item = Metric> {

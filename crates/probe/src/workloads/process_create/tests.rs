@@ -147,7 +147,7 @@ fn a_time_within_its_own_error_is_left_out() {
         (12_000_000.0, 12_500_000.0, false),
     ] {
         let spans = Spans::of(&elsewhere, &offsets(ticks, error));
-        let metrics = spans.metrics(&clock(ClockKind::Tsc));
+        let metrics = spans.values(&clock(ClockKind::Tsc)).values();
         assert_eq!(
             metrics.iter().any(|(name, _)| *name == "child_ns"),
             left,
@@ -159,13 +159,15 @@ fn a_time_within_its_own_error_is_left_out() {
 
 #[test]
 fn metrics_are_the_spans_less_the_readings_they_hold() {
-    let metrics = Spans::of(&life(), &Comparison::Unknown).metrics(&clock(ClockKind::Tsc));
+    let metrics = Spans::of(&life(), &Comparison::Unknown)
+        .values(&clock(ClockKind::Tsc))
+        .values();
     let expected = [
         ("child_ns", 24_980.0),
-        ("child_cycles", 49_960.0),
         ("parent_ns", 14_980.0),
-        ("parent_cycles", 29_960.0),
         ("total_ns", 49_960.0),
+        ("child_cycles", 49_960.0),
+        ("parent_cycles", 29_960.0),
         ("total_cycles", 99_920.0),
     ];
     assert_eq!(metrics, expected);
@@ -173,8 +175,9 @@ fn metrics_are_the_spans_less_the_readings_they_hold() {
 
 #[test]
 fn without_a_counter_there_are_no_cycles() {
-    let metrics =
-        Spans::of(&life(), &Comparison::OneClock).metrics(&clock(ClockKind::MonotonicRaw));
+    let metrics = Spans::of(&life(), &Comparison::OneClock)
+        .values(&clock(ClockKind::MonotonicRaw))
+        .values();
     assert!(
         metrics.iter().all(|(name, _)| name.ends_with("_ns")),
         "{metrics:?}"
@@ -192,7 +195,7 @@ fn an_unknown_offset_leaves_the_metric_out_and_says_so() {
         ..life()
     };
     let spans = Spans::of(&elsewhere, &Comparison::Unknown);
-    let metrics = spans.metrics(&clock(ClockKind::Tsc));
+    let metrics = spans.values(&clock(ClockKind::Tsc)).values();
     assert!(
         !metrics.iter().any(|(name, _)| name.starts_with("child")),
         "{metrics:?}"

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use crate::description::{Describe, Description, Metric, Quantity, SchedulingIsolation};
+use crate::description::{Describe, Description, Metrics, Quantity, SchedulingIsolation};
 use crate::workloads::transfer::files::Files;
 use oscope_sys::error::Failure;
 use oscope_sys::net::Shape;
@@ -169,53 +169,58 @@ pub fn description() -> Description {
             with meeting=receiver-retry from before its first connect(2), until the last file has its name. Files \
             come from the page cache and go to it: no fsync(2).",
         parameters: Parameters::parameters(),
-        metrics: metrics(),
+        metrics: Values::described(),
         needs: vec!["root for where=namespaces"],
         programs: vec!["ip", "tc"],
         alone: SchedulingIsolation::Never,
     }
 }
 
-fn metrics() -> Vec<Metric> {
-    let time = |name, what| Metric::time(name, "ns", Quantity::Time).of(what);
-    let cpu = |name, what| {
-        Metric::time(name, "s/GiB", Quantity::CpuTime)
-            .of(what)
-            .per("GiB of contents")
-    };
-    vec![
-        time("time_ns", "the transfer at the sender").note(
-            "From before its first connect(2), with meeting=receiver-retry the receiver's, until the sender has the \
-             receipt for all files.",
-        ),
-        time("receiver_time_ns", "the transfer at the receiver").note(
-            "From the connection, with meeting=retry and receiver-retry from the receiver's first attempt, until the \
-             last file has its name.",
-        ),
-        Metric::found("bytes", "B", "contents received"),
-        Metric::rate("bytes_per_s", "B/s", "contents received").note("By the sender's clock."),
-        Metric::spent("calls", "1", "system calls of the sender").note(
-            "Those that send, receive, read, write, open, close or name, as its code counts them. Setting up the \
-             socket is not included.",
-        ),
-        Metric::spent("receiver_calls", "1", "system calls of the receiver")
-            .note("Counted as the sender's are. The call that sends this count is not included."),
-        Metric::spent("switches", "1", "context switches of the sender")
-            .note("Voluntary and involuntary, of all threads (getrusage(2))."),
-        Metric::spent("receiver_switches", "1", "context switches of the receiver")
-            .note("Voluntary and involuntary, of all threads (getrusage(2))."),
-        cpu("cpu_s_per_gib", "the sender")
-            .note(
-                "Of all threads. Where both are on one machine, the kernel does part of the receiver's protocol work \
-                 and wake-ups within the sender's calls (softirq): they count here.",
-            )
-            .null_when("without contents"),
-        cpu("receiver_cpu_s_per_gib", "the receiver").note(
-            "Of all threads. It excludes the receiver's work that the kernel does within the sender's calls, and \
-                includes the sender's work (acknowledgements) that it does within the receiver's.",
-        ),
-        Metric::time("wait_ns", "ns", Quantity::WaitingTime)
-            .of("the sender until the connection stands")
-            .note("Refused connects, sleeps and its own delay are included."),
-    ]
+/// The metrics of a repetition.
+#[derive(Metrics)]
+pub struct Values {
+    #[metric(time("ns", Quantity::Time)
+        .of("the transfer at the sender")
+        .note("From before its first connect(2), with meeting=receiver-retry the receiver's, until the sender has the \
+               receipt for all files."))]
+    pub time_ns: f64,
+    #[metric(time("ns", Quantity::Time)
+        .of("the transfer at the receiver")
+        .note("From the connection, with meeting=retry and receiver-retry from the receiver's first attempt, until the \
+               last file has its name."))]
+    pub receiver_time_ns: f64,
+    #[metric(found("B", "contents received"))]
+    pub bytes: f64,
+    #[metric(rate("B/s", "contents received").note("By the sender's clock."))]
+    pub bytes_per_s: Option<f64>,
+    #[metric(spent("1", "system calls of the sender")
+        .note("Those that send, receive, read, write, open, close or name, as its code counts them. Setting up the \
+               socket is not included."))]
+    pub calls: f64,
+    #[metric(spent("1", "system calls of the receiver")
+        .note("Counted as the sender's are. The call that sends this count is not included."))]
+    pub receiver_calls: f64,
+    #[metric(spent("1", "context switches of the sender")
+        .note("Voluntary and involuntary, of all threads (getrusage(2))."))]
+    pub switches: Option<f64>,
+    #[metric(spent("1", "context switches of the receiver")
+        .note("Voluntary and involuntary, of all threads (getrusage(2))."))]
+    pub receiver_switches: Option<f64>,
+    #[metric(time("s/GiB", Quantity::CpuTime)
+        .of("the sender")
+        .per("GiB of contents")
+        .null_when("without contents")
+        .note("Of all threads. Where both are on one machine, the kernel does part of the \
+               receiver's protocol work and wake-ups within the sender's calls (softirq): they count here."))]
+    pub cpu_s_per_gib: Option<f64>,
+    #[metric(time("s/GiB", Quantity::CpuTime)
+        .of("the receiver")
+        .per("GiB of contents")
+        .note("Of all threads. It excludes the receiver's work that the kernel does within the sender's calls, and \
+               includes the sender's work (acknowledgements) that it does within the receiver's."))]
+    pub receiver_cpu_s_per_gib: Option<f64>,
+    #[metric(time("ns", Quantity::WaitingTime)
+        .of("the sender until the connection stands")
+        .note("Refused connects, sleeps and its own delay are included."))]
+    pub wait_ns: f64,
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde::Deserialize;
 
 use crate::description::{
-    Describe, Description, Kind, Metric, Parameter, Quantity, SchedulingIsolation,
+    Describe, Description, Kind, Metrics, Parameter, Quantity, SchedulingIsolation,
 };
 use crate::workloads::transfer::files::Files;
 use oscope_transfer::device::Method;
@@ -47,7 +47,7 @@ pub fn description() -> Description {
             from before it accepts until the receiver has closed. Both processes run on any allowed CPU; the \
             connection is over 127.0.0.1.",
         parameters: Parameters::parameters().into_iter().map(fewer).collect(),
-        metrics: metrics(),
+        metrics: Values::described(),
         needs: vec!["root", "/dev/oscope_sender", "/dev/oscope_receiver"],
         programs: vec![],
         alone: SchedulingIsolation::Never,
@@ -63,23 +63,27 @@ fn fewer(mut parameter: Parameter) -> Parameter {
     parameter
 }
 
-fn metrics() -> Vec<Metric> {
-    let time = |name, what| Metric::time(name, "ns", Quantity::Time).of(what);
-    vec![
-        time("time_ns", "the transfer at the receiver")
-            .note("From its connect until it has all files and has closed its device."),
-        Metric::rate("bytes_per_s", "B/s", "contents received").note("By the receiver's clock."),
-        time("sender_time_ns", "the transfer at the sender")
-            .note("From its accept until the receiver has closed."),
-        Metric::found("bytes", "B", "contents of all files"),
-        Metric::spent("calls", "1", "system calls of the receiver")
-            .note("Those inside the clock, on its device and on the files."),
-        Metric::spent("sender_calls", "1", "system calls of the sender"),
-        Metric::spent(
-            "minflt",
-            "1",
-            "page faults of the receiver without a device",
-        )
-        .note("Counted by getrusage(2). With method=mmap, those of the area are included."),
-    ]
+/// The metrics of a repetition.
+#[derive(Metrics)]
+pub struct Values {
+    #[metric(time("ns", Quantity::Time)
+        .of("the transfer at the receiver")
+        .note("From its connect until it has all files and has closed its device."))]
+    pub time_ns: f64,
+    #[metric(rate("B/s", "contents received").note("By the receiver's clock."))]
+    pub bytes_per_s: Option<f64>,
+    #[metric(time("ns", Quantity::Time)
+        .of("the transfer at the sender")
+        .note("From its accept until the receiver has closed."))]
+    pub sender_time_ns: f64,
+    #[metric(found("B", "contents of all files"))]
+    pub bytes: f64,
+    #[metric(spent("1", "system calls of the receiver")
+        .note("Those inside the clock, on its device and on the files."))]
+    pub calls: f64,
+    #[metric(spent("1", "system calls of the sender"))]
+    pub sender_calls: f64,
+    #[metric(spent("1", "page faults of the receiver without a device")
+        .note("Counted by getrusage(2). With method=mmap, those of the area are included."))]
+    pub minflt: f64,
 }
