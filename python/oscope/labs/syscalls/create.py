@@ -93,6 +93,8 @@ def _slowed(_: q.Run, lines: Sequence[Line]) -> str:
         return f"{q.capital('; '.join([*same, *less]))}."
     most = min(rising, key=lambda line: (line.how != "fork", -line.slope.median))
     none = "".join(f"; {each}" for each in [*([f"none was found for {flat}"] if flat else []), *unknown])
+    others = list(dict.fromkeys(line.how for line in rising if line.how != most.how))
+    none = f", {q.listed(others)} likewise{none}" if others else none
     return f"{most.name} holds its parent {q.bracketed(most.slope, 'ns')} longer for each MiB resident{none}."
 
 
