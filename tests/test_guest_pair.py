@@ -97,7 +97,7 @@ def test_ctrl_c_ends_both_guests_while_they_boot(base_kernel: Kernel, command: C
         _, err = started.communicate(timeout=60)
     assert started.returncode != 0
     assert "Traceback" not in err
-    assert not [number for number in guests if alive(number)]
+    wait_until(lambda: not any(map(alive, guests)), "the end of both emulators")
 
 
 def children(parent: int) -> list[str]:
