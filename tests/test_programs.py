@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+import operator
+import os
 import re
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,9 +18,12 @@ import program_trials
 from oscope.model.formatting import format_share
 from oscope.model.revision import FACTOR, Revision
 from oscope.model.samples import Column, ExperimentResults, PointSamples, Results
+from oscope.programs import functions
 from oscope.programs.bisection import Bisection, search, sentences
 from oscope.programs.experiment import BLOCK_S, BLOCKS, LEAST_REPS, MOST_BLOCKS, TURN_OVERHEAD_S, size_run
 from oscope.programs.findings import find
+from oscope.programs.functions import FunctionBench
+from oscope.programs.identity import command_digest
 from oscope.programs.spec import Amount
 from oscope.programs.trial import Trial
 from oscope.statistics import compare_results
@@ -121,6 +128,38 @@ def test_a_note_says_how_many_runs_failed(codes: list[float], noted: list[str]) 
     failing = replace(point, metrics={**point.metrics, "exit_code": np.array(codes)})
     notes = find(Results((replace(found, points=(failing,)),))).notes
     assert [note for note in notes if "exit code" in note] == noted
+
+
+def test_a_digest_has_no_output_no_secret_and_no_file_of_the_kernels(tmp_path: Path) -> None:
+    def digest(*words: str, environment: tuple[str, ...] = ()) -> str:
+        arguments = ["cat", *words]
+        params = {"program": "/bin/cat", "arguments": arguments, "folder": str(tmp_path)}
+        return command_digest({**params, "environment": environment}, begun_ns)
+
+    (tmp_path / "script").write_text("one")
+    begun_ns = time.time_ns() + 10**9
+    first = digest("script", "out"), digest("/proc/self/pagemap")
+    (tmp_path / "script").write_text("two")
+    assert digest("script", "out") != first[0]
+    (tmp_path / "out").write_text("written by the command")
+    os.utime(tmp_path / "out", ns=(begun_ns, begun_ns))
+    (tmp_path / "script").write_text("one")
+    assert (digest("script", "out"), digest("/proc/self/pagemap")) == first
+    assert digest(environment=("TOKEN=a",)) == digest(environment=("TOKEN=b",)) != digest()
+
+
+def test_functions_are_digested_by_source_and_arguments_whatever_these_are() -> None:
+    class Odd:
+        def __repr__(self) -> str:
+            raise RuntimeError
+
+    def bench(*args: object) -> FunctionBench:
+        return FunctionBench((operator.mul, functools.partial(operator.mul, 10**5000)), args=args)
+
+    points = [{"function": label} for label in bench().labels]
+    digests = [functions._digests(bench(*args), points) for args in ((10**5000,), (3,), (3,), (Odd(),))]
+    assert digests[1] == digests[2]
+    assert len({digest for pair in digests for digest in pair}) == 6
 
 
 def test_a_comparison_says_of_which_side_runs_failed() -> None:

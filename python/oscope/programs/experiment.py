@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -74,7 +75,7 @@ def bench_plan(spec: BenchSpec, checkouts: Mapping[str, str] | None = None) -> t
     metrics = order_metrics(workload, metric or ("net_ns" if surroundings.shell else "time_ns"), "a command")
     points = _points_of(spec.commands, spec.parameters, surroundings, checkouts)
     programs: tuple[str, ...] = ()
-    digests = [command_digest(point.params) for point in points]
+    begun_ns, asked = time.time_ns(), [point.params for point in points]
     if guest is not None:
         check_for_guest(surroundings)
         programs = programs_of(point.params for point in points)
@@ -87,6 +88,7 @@ def bench_plan(spec: BenchSpec, checkouts: Mapping[str, str] | None = None) -> t
         find=amount.warmup is None,
         start=start,
     )
+    digests = [command_digest(params, begun_ns) for params in asked]
     if conditions.tracer is not None:
         points = _traced(points, conditions.tracer)
         trials = (*trials, *trials)

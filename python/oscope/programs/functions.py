@@ -193,12 +193,23 @@ def _points(bench: FunctionBench) -> tuple[list[Factors], list[bytes]]:
 
 def _digests(bench: FunctionBench, points: Sequence[Factors]) -> tuple[str, ...]:
     """Return a digest of the function of each point: the same where both code and arguments are."""
-    arguments = repr((bench.args, bench.kwargs, bench.collect)).encode()
     known = {
-        label: function_digest((function, bench.setup), arguments)
+        label: function_digest((function, bench.setup), _arguments(bench, function))
         for function, label in zip(bench.functions, bench.labels, strict=True)
     }
     return tuple(known[str(point[FUNCTION])] for point in points)
+
+
+def _arguments(bench: FunctionBench, function: Callable[..., Any]) -> bytes:
+    """Return what a function is called with, pickled: that of `functools.partial` included."""
+    import cloudpickle  # noqa: PLC0415 - only functions need it
+
+    given: list[object] = [bench.args, dict(bench.kwargs), bench.collect]
+    while isinstance(function, functools.partial):
+        given += [function.args, function.keywords]
+        function = function.func
+    found: bytes = cloudpickle.dumps(given)
+    return found
 
 
 def _takes(function: Callable[..., Any] | None, name: str) -> bool:

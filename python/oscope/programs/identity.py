@@ -6,26 +6,32 @@ import functools
 import hashlib
 import inspect
 import shlex
+import tokenize
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 MOST_READ = 1 << 28
 """Bytes of a file from which its size and time of change stand for its content: reading takes 0.2 s."""
+_KERNELS = ("/proc/", "/sys/", "/dev/")
+"""What the kernel makes up when it is read, without an end in places."""
 
 
-def command_digest(params: Mapping[str, Any]) -> str:
-    """Return the digest of a command, of the parameters that the probe is asked with.
+def command_digest(params: Mapping[str, Any], begun_ns: int) -> str:
+    """Return the digest of a command, of the parameters that the probe is asked with, once it was tried.
 
-    It covers its arguments and environment, and the content of the program and of each argument that is a
-    file, such as a script that an interpreter runs; wherever they lie. Libraries, and files that the program
-    opens by itself, are not seen.
+    It covers its arguments, the names of its environment variables, and the content of the program and of
+    each argument that is a file, such as a script that an interpreter runs; wherever they lie. Libraries, and
+    files that the program opens by itself, are not seen. A file that changed since `begun_ns` (of the
+    system's clock), before the trial, is one that the command writes: it counts by its name.
     """
     folder = Path(params.get("folder") or ".")
-    digest = hashlib.sha256()
-    digest.update(_content(Path(params["program"])))
-    for word in [*_words(params["arguments"], "shell" in params), *params.get("environment", ())]:
-        digest.update(b"\0" + (_content(folder / word) or word.encode(errors="surrogateescape")))
+    digest = hashlib.sha256(_content(Path(params["program"])))
+    for word in _words(params["arguments"], "shell" in params):
+        digest.update(b"\0" + (_content(folder / word, begun_ns) or word.encode(errors="surrogateescape")))
+    for entry in params.get("environment", ()):
+        # Not the value, which may be a secret: whoever has the record could try guesses of it.
+        digest.update(b"\0" + entry.partition("=")[0].encode(errors="surrogateescape"))
     return digest.hexdigest()
 
 
@@ -39,18 +45,28 @@ def _words(arguments: Sequence[str], in_shell: bool) -> Iterator[str]:
             yield arguments[-1]
 
 
-def _content(path: Path) -> bytes:
-    """Return the digest of a regular file; nothing for what is none, or cannot be read."""
+def _content(path: Path, begun_ns: int | None = None) -> bytes:
+    """Return the digest of a regular file; nothing for what is none, cannot be read or changed meanwhile."""
     try:
-        if not path.is_file():
+        whole = path.resolve()
+        if not whole.is_file() or str(whole).startswith(_KERNELS):
             return b""
-        found = path.stat()
-        if found.st_size > MOST_READ:
-            return f"{found.st_size} {found.st_mtime_ns}".encode()
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").digest()
-    except (OSError, ValueError):
+        found = whole.stat()
+        if begun_ns is not None and found.st_mtime_ns >= begun_ns:
+            return b""
+        return _digest_of(whole, found.st_size, found.st_mtime_ns)
+    except (OSError, ValueError, RuntimeError):
         return b""
+
+
+@functools.lru_cache(maxsize=1024)
+def _digest_of(path: Path, size: int, changed_ns: int) -> bytes:
+    if size > MOST_READ:
+        return f"{size} {changed_ns}".encode()
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        digest.update(file.read(MOST_READ))
+    return digest.digest()
 
 
 def function_digest(functions: Iterable[Callable[..., Any] | None], arguments: bytes) -> str:
@@ -62,9 +78,8 @@ def function_digest(functions: Iterable[Callable[..., Any] | None], arguments: b
     for function in functions:
         inner = function
         while isinstance(inner, functools.partial):
-            digest.update(repr((inner.args, inner.keywords)).encode())
             inner = inner.func
-        digest.update(b"\0" + _source(inner).encode())
+        digest.update(b"\0" + _source(inner).encode(errors="surrogateescape"))
     return digest.hexdigest()
 
 
@@ -73,5 +88,5 @@ def _source(function: Callable[..., Any] | None) -> str:
         return ""
     try:
         return inspect.getsource(function)
-    except (OSError, TypeError):
+    except (OSError, TypeError, ValueError, SyntaxError, tokenize.TokenError):
         return str(getattr(function, "__qualname__", type(function)))
