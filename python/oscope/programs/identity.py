@@ -63,10 +63,8 @@ def _content(path: Path, begun_ns: int | None = None) -> bytes:
 def _digest_of(path: Path, size: int, changed_ns: int) -> bytes:
     if size > MOST_READ:
         return f"{size} {changed_ns}".encode()
-    digest = hashlib.sha256()
     with path.open("rb") as file:
-        digest.update(file.read(MOST_READ))
-    return digest.digest()
+        return hashlib.file_digest(file, "sha256").digest()
 
 
 def function_digest(functions: Iterable[Callable[..., Any] | None], arguments: bytes) -> str:

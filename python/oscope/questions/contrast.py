@@ -102,17 +102,19 @@ def beside(point: Point, factor: str, base: Level, *others: Level) -> ComparedMe
     One family (Holm) are all points of its run that have the level `base` beside them: those at `others`, or
     at any level.
     """
-    experiment, level = point.run.experiment, point.factors.get(factor, base)
-    measured = dict.fromkeys(each.factors[factor] for each in shown(experiment) if factor in each.factors)
-    compared_with = [each for each in others or measured if each != base]
-    if level not in compared_with:
+    level = point.factors.get(factor, base)
+    if level == base:
         return None
-    rows = point.run.once(
-        ("beside", point.metric, factor, base, others),
-        lambda: family(experiment, (point.metric,), factor, [(base, each) for each in compared_with]),
-    )
+
+    def compare() -> dict[Ends, list[ComparedMetric]]:
+        experiment = point.run.experiment
+        measured = dict.fromkeys(each.factors[factor] for each in shown(experiment) if factor in each.factors)
+        ends = [(base, each) for each in others or measured if each != base]
+        return family(experiment, (point.metric,), factor, ends)
+
+    rows = point.run.once(("beside", point.metric, factor, base, others), compare)
     rest = {name: each for name, each in point.factors.items() if name not in (factor, "tracer")}
-    return row_of(rows[base, level], point.metric, **rest)
+    return row_of(rows.get((base, level), ()), point.metric, **rest)
 
 
 @dataclass(frozen=True)
