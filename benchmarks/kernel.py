@@ -21,8 +21,8 @@ from oscope.probe.locate import find_probe
 from oscope.probe.process import Request
 from oscope.probe.wire import Sample
 from oscope.storage.record import read
-from oscope.targets.affinity import Placement
-from oscope.targets.guest.place import GuestPlace
+from oscope.targets.affinity import Affinity
+from oscope.targets.guest.target import GuestTarget
 from oscope.targets.kernel import find
 
 PATCHES = ROOT / "tests" / "patches"
@@ -167,8 +167,8 @@ def booting(bench: Bench) -> Iterator[Figure]:
 def first_sample(clock: Clock) -> float:
     """Return the seconds from starting a guest to the probe's first sample."""
     guest = Guest(find(None).id, clock, CPUS[clock])
-    with Placement() as placement:
-        place = GuestPlace(guest, (), find_probe(), placement, None)
+    with Affinity() as affinity:
+        place = GuestTarget(guest, (), find_probe(), affinity, None)
         begin = time.monotonic()
         with closing(place.start()) as probe:
             # As PointRunner asks: a guest's request may be silent for long.

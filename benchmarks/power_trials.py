@@ -40,7 +40,7 @@ from oscope.statistics.core_clock import CORE_LOADS, core_loads
 from oscope.statistics.rate import Rate
 from oscope.statistics.sides import measure as measure_sides
 from oscope.storage.store import Store
-from oscope.targets.affinity import Placement
+from oscope.targets.affinity import Affinity
 
 SUBJECTS: dict[str, tuple[str, dict[str, Level]]] = {
     "getppid": ("syscall.cost", {"call": "getppid", "style": "loop"}),
@@ -110,7 +110,7 @@ def measure(place: Path, rounds: int, seconds: float, load: str, separate: bool)
     with ExitStack() as stack:
         if load != "none":
             cause = Injection(causes=(load,), seed=int(random.integers(2**32)))
-            stack.enter_context(Disturbing(cause.to_object(), Placement()))
+            stack.enter_context(Disturbing(cause.to_object(), Affinity()))
         store = stack.enter_context(Store.open(place))
         log = stack.enter_context(_log_of(place).open("a"))
         pilots = {name: _iteration_ns(store, name) for name in INTERLEAVED}

@@ -36,7 +36,7 @@ from oscope.runner.active_run import ActiveRun
 from oscope.runner.process_chain import ProcessChain
 from oscope.statistics.rate import Rate
 from oscope.storage import record
-from oscope.targets.affinity import Placement
+from oscope.targets.affinity import Affinity
 from waiting import wait_until
 
 SUBJECT = ("syscall.cost", "--set", "call=getppid", "--set", "style=loop")
@@ -174,10 +174,10 @@ def test_what_makes_no_sense_is_refused(wanted: CalibrationSpec, message: str) -
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one CPU cannot be kept free")
 def test_a_run_within_another_keeps_off_the_same_cpu() -> None:
     before = os.sched_getaffinity(0)
-    with Placement():
+    with Affinity():
         apart = os.sched_getaffinity(0)
         assert apart < before
-        with Placement() as inner, inner.starting():
+        with Affinity() as inner, inner.starting():
             assert os.sched_getaffinity(0) == before
         assert os.sched_getaffinity(0) == apart
     assert os.sched_getaffinity(0) == before

@@ -17,7 +17,7 @@ import pytest
 
 from cli_driver import CommandLine
 from command_tree import Parameter, carry_out, parameters
-from oscope.cli.targets import OutputParser
+from oscope.cli.destinations import OutputParser
 from oscope.model.atomic_write import atomic_write, write_bytes
 from oscope.model.errors import OscopeError
 from oscope.storage.store import Store

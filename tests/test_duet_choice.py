@@ -22,7 +22,7 @@ from oscope.figures import reach
 from oscope.model.errors import UsageError
 from oscope.planning.plan import Plan, make_plan
 from oscope.probe import catalogue as catalogues
-from oscope.runner.duet_cpus import DuetPlacement, choose
+from oscope.runner.duet_cpus import DuetAffinity, choose
 from oscope.storage import record
 
 ENTRY = Entry("syscall.cost getppid", "time_ns", 0.02, 0.01, 0.02, 0.005, 6)
@@ -58,11 +58,11 @@ def test_the_cpus_are_of_two_cores_and_leave_one_to_the_laboratory(
 def test_too_few_cpus_are_refused_with_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
     with pytest.raises(UsageError, match=r"duet needs 3 CPUs.* may use 2") as refused:
-        DuetPlacement()
+        DuetAffinity()
     assert refused.value.remedy == "use --way interleaved"
     with pytest.raises(UsageError, match="CPUs 0 and 7"):
-        DuetPlacement((0, 7))
-    assert DuetPlacement((0, 1)).cpus == (0, 1)
+        DuetAffinity((0, 7))
+    assert DuetAffinity((0, 1)).cpus == (0, 1)
 
 
 def trial(way: Any, error: float) -> Trial:

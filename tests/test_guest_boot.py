@@ -19,21 +19,21 @@ from oscope.model.errors import ProbeError
 from oscope.model.guest import MEMORY_BYTES, Guest
 from oscope.probe.process import Probe, Request
 from oscope.probe.wire import Done, Refusal, Sample
-from oscope.targets.affinity import Placement
+from oscope.targets.affinity import Affinity
 from oscope.targets.guest import initramfs
 from oscope.targets.guest.boot import RunningGuest
 from oscope.targets.guest.console import Console
 from oscope.targets.guest.machine import MachineSpec, for_probe
-from oscope.targets.guest.place import GuestPlace
+from oscope.targets.guest.target import GuestTarget
 from oscope.targets.kernel import Kernel
 from waiting import wait_until
 
 GETPPID = Request(1, "syscall.cost", {"call": "getppid"}, reps=4)
 
 
-def place(kernel: Kernel, probe: Path, memory_bytes: int = MEMORY_BYTES) -> GuestPlace:
+def place(kernel: Kernel, probe: Path, memory_bytes: int = MEMORY_BYTES) -> GuestTarget:
     guest = Guest(str(kernel.image), "instructions", 1, memory_bytes)
-    return GuestPlace(guest, (), probe, Placement(), "this machine")
+    return GuestTarget(guest, (), probe, Affinity(), "this machine")
 
 
 @pytest.fixture
@@ -148,7 +148,7 @@ def test_an_image_that_is_no_kernel_is_told_in_one_line(
     image = tmp_path / "bzImage"
     # The header is a kernel's, so that only the boot tells.
     image.write_bytes(patched_kernel.image.read_bytes()[:20_000])
-    guests = GuestPlace(Guest(str(image), "instructions", 1), (), real_probe, Placement(), None)
+    guests = GuestTarget(Guest(str(image), "instructions", 1), (), real_probe, Affinity(), None)
     with pytest.raises(ProbeError, match=r"^the guest [^\n]*$"):
         guests.start()
 
@@ -156,7 +156,7 @@ def test_an_image_that_is_no_kernel_is_told_in_one_line(
 def test_a_guest_that_hangs_is_killed(
     patched_kernel: Kernel, real_probe: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules["oscope.targets.guest.place"].HELLO_LIMIT_S, "tcg", 0.2)
+    monkeypatch.setitem(sys.modules["oscope.targets.guest.target"].HELLO_LIMIT_S, "tcg", 0.2)
     with pytest.raises(ProbeError, match=r"the guest was silent for 0\.2 s and was killed.*console"):
         place(patched_kernel, real_probe).start()
     assert not emulators_of(os.getpid())
@@ -165,10 +165,10 @@ def test_a_guest_that_hangs_is_killed(
 def test_a_killed_laboratory_leaves_no_guest(patched_kernel: Kernel, real_probe: Path) -> None:
     script = (
         "import sys; from pathlib import Path\n"
-        "from oscope.model.guest import Guest; from oscope.targets.guest.place import GuestPlace\n"
-        "from oscope.targets.affinity import Placement\n"
+        "from oscope.model.guest import Guest; from oscope.targets.guest.target import GuestTarget\n"
+        "from oscope.targets.affinity import Affinity\n"
         "guest = Guest(sys.argv[1], 'instructions', 1)\n"
-        "place = GuestPlace(guest, (), Path(sys.argv[2]), Placement(), None)\n"
+        "place = GuestTarget(guest, (), Path(sys.argv[2]), Affinity(), None)\n"
         "place.start()\n"
     )
     laboratory = subprocess.Popen([sys.executable, "-c", script, str(patched_kernel.image), str(real_probe)])

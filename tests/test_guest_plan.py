@@ -1,4 +1,4 @@
-"""Guests in plans, and turns taken at places that are made up."""
+"""Guests in plans, and passes at targets that are made up."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from oscope.planning.plan import Plan, make_plan
 from oscope.probe.catalogue import Catalogue
 from oscope.probe.process import Probe, Request
 from oscope.probe.wire import Sample
-from oscope.runner import execution, places, point_request
+from oscope.runner import execution, point_request, targets
 from oscope.runner.point_state import PointState
 from oscope.storage.store import Store
 from oscope.targets.guest.console import Console
@@ -97,7 +97,7 @@ def test_runs_that_count_instructions_have_the_same_order_by_every_seed(
     fake_probe: Path, catalogue: Catalogue, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     guests = CountingGuests(fake_probe, itertools.repeat("tcg"))
-    monkeypatch.setattr(places, "guest_place", lambda *_: guests)
+    monkeypatch.setattr(targets, "guest_target", lambda *_: guests)
     experiments = [make_experiment({"size": (1, 2, 3, 4)}, reps=3, blocks=3)]
     where = {"fake.experiment": Guest("0123456789ab", "instructions", 1)}
     plans = [make_plan(experiments, catalogue, seed=seed, guests=where) for seed in (1, 2)]
@@ -121,7 +121,7 @@ def test_every_pass_is_a_boot_and_the_environment_is_the_guests(
     fake_probe: Path, catalogue: Catalogue, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     guests = FakeGuests(fake_probe, itertools.repeat("tcg"))
-    monkeypatch.setattr(places, "guest_place", lambda *_: guests)
+    monkeypatch.setattr(targets, "guest_target", lambda *_: guests)
     outcome = execution.execute(in_guests(catalogue, blocks=3), store)
     there, here = store.results(outcome.run_id).experiments
     assert outcome.failures == ()
@@ -140,7 +140,7 @@ def test_guests_of_another_make_are_not_mixed_in(
     fake_probe: Path, catalogue: Catalogue, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     guests = FakeGuests(fake_probe, iter(("tcg", "kvm")))
-    monkeypatch.setattr(places, "guest_place", lambda *_: guests)
+    monkeypatch.setattr(targets, "guest_target", lambda *_: guests)
     with pytest.raises(UsageError, match=r"another accelerator \(tcg, now kvm\)"):
         execution.execute(in_guests(catalogue), store)
 
@@ -149,7 +149,7 @@ def test_a_boot_that_fails_costs_its_block_alone(
     fake_probe: Path, catalogue: Catalogue, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     guests = FakeGuests(fake_probe, itertools.repeat("tcg"), [True])
-    monkeypatch.setattr(places, "guest_place", lambda *_: guests)
+    monkeypatch.setattr(targets, "guest_target", lambda *_: guests)
     outcome = execution.execute(in_guests(catalogue, blocks=3), store)
     there, here = store.results(outcome.run_id).experiments
     assert outcome.status == "done"
@@ -163,7 +163,7 @@ def test_a_guest_that_never_boots_is_given_up_and_told(
     fake_probe: Path, catalogue: Catalogue, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     guests = FakeGuests(fake_probe, itertools.repeat("tcg"), itertools.repeat(True))
-    monkeypatch.setattr(places, "guest_place", lambda *_: guests)
+    monkeypatch.setattr(targets, "guest_target", lambda *_: guests)
     outcome = execution.execute(in_guests(catalogue, blocks=9), store)
     there, here = store.results(outcome.run_id).experiments
     assert len(outcome.failures) == 3

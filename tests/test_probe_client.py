@@ -15,7 +15,7 @@ from oscope.model.errors import OscopeError, ProbeError
 from oscope.probe import locate, programs
 from oscope.probe.process import Probe, Request
 from oscope.probe.wire import Done, Event, Note, Refusal, Sample, parse_event
-from oscope.targets.affinity import Placement
+from oscope.targets.affinity import Affinity
 from oscope.targets.target import Local
 
 
@@ -132,7 +132,7 @@ def test_a_bad_greeting(
 
 
 def test_a_renewed_process_takes_over_what_the_one_before_found(real_probe: Path) -> None:
-    local = Local(real_probe, Placement())
+    local = Local(real_probe, Affinity())
     with local.start() as client:
         assert client.hello.renews
         environments = [dict(client.hello.environment)]

@@ -12,9 +12,9 @@ from oscope.model.arguments import naming_arguments
 from oscope.model.errors import UsageError
 from oscope.planning.plan import Plan
 from oscope.programs.command import Command, Parameter, Surroundings
+from oscope.programs.conditions import Conditions
 from oscope.programs.experiment import bench_plan
 from oscope.programs.functions import FunctionBench, function_plan
-from oscope.programs.place import Conditions
 from oscope.programs.revisions import (
     RevisionRequest,
     revision_plan,

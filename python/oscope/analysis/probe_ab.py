@@ -13,7 +13,7 @@ from oscope.model.experiment import Experiment
 from oscope.model.factors import Level
 from oscope.planning.plan import Plan, draw_seed, make_plan
 from oscope.probe.catalogue import Catalogue
-from oscope.runner.duet_cpus import DuetPlacement, is_possible, why_not
+from oscope.runner.duet_cpus import DuetAffinity, is_possible, why_not
 
 BLOCK_REPS = 5
 """Samples of each point in a block: a process starts in milliseconds, and many pairs tell more than long
@@ -47,7 +47,7 @@ def choose_way(
     """
     if way == "duet":
         # Raises where it cannot be.
-        DuetPlacement()
+        DuetAffinity()
         reasons = {each.name: why_not(each) for each in plan.experiments}
         return Chosen(
             frozenset(name for name, reason in reasons.items() if reason is None),

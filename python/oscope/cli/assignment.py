@@ -10,10 +10,10 @@ import typer
 
 from oscope import assignments
 from oscope.cli.completing import document_keys
+from oscope.cli.destinations import Output, default_output, output_file, output_folder
 from oscope.cli.options import Settings
 from oscope.cli.request import parse_amount
 from oscope.cli.seed import SeedOption
-from oscope.cli.targets import Output, default_output, output_file, output_folder
 from oscope.model.errors import UsageError
 from oscope.model.factors import Profile
 from oscope.planning.plan import make_plan

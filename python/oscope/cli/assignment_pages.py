@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from oscope.assignments import markdown, sources
 from oscope.assignments.answers import as_lab
 from oscope.cli.continuing import interrupted, measure_shown
+from oscope.cli.destinations import Output
 from oscope.cli.errors import DONE
 from oscope.cli.options import Settings
 from oscope.cli.progress import display
 from oscope.cli.stored import load
-from oscope.cli.targets import Output
 from oscope.figures.analysed import Analysed
 from oscope.labs import inspection
 from oscope.model.document import Section

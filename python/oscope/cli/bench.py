@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from oscope.cli.destinations import Output, check_not_read, default_output, output_file
 from oscope.cli.options import (
     CheckedCommand,
     MemoryOption,
@@ -20,13 +21,12 @@ from oscope.cli.options import (
 )
 from oscope.cli.request import parse_amount, parse_trace, parse_where
 from oscope.cli.seed import SeedOption
-from oscope.cli.targets import Output, check_not_read, default_output, output_file
 from oscope.model.errors import UsageError
 from oscope.model.guest import MOST_CPUS
 from oscope.model.units import parse_duration
 from oscope.planning.plan import MOST_REPS
 from oscope.programs.command import Command, Parameter, Surroundings
-from oscope.programs.place import Conditions
+from oscope.programs.conditions import Conditions
 from oscope.programs.spec import Amount, BenchSpec
 
 Format = Literal["md", "json", "csv"]

@@ -14,6 +14,7 @@ from oscope.analysis.calibration.detection import size_interleaved
 from oscope.cli.comparison import worse
 from oscope.cli.completing import part_names
 from oscope.cli.continuing import raise_if_interrupted
+from oscope.cli.destinations import Destinations, Output, output_file
 from oscope.cli.detect import newest_calibration
 from oscope.cli.errors import DONE
 from oscope.cli.options import MattersOption, Settings, whole_number
@@ -26,7 +27,6 @@ from oscope.cli.request import (
     parse_threshold,
     select,
 )
-from oscope.cli.targets import Output, Targets, output_file
 from oscope.labs import LABS, built_in, with_own
 from oscope.model.errors import OscopeError, ProbeError, UsageError
 from oscope.model.samples import Results
@@ -118,8 +118,8 @@ def ab(
     alike, so that far smaller differences are found than between two runs. As a duet, both builds measure at
     the same time on two CPUs, which they swap: that takes 3 CPUs.
     """
-    targets = Targets(json, report)
-    targets.check()
+    destinations = Destinations(json, report)
+    destinations.check()
     limit = parse_threshold(threshold)
     budget_s = parse_amount(None, None, budget).budget_s or DEFAULT_BUDGET_S
     wanted = None if detect is None else parse_share("--detect", detect)
@@ -139,7 +139,7 @@ def ab(
     else:
         notes = ()
     measured, outcomes = _measure(plans, paths, call, replace(chosen, notes=(*chosen.notes, *notes)))
-    compared = _tell(measured, limit, targets)
+    compared = _tell(measured, limit, destinations)
     raise_if_interrupted(outcomes)
     failures = [failure for outcome in outcomes for failure in outcome.failures]
     if failures:
@@ -228,10 +228,10 @@ def _measure(
 
 
 def _tell(
-    sides: Sequence[Results], threshold: float, targets: Targets
+    sides: Sequence[Results], threshold: float, destinations: Destinations
 ) -> list[tuple[ExperimentResults, Comparison]]:
     """Print the verdicts, and write the files asked for."""
-    out = terminal.console(to_standard_error=targets.take_standard_output)
+    out = terminal.console(to_standard_error=destinations.take_standard_output)
     compared: list[tuple[ExperimentResults, Comparison]] = []
     refused: list[str] = []
     noted: set[str] = set()
@@ -247,11 +247,11 @@ def _tell(
         terminal.print_prose(text, out, style="bold")
     _print_runs(sides, out)
     together = Results(tuple(experiment for side in sides for experiment in side.experiments))
-    if targets.json is not None:
-        targets.json.write(record.to_json(together))
-    if targets.report is not None:
-        targets.report.write(encode(together, LABS, threshold=threshold))
-        terminal.print_written(targets.report, out)
+    if destinations.json is not None:
+        destinations.json.write(record.to_json(together))
+    if destinations.report is not None:
+        destinations.report.write(encode(together, LABS, threshold=threshold))
+        terminal.print_written(destinations.report, out)
     return compared
 
 

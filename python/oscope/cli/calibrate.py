@@ -13,17 +13,17 @@ from oscope.analysis.calibration.result import INSPECTION
 from oscope.analysis.calibration.spec import DUET, SUBJECTS, WAYS, Subject
 from oscope.analysis.calibration.storing import calibrate_and_store
 from oscope.cli.completing import part_names
+from oscope.cli.destinations import Destinations, Output, output_file, store_file
 from oscope.cli.errors import DONE
 from oscope.cli.options import Settings, whole_number
 from oscope.cli.request import parse_settings, parse_share
-from oscope.cli.targets import Output, Targets, output_file, store_file
 from oscope.cli.views.calibrate import print_calibration, watching
 from oscope.labs import LABS
 from oscope.model.errors import UsageError
 from oscope.model.samples import Results
 from oscope.planning.plan import MOST_SEED, check_seed, draw_seed
 from oscope.report import encode, terminal
-from oscope.runner.duet_cpus import DuetPlacement
+from oscope.runner.duet_cpus import DuetAffinity
 from oscope.storage import record
 from oscope.storage.store import Store
 
@@ -105,8 +105,8 @@ def calibrate(
 
     After Ctrl-C it reports the pairs measured so far.
     """
-    targets = Targets(json, report)
-    targets.check()
+    destinations = Destinations(json, report)
+    destinations.check()
 
     drawn, subjects = (
         draw_seed() if seed is None else check_seed(seed),
@@ -129,7 +129,7 @@ def calibrate(
     wanted.check()
     call: Settings = context.obj
     inspected = _measure(wanted, call.store, keep)
-    _tell(inspected, targets)
+    _tell(inspected, destinations)
     return DONE
 
 
@@ -145,7 +145,7 @@ def _refuse_beside_quick(context: typer.Context) -> None:
 def _ways(name: str) -> tuple[Way, ...]:
     if name == DUET:
         # It says before anything is measured what the machine lacks.
-        DuetPlacement()
+        DuetAffinity()
     chosen: dict[str, tuple[Way, ...]] = {
         "interleaved": WAYS[:1],
         DUET: (DUET,),
@@ -185,13 +185,13 @@ def _measure(wanted: CalibrationSpec, place: str | None, keep: Path | None) -> I
     return inspected
 
 
-def _tell(inspected: Inspected, targets: Targets) -> None:
-    out = terminal.console(to_standard_error=targets.take_standard_output)
+def _tell(inspected: Inspected, destinations: Destinations) -> None:
+    out = terminal.console(to_standard_error=destinations.take_standard_output)
     result: Any = inspected.result
     print_calibration(result, inspected.run_id, out)
     results = Results((), (inspected,))
-    if targets.json is not None:
-        targets.json.write(record.to_json(results))
-    if targets.report is not None:
-        targets.report.write(encode(results, LABS))
-        terminal.print_written(targets.report, out)
+    if destinations.json is not None:
+        destinations.json.write(record.to_json(results))
+    if destinations.report is not None:
+        destinations.report.write(encode(results, LABS))
+        terminal.print_written(destinations.report, out)

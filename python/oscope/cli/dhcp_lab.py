@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
+from oscope.cli.destinations import output_folder
 from oscope.cli.errors import DONE
-from oscope.cli.targets import output_folder
 from oscope.cli.views import dhcp_lab
 from oscope.model.errors import UsageError
 from oscope.tools.dhcp.lab.plan import SCENARIOS

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from oscope.cli.errors import DONE
-from oscope.cli.targets import (
+from oscope.cli.destinations import (
     STANDARD_OUTPUT,
     Output,
     check_distinct,
@@ -21,6 +20,7 @@ from oscope.cli.targets import (
     is_standard_output,
     output_file,
 )
+from oscope.cli.errors import DONE
 from oscope.cli.views.explain import Shown, print_report
 from oscope.model.errors import OscopeError, UsageError
 from oscope.model.file_kinds import check_readable_to_its_end

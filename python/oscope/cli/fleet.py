@@ -12,12 +12,12 @@ import typer
 
 from oscope import labs
 from oscope.cli.completing import part_names
+from oscope.cli.destinations import Output, check_not_read, default_output, output_file
 from oscope.cli.errors import DONE, note
 from oscope.cli.fleet_changes import compare, drift
 from oscope.cli.options import EVERYWHERE, CommandGroup, FormOption, Settings, parse_option, whole_number
 from oscope.cli.request import parse_settings, select, without_inspections
 from oscope.cli.seed import SeedOption
-from oscope.cli.targets import Output, check_not_read, default_output, output_file
 from oscope.model import units
 from oscope.model.errors import UsageError
 from oscope.model.factors import Profile

@@ -14,12 +14,12 @@ from oscope.analysis.gate import each_quantity_once, judge, to_object
 from oscope.cli.chosen_runs import last_two
 from oscope.cli.comparison import allowed
 from oscope.cli.completing import run_ids
+from oscope.cli.destinations import Output, check_not_read, is_standard_output, output_file
 from oscope.cli.detect import calibration_of
 from oscope.cli.errors import DONE
 from oscope.cli.options import AllowOption, Settings
 from oscope.cli.request import parse_share
 from oscope.cli.stored import load
-from oscope.cli.targets import Output, check_not_read, is_standard_output, output_file
 from oscope.cli.views.gate import missing_name, print_gate, row_name, take_more
 from oscope.model.errors import OscopeError, UsageError
 from oscope.model.units import format_share

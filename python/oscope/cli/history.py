@@ -15,9 +15,9 @@ from oscope.analysis.history import collect, left_out, to_object, without_inject
 from oscope.cli.chosen_runs import last_experiment
 from oscope.cli.comparison import stands_for
 from oscope.cli.completing import part_names
+from oscope.cli.destinations import Output, check_distinct, is_standard_output, output_file
 from oscope.cli.errors import DONE
 from oscope.cli.options import Settings
-from oscope.cli.targets import Output, check_distinct, is_standard_output, output_file
 from oscope.cli.views.history import autocorrelation, changes, print_history
 from oscope.model.errors import UsageError
 from oscope.model.experiment import Experiment

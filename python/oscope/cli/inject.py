@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from oscope.cli.destinations import Output, output_file
 from oscope.cli.errors import DONE, note
 from oscope.cli.options import parse_option, whole_number
-from oscope.cli.targets import Output, output_file
 from oscope.model.errors import UsageError
 from oscope.model.interruption import Interruption
 from oscope.model.units import parse_duration

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from oscope.cli.destinations import Output, is_standard_output, output_file
 from oscope.cli.errors import DONE, note
 from oscope.cli.options import parse_option
-from oscope.cli.targets import Output, is_standard_output, output_file
 from oscope.model.errors import OscopeError, ProbeError, UsageError
 from oscope.model.units import parse_bytes
 from oscope.probe import catalogue

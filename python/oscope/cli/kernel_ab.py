@@ -10,12 +10,12 @@ from oscope.analysis.kernel_ab import Amount, judge, make_plans, make_sides, to_
 from oscope.cli.comparison import worse
 from oscope.cli.completing import part_names
 from oscope.cli.continuing import raise_if_interrupted
+from oscope.cli.destinations import Destinations, Output, output_file
 from oscope.cli.errors import DONE
 from oscope.cli.kernel_progress import watching
 from oscope.cli.options import Settings, whole_number
 from oscope.cli.progress import display
 from oscope.cli.request import parse_settings, parse_threshold, parse_where, select
-from oscope.cli.targets import Output, Targets, output_file
 from oscope.figures.analysed import label
 from oscope.labs import LABS
 from oscope.model.errors import OscopeError, UsageError
@@ -103,8 +103,8 @@ def ab(
     patch's. By the wall clock a third kernel, the unpatched one with other padding, shows what the layout of
     the code does by itself.
     """
-    targets = Targets(json, report)
-    targets.check()
+    destinations = Destinations(json, report)
+    destinations.check()
     limit = parse_threshold(threshold)
     where, amount = parse_where("guest", clock, cpus, memory), Amount(profile, boots, reps, seed)
     amount.check()
@@ -119,7 +119,7 @@ def ab(
     plans = make_plans(selection.experiments, kernels, where, amount, levels)
     call: Settings = context.obj
     results, outcomes = _measure(plans, call)
-    verdicts, missed = _tell(sides, results, limit, targets)
+    verdicts, missed = _tell(sides, results, limit, destinations)
     _fail(outcomes, verdicts, missed, threshold)
     return DONE
 
@@ -139,11 +139,11 @@ def _carry_out(plans: Sequence[Plan], store: Store, *, verbose: bool) -> tuple[O
 
 
 def _tell(
-    sides: Sequence[Side], results: Sequence[Results], threshold: float, targets: Targets
+    sides: Sequence[Side], results: Sequence[Results], threshold: float, destinations: Destinations
 ) -> tuple[list[KernelVerdict], dict[str, str]]:
     """Print the verdicts and write the files asked for; return them, and what has none with the reason."""
     verdicts, missed = judge(results, threshold)
-    out = terminal.console(to_standard_error=targets.take_standard_output)
+    out = terminal.console(to_standard_error=destinations.take_standard_output)
     for side in sides:
         out.print(f"{side.role:>8}: kernel {side.kernel.id} ({side.kernel.name}, {side.kernel.release})")
     for verdict in verdicts:
@@ -152,12 +152,12 @@ def _tell(
         terminal.print_prose(f"{name}: no verdict: {reason}", out)
     runs = ", ".join(result.experiments[0].run_id for result in results)
     terminal.print_prose(f"stored as runs {runs}", out, style="dim")
-    if targets.json is not None:
-        targets.json.write(record.dump(to_object(sides, results, verdicts, missed)))
-    if targets.report is not None:
+    if destinations.json is not None:
+        destinations.json.write(record.dump(to_object(sides, results, verdicts, missed)))
+    if destinations.report is not None:
         together = Results(tuple(experiment for result in results for experiment in result.experiments))
-        targets.report.write(encode(together, LABS))
-        terminal.print_written(targets.report, out)
+        destinations.report.write(encode(together, LABS))
+        terminal.print_written(destinations.report, out)
     return verdicts, missed
 
 

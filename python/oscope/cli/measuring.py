@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from oscope.cli.continuing import interrupted, measure_shown
+from oscope.cli.destinations import Destinations
 from oscope.cli.errors import DONE
 from oscope.cli.options import Settings
 from oscope.cli.progress import MOST_NAMED, display, note_if_complete
 from oscope.cli.request import Selection
 from oscope.cli.summary import print_results
-from oscope.cli.targets import Targets
 from oscope.cli.views.survey import is_survey, print_survey
 from oscope.figures.analysed import Analysed, shown_metrics
 from oscope.labs import LABS, inspection
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _COMMAND = "oscope run"
 
 
-def resume(run_id: str, settings: Settings, targets: Targets) -> int:
+def resume(run_id: str, settings: Settings, destinations: Destinations) -> int:
     """Continue an interrupted run; return the exit code."""
     with Store.read(settings.store) as store:
         full_id = store.resolve(run_id)
@@ -38,20 +38,20 @@ def resume(run_id: str, settings: Settings, targets: Targets) -> int:
         plan = store.plan(full_id)
         names = [*(experiment.name for experiment in plan.experiments), *plan.inspections]
         note_if_complete(store, full_id, f"oscope run {' '.join(names[:MOST_NAMED])} …")
-        return _measure_into(store, plan, Selection(), targets, resume=full_id, verbose=settings.verbose)
+        return _measure_into(store, plan, Selection(), destinations, resume=full_id, verbose=settings.verbose)
 
 
-def start(plan: Plan, settings: Settings, selection: Selection, targets: Targets) -> int:
+def start(plan: Plan, settings: Settings, selection: Selection, destinations: Destinations) -> int:
     """Measure what `plan` asks for; return the exit code."""
     with Store.open(settings.store) as store:
-        return _measure_into(store, plan, selection, targets, verbose=settings.verbose)
+        return _measure_into(store, plan, selection, destinations, verbose=settings.verbose)
 
 
 def _measure_into(
     store: Store,
     plan: Plan,
     selection: Selection,
-    targets: Targets,
+    destinations: Destinations,
     *,
     resume: str | None = None,
     verbose: bool = False,
@@ -63,42 +63,44 @@ def _measure_into(
         shown.note(text)
     outcome = measure_shown(plan, store, shown, _COMMAND, resume=resume, find_inspection=inspection)
     if outcome.status == "interrupted":
-        _leave(store, outcome, targets)
+        _leave(store, outcome, destinations)
         raise interrupted(outcome.run_id, store, _COMMAND)
     results = store.results(outcome.run_id)
-    _write(results, outcome, targets, verbose=verbose)
+    _write(results, outcome, destinations, verbose=verbose)
     _judge(results, outcome, selection.named)
     return DONE
 
 
-def _leave(store: Store, outcome: Outcome, targets: Targets) -> None:
+def _leave(store: Store, outcome: Outcome, destinations: Destinations) -> None:
     """Name the run after Ctrl-C, and write its record if asked: a summary would take seconds to compute."""
-    out = terminal.console(to_standard_error=targets.take_standard_output)
+    out = terminal.console(to_standard_error=destinations.take_standard_output)
     terminal.print_stored(outcome.run_id, out)
-    if targets.json is not None:
-        targets.json.write(record.to_json(store.results(outcome.run_id)))
+    if destinations.json is not None:
+        destinations.json.write(record.to_json(store.results(outcome.run_id)))
 
 
-def _write(results: Results, outcome: Outcome, targets: Targets, *, verbose: bool) -> None:
+def _write(results: Results, outcome: Outcome, destinations: Destinations, *, verbose: bool) -> None:
     """Print the summary, of a survey one screen, and write the files asked for."""
     # The summaries are computed once, for the terminal and for the report.
     results = Analysed.of(results)
-    out = terminal.console(to_standard_error=targets.take_standard_output)
+    out = terminal.console(to_standard_error=destinations.take_standard_output)
     survey = is_survey(results)
     if not survey:
         print_results(results, out, verbose=verbose)
         terminal.print_stored(outcome.run_id, out)
-    if targets.json is not None:
-        targets.json.write(record.to_json(results))
-    if targets.report is not None:
-        targets.report.write(encode(results, LABS))
+    if destinations.json is not None:
+        destinations.json.write(record.to_json(results))
+    if destinations.report is not None:
+        destinations.report.write(encode(results, LABS))
     if survey:
-        print_survey(results, out, None if targets.report is None else str(targets.report))
-    elif targets.report is not None:
-        terminal.print_written(targets.report, out)
-    if targets.figures is not None:
-        files = save(results, targets.figures, LABS, choice="all" if targets.every_figure else "headline")
-        terminal.print_written(f"{len(files)} files of figures in {targets.figures}", out)
+        print_survey(results, out, None if destinations.report is None else str(destinations.report))
+    elif destinations.report is not None:
+        terminal.print_written(destinations.report, out)
+    if destinations.figures is not None:
+        files = save(
+            results, destinations.figures, LABS, choice="all" if destinations.every_figure else "headline"
+        )
+        terminal.print_written(f"{len(files)} files of figures in {destinations.figures}", out)
 
 
 def _judge(results: Results, outcome: Outcome, named: Sequence[str]) -> None:

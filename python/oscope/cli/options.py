@@ -12,7 +12,7 @@ import typer
 import typer.core
 
 from oscope.cli.completing import run_ids
-from oscope.cli.targets import OutputParser
+from oscope.cli.destinations import OutputParser
 from oscope.model.errors import UsageError
 from oscope.model.table_form import Form
 

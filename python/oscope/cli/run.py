@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 import typer
 
 from oscope.cli.completing import part_names
+from oscope.cli.destinations import REPORT, Destinations, Output, default_output, output_file, output_folder
 from oscope.cli.options import MemoryOption, PrecisionOption, Settings, TraceOption, whole_number
 from oscope.cli.request import (
     check_amounts,
@@ -22,7 +23,6 @@ from oscope.cli.request import (
     without_inspections,
 )
 from oscope.cli.seed import SeedOption
-from oscope.cli.targets import REPORT, Output, Targets, default_output, output_file, output_folder
 from oscope.labs import with_own
 from oscope.model.errors import UsageError
 from oscope.model.guest import MOST_CPUS
@@ -182,8 +182,8 @@ def run(
     survey = not names and resume is None and workload is None
     if survey and report is None:
         report = default_output(REPORT, "--report")
-    targets = Targets(json, report, figures, all_figures)
-    targets.check()
+    destinations = Destinations(json, report, figures, all_figures)
+    destinations.check()
     if resume is not None:
         given = {
             "a name": names,
@@ -206,7 +206,7 @@ def run(
         _refuse_with_resume(given | {"--profile": profile, "--seed": seed})
         from oscope.cli import measuring  # noqa: PLC0415 - start-up
 
-        return measuring.resume(resume, call, targets)
+        return measuring.resume(resume, call, destinations)
     chosen_profile = profile or ("quick" if survey else "full")
     known, chosen = with_own(names or (), workload)
     selection = select(chosen, chosen_profile, known)
@@ -243,7 +243,7 @@ def run(
     # It loads numpy and the store, for which neither the help nor the error of a wrong request has to wait.
     from oscope.cli import measuring  # noqa: PLC0415 - start-up
 
-    return measuring.start(plan, call, selection, targets)
+    return measuring.start(plan, call, selection, destinations)
 
 
 def _refuse_with_resume(given: Mapping[str, object]) -> None:

@@ -7,9 +7,9 @@ from typing import Annotated, Literal
 
 import typer
 
+from oscope.cli.destinations import TO_STANDARD_OUTPUT, Output, check_not_read, new_file, output_file
 from oscope.cli.errors import DONE, FAILED, note
 from oscope.cli.options import EVERYWHERE, CommandGroup, parse_option
-from oscope.cli.targets import TO_STANDARD_OUTPUT, Output, check_not_read, new_file, output_file
 from oscope.model.errors import UsageError
 from oscope.tools.recording import recorder
 from oscope.tools.recording.clean import clean as write

@@ -10,11 +10,18 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from oscope.cli.completing import part_names, run_ids
+from oscope.cli.destinations import (
+    REPORT,
+    TO_STANDARD_OUTPUT,
+    Output,
+    check_not_read,
+    default_output,
+    output_file,
+)
 from oscope.cli.errors import note
 from oscope.cli.options import RUN_HELP, FormOption, RunArgument, Settings
 from oscope.cli.pager import paged
 from oscope.cli.summary import print_results, tables
-from oscope.cli.targets import REPORT, TO_STANDARD_OUTPUT, Output, check_not_read, default_output, output_file
 from oscope.cli.views.survey import is_survey, print_survey
 from oscope.labs import LABS, named
 from oscope.model.document import Table

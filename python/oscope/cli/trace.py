@@ -9,8 +9,8 @@ import orjson
 import typer
 
 from oscope.cli import trace_report, trace_session
+from oscope.cli.destinations import Output, check_not_read, is_standard_output, output_file
 from oscope.cli.errors import FAILED
-from oscope.cli.targets import Output, check_not_read, is_standard_output, output_file
 from oscope.model import streams
 from oscope.model.errors import UsageError
 from oscope.report.terminal import console

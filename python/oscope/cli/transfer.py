@@ -12,8 +12,8 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from oscope.cli.destinations import output_file, output_folder
 from oscope.cli.options import EVERYWHERE
-from oscope.cli.targets import output_file, output_folder
 from oscope.probe.locate import ask, find_probe
 
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.text import Text
 
+from oscope.cli.destinations import Output, check_not_read, is_standard_output, output_file
 from oscope.cli.errors import DONE
 from oscope.cli.options import RunArgument, Settings
 from oscope.cli.stored import load
-from oscope.cli.targets import Output, check_not_read, is_standard_output, output_file
 from oscope.figures import variation
 from oscope.figures.analysed import WORDS, Analysed
 from oscope.model.errors import UsageError

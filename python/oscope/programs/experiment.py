@@ -18,8 +18,8 @@ from oscope.planning.plan import Plan, PlannedExperiment
 from oscope.probe import catalogue
 from oscope.probe.catalogue import Catalogue, Workload, nearest
 from oscope.programs.command import Command, Parameter, Surroundings, fill, locate, names_in, split
+from oscope.programs.conditions import check_for_guest, for_guest, programs_of, starter
 from oscope.programs.identity import command_digest
-from oscope.programs.place import check_for_guest, for_guest, programs_of, starter
 from oscope.programs.spec import EXPERIMENT, Amount, BenchSpec
 from oscope.programs.trial import Stopwatch, Trial, try_out
 from oscope.trace.factor import TRACER, UNTRACED

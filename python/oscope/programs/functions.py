@@ -129,7 +129,7 @@ def function_plan(
             params,
             [name_point(point) for point in points],
             find=amount.warmup is None,
-            start=lambda placement: OwnProgram(program, placement, {}).start(),
+            start=lambda affinity: OwnProgram(program, affinity, {}).start(),
             min_time_ns=MIN_TIME_NS,
             silence_s=bench.timeout_s,
         )

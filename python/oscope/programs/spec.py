@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from oscope.planning import plan as planning
 from oscope.programs.command import Command, Parameter, Surroundings
-from oscope.programs.place import Conditions
+from oscope.programs.conditions import Conditions
 
 EXPERIMENT = "command.run"
 """The name of the experiment, and of the probe's workload."""

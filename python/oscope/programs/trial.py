@@ -18,7 +18,7 @@ from oscope.probe.locate import find_probe
 from oscope.probe.process import Probe, Request
 from oscope.probe.wire import Refusal, Sample
 from oscope.statistics.warmup import find_warmup
-from oscope.targets.affinity import Placement
+from oscope.targets.affinity import Affinity
 from oscope.targets.target import Local
 
 TIME_S = 0.3
@@ -45,14 +45,14 @@ class Trial:
 class Stopwatch:
     """Starts what measures, and keeps how long that took in `seconds`."""
 
-    def __init__(self, start: Callable[[Placement], Probe]) -> None:
+    def __init__(self, start: Callable[[Affinity], Probe]) -> None:
         self._start = start
         self.seconds = 0.0
 
-    def __call__(self, placement: Placement) -> Probe:
+    def __call__(self, affinity: Affinity) -> Probe:
         """Start it."""
         begin = time.monotonic()
-        probe = self._start(placement)
+        probe = self._start(affinity)
         self.seconds = time.monotonic() - begin
         return probe
 
@@ -63,7 +63,7 @@ def try_out(
     labels: Sequence[str],
     *,
     find: bool,
-    start: Callable[[Placement], Probe],
+    start: Callable[[Affinity], Probe],
     min_time_ns: int = 1,
     silence_s: float = SILENCE_S,
 ) -> tuple[Trial, ...]:
@@ -72,14 +72,14 @@ def try_out(
     `start` starts what measures them, which may be silent for `silence_s` beside a command's own limit.
     Raises OscopeError with the label of the first that fails.
     """
-    with Placement() as placement, start(placement) as probe:
+    with Affinity() as affinity, start(affinity) as probe:
         asker = _Asker(probe, workload, min_time_ns, silence_s)
         return tuple(_try(asker, each, label, find=find) for each, label in zip(params, labels, strict=True))
 
 
 def run_once(workload: str, params: Mapping[str, Any], label: str) -> float:
     """Run a command once, and return how long it took in seconds; OscopeError with the label if it fails."""
-    with Placement() as placement, Local(find_probe(), placement).start() as probe:
+    with Affinity() as affinity, Local(find_probe(), affinity).start() as probe:
         return _Asker(probe, workload, 1, SILENCE_S).runs(params, label, 1)[0].time_s
 
 

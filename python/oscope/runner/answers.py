@@ -10,7 +10,7 @@ from oscope.runner.events import Events, Happened, note_once
 from oscope.runner.point_state import PointState
 from oscope.runner.run_state import RunState
 from oscope.runner.stop_request import StopRequest
-from oscope.targets.target import Place
+from oscope.targets.target import Target
 
 
 def events_of(
@@ -18,13 +18,13 @@ def events_of(
     point: PointState,
     block: int,
     state: RunState,
-    place: Place,
+    target: Target,
     stop: StopRequest,
 ) -> Events:
-    """Yield what the answers of a probe at `place` come to; UsageError where it refused the run's request."""
+    """Yield what the answers of a probe at `target` come to; UsageError where it refused the request."""
     workload = point.experiment.workload.name
     for events in answers:
-        samples = [place.translate(event, workload) for event in events if isinstance(event, Sample)]
+        samples = [target.translate(event, workload) for event in events if isinstance(event, Sample)]
         if samples:
             yield state.samples_taken(point, block, samples)
         for event in events:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from oscope.model.errors import UsageError
 from oscope.planning.plan import PlannedExperiment, counts_instructions
-from oscope.targets.affinity import Placement
+from oscope.targets.affinity import Affinity
 from oscope.trace.factor import UNTRACED, tracer_of
 
 Cpus = tuple[int, int]
@@ -19,7 +19,7 @@ FEWEST_CPUS = 3
 _TOPOLOGY = "/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"
 
 
-class DuetPlacement(Placement):
+class DuetAffinity(Affinity):
     """While entered, the laboratory's threads keep off both CPUs on which the sides are measured."""
 
     def __init__(self, cpus: Cpus | None = None) -> None:
@@ -54,7 +54,7 @@ class DuetPlacement(Placement):
 def is_possible() -> bool:
     """Say whether this process may use enough CPUs for a duet."""
     try:
-        DuetPlacement()
+        DuetAffinity()
     except UsageError:
         return False
     return True

@@ -18,7 +18,6 @@ from oscope.runner import provenance, resuming
 from oscope.runner.active_run import ActiveRun
 from oscope.runner.events import Happened, RunEvent, note
 from oscope.runner.injection.during import Disturbing
-from oscope.runner.places import Places
 from oscope.runner.point_runner import PointRunner
 from oscope.runner.point_state import PointState
 from oscope.runner.process_chain import ProcessChain
@@ -27,11 +26,12 @@ from oscope.runner.recorder import Recorder
 from oscope.runner.run import run
 from oscope.runner.run_state import RunState
 from oscope.runner.stop_request import StopRequest
+from oscope.runner.targets import Targets
 from oscope.runner.tuning import tuned
 from oscope.storage import exclusive
 from oscope.storage.store import Happening, Store
-from oscope.targets.affinity import Placement
-from oscope.targets.host.place import HostPlace
+from oscope.targets.affinity import Affinity
+from oscope.targets.host.target import HostTarget
 
 RunStatus = Literal["done", "failed", "interrupted", "unfinished"]
 
@@ -77,17 +77,19 @@ def execute(
     with contextlib.ExitStack() as stack:
         # Before the first probe, which describes the machine as it is measured.
         held = stack.enter_context(tuned(plan.tuned))
-        placement = Placement()
-        machine = None if plan.host is None else stack.enter_context(contextlib.closing(HostPlace(plan.host)))
+        affinity = Affinity()
+        machine = (
+            None if plan.host is None else stack.enter_context(contextlib.closing(HostTarget(plan.host)))
+        )
         if machine is None:
-            stack.enter_context(placement)
-        chain = ProcessChain(machine.program if machine else find_probe(), placement, machine, stop)
+            stack.enter_context(affinity)
+        chain = ProcessChain(machine.program if machine else find_probe(), affinity, machine, stop)
         stack.callback(chain.kill)
-        with Interruption(stop.interrupt), Disturbing(plan.injection, placement) as disturbing:
-            places = Places(chain.path, placement, chain.local, chain.environment)
-            places.check(plan)
+        with Interruption(stop.interrupt), Disturbing(plan.injection, affinity) as disturbing:
+            targets = Targets(chain.path, affinity, chain.local, chain.environment)
+            targets.check(plan)
             active = stack.enter_context(begin(plan, store, chain, listener or Silence(), resume))
-            runner = PointRunner(chain, places, active.state, disturbing.requests)
+            runner = PointRunner(chain, targets, active.state, disturbing.requests)
             stack.callback(runner.kill)
             opening: list[RunEvent] = [
                 note(f"on the host: {line}") for line in (machine.restored if machine else ())

@@ -13,19 +13,19 @@ from oscope.planning.plan import Plan
 from oscope.probe.locate import find_probe
 from oscope.runner.active_run import ActiveRun
 from oscope.runner.duet import Duet, check_duet
-from oscope.runner.duet_cpus import Cpus, DuetPlacement
+from oscope.runner.duet_cpus import Cpus, DuetAffinity
 from oscope.runner.events import Events, Happened, note
 from oscope.runner.execution import Outcome, begin, finish, recording_end
 from oscope.runner.injection.during import Disturbing
 from oscope.runner.joint_listener import JointListener
-from oscope.runner.places import Places
 from oscope.runner.point_runner import PointRunner
 from oscope.runner.process_chain import ProcessChain
 from oscope.runner.progress import Listener, Silence
 from oscope.runner.stop_request import StopRequest
+from oscope.runner.targets import Targets
 from oscope.runner.together import run_together
 from oscope.storage.store import Store
-from oscope.targets.affinity import Placement
+from oscope.targets.affinity import Affinity
 
 
 def execute_interleaved(
@@ -52,15 +52,15 @@ def execute_interleaved(
     check_duet(plans, duet)
     paths = [find_probe()] * len(plans) if builds is None else builds
     with ExitStack() as stack:
-        seats = DuetPlacement(cpus) if duet else None
-        placement = stack.enter_context(seats or Placement())
+        seats = DuetAffinity(cpus) if duet else None
+        affinity = stack.enter_context(seats or Affinity())
         chains: list[ProcessChain] = []
-        places: list[Places] = []
+        targets: list[Targets] = []
         for plan, path in zip(plans, paths, strict=True):
-            chain = ProcessChain(path, placement)
+            chain = ProcessChain(path, affinity)
             stack.callback(chain.kill)
-            places.append(Places(path, placement, chain.local, chain.environment))
-            places[-1].check(plan)
+            targets.append(Targets(path, affinity, chain.local, chain.environment))
+            targets[-1].check(plan)
             chains.append(chain)
         stops = [chain.stop for chain in chains]
         stack.enter_context(Interruption(lambda: _interrupt(stops)))
@@ -71,10 +71,10 @@ def execute_interleaved(
         with ExitStack() as begun:
             for number, (plan, chain) in enumerate(zip(plans, chains, strict=True)):
                 side = stack.enter_context(begin(plan, store, chain, joint.of(number)))
-                disturbing = Disturbing(plan.injection, placement)
+                disturbing = Disturbing(plan.injection, affinity)
                 # From now on there is a run that an error, such as of the next side's begin, has to end.
                 begun.enter_context(recording_end(side, disturbing))
-                runners.append(PointRunner(chain, places[number], side.state, disturbing.requests))
+                runners.append(PointRunner(chain, targets[number], side.state, disturbing.requests))
                 stack.callback(runners[-1].kill)
                 sides.append(side)
                 injected.append(disturbing)
@@ -95,7 +95,7 @@ def _opening(
     side: ActiveRun,
     disturbing: Disturbing,
     names: Sequence[str],
-    seats: DuetPlacement | None,
+    seats: DuetAffinity | None,
     duet: Collection[str],
 ) -> Events:
     """Mark the run of a side, and report how it belongs together with those of these `names`."""

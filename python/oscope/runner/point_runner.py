@@ -14,13 +14,13 @@ from oscope.runner.answers import events_of
 from oscope.runner.events import Events, RunEvent, TurnBegan
 from oscope.runner.injection.during import RequestInjection
 from oscope.runner.pass_tracing import PassTracing
-from oscope.runner.places import Places
 from oscope.runner.point_request import make_request, silence_limit_s
 from oscope.runner.point_state import PointState
 from oscope.runner.process_chain import ProcessChain
 from oscope.runner.run_state import RunState
 from oscope.runner.stopping import NEVER, Deadline
-from oscope.targets.target import Place
+from oscope.runner.targets import Targets
+from oscope.targets.target import Target
 from oscope.trace.factor import UNTRACED
 
 _MOST_FAILED_BOOTS = 3
@@ -34,13 +34,13 @@ class PointRunner:
     """One side of a run: its processes, its tracer, and where its points stand."""
 
     def __init__(
-        self, chain: ProcessChain, places: Places, state: RunState, requests: RequestInjection | None = None
+        self, chain: ProcessChain, targets: Targets, state: RunState, requests: RequestInjection | None = None
     ) -> None:
         """Measure for the run that stands at `state`; `requests` is injected into the measured regions."""
         self.chain = chain
         self.state = state
         self.tracing = PassTracing(chain.path)
-        self._places = places
+        self._targets = targets
         self._requests = requests
         self._failed_boots = 0
         self.cpu: int | None = None
@@ -65,7 +65,7 @@ class PointRunner:
         has had some time to calm down. None is from `repeat_until` on.
         """
         points = self.state.points[experiment.name]
-        self.move_to(self._places.of(experiment))
+        self.move_to(self._targets.of(experiment))
         for turn in one.turns:
             point = points[turn.point]
             if not point.missing(one.block):
@@ -84,9 +84,9 @@ class PointRunner:
         yield from self.chain.retire(traced=self.tracing.active)
         return not self.interrupted
 
-    def move_to(self, place: Place) -> None:
-        """Measure at `place` from now on."""
-        if self.chain.move_to(place):
+    def move_to(self, target: Target) -> None:
+        """Measure at `target` from now on."""
+        if self.chain.move_to(target):
             self._failed_boots = 0
 
     def _process(self, experiment: PlannedExperiment) -> Generator[RunEvent, None, Probe]:
@@ -166,11 +166,11 @@ class PointRunner:
 
     def patience_s(self, point: PointState, request: Request) -> float:
         """Return how long the probe may be silent over a request where it runs."""
-        return self.chain.place.slowness * silence_limit_s(point, request)
+        return self.chain.target.slowness * silence_limit_s(point, request)
 
     def keep(self, point: PointState, block: int, answers: Sequence[tuple[Event, ...]]) -> Events:
         """Yield what the probe's answers come to."""
-        return events_of(answers, point, block, self.state, self.chain.place, self.chain.stop)
+        return events_of(answers, point, block, self.state, self.chain.target, self.chain.stop)
 
     def lose(self, point: PointState, block: int, error: ProbeError) -> Events:
         """Give up the process that was lost over a point; BrokenProtocolError is raised again.

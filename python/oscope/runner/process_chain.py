@@ -14,8 +14,8 @@ from oscope.probe.process import Probe
 from oscope.runner.announcements import Announcements
 from oscope.runner.events import Events, ProcessBegan, RunEvent, note
 from oscope.runner.stop_request import StopRequest
-from oscope.targets.affinity import Placement
-from oscope.targets.target import Local, Machine, Place
+from oscope.targets.affinity import Affinity
+from oscope.targets.target import Local, Machine, Target
 
 _MOST_NUMBERS = 2**30
 
@@ -37,7 +37,7 @@ class ProcessChain:
     def __init__(
         self,
         path: Path,
-        placement: Placement,
+        affinity: Affinity,
         machine: Machine | None = None,
         stop: StopRequest | None = None,
     ) -> None:
@@ -47,8 +47,8 @@ class ProcessChain:
         """
         self.path = path
         self.stop = stop or StopRequest()
-        self.local: Machine = machine or Local(path, placement)
-        self.place: Place = self.local
+        self.local: Machine = machine or Local(path, affinity)
+        self.target: Target = self.local
         self.successor = path
         """The program of the process that takes the next fresh one's place (see `hand_over`)."""
         self._program = path
@@ -67,12 +67,12 @@ class ProcessChain:
         self._measure_with(probe)
         self.environment = self.local.environment(probe)
 
-    def move_to(self, place: Place) -> bool:
-        """Start the next processes at `place`; say whether the last ones were elsewhere."""
-        if place is self.place:
+    def move_to(self, target: Target) -> bool:
+        """Start the next processes at `target`; say whether the last ones were elsewhere."""
+        if target is self.target:
             return False
         self.end()
-        self.place = place
+        self.target = target
         return True
 
     def survey(self) -> Mapping[str, Any]:
@@ -86,21 +86,21 @@ class ProcessChain:
         """Return the process that measures next, which is started where there is none. Raises ProbeError."""
         yield from self.go_on(self.finish_renewal())
         if self._probe is not None and self._renewed:
-            yield ProcessBegan(self.place.environment(self._probe))
+            yield ProcessBegan(self.target.environment(self._probe))
         self._renewed = False
         if self._probe is None:
             self._program = self.path
             try:
                 # A request to end reaches a probe that has not greeted yet, such as a guest that boots.
-                probe = self.place.start(self._measure_with)
+                probe = self.target.start(self._measure_with)
             except BaseException:
                 self._measure_with(None)
                 raise
             self._measure_with(probe)
-            if not self.place.traceable:
+            if not self.target.traceable:
                 # No tracer has to tell its requests from others', and a boot shall repeat the last in all.
                 self.request = 0
-            yield from announcements.of_process(experiment, self.place.environment(probe))
+            yield from announcements.of_process(experiment, self.target.environment(probe))
             return probe
         return self._probe
 
@@ -155,7 +155,7 @@ class ProcessChain:
             self._renewing = True
 
     def _renews(self, probe: Probe) -> bool:
-        return probe.hello.renews and self._may_renew and self.place is self.local
+        return probe.hello.renews and self._may_renew and self.target is self.local
 
     def can_hand_over(self, programs: Collection[Path]) -> bool:
         """Say whether its process can measure for a chain of any of these programs in the next block."""

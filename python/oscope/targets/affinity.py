@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import ClassVar
 
 
-class Placement:
+class Affinity:
     """While entered, the laboratory's threads keep off the CPU that the probe pins itself to.
 
     The probe takes the highest CPU allowed to it. Storing samples and drawing a progress bar there would
@@ -17,14 +17,14 @@ class Placement:
     done, and nothing is.
     """
 
-    _entered: ClassVar[list[Placement]] = []
+    _entered: ClassVar[list[Affinity]] = []
     """Those that are entered, the outermost first: a run may begin while another one waits."""
 
     def __init__(self) -> None:
         self._allowed: set[int] = self._entered[0]._allowed if self._entered else os.sched_getaffinity(0)
         self._apart = self._allowed - {max(self._allowed)} or self._allowed
 
-    def __enter__(self) -> Placement:
+    def __enter__(self) -> Affinity:
         """Move all threads there are."""
         self._entered.append(self)
         _move(self._apart)

@@ -13,7 +13,7 @@ from oscope.probe.own_program import describe
 from oscope.probe.process import Probe
 from oscope.probe.wire import Sample
 from oscope.probe.workload_process import CLOCK, WorkloadProcess
-from oscope.targets.affinity import Placement
+from oscope.targets.affinity import Affinity
 
 
 class OwnProgram:
@@ -21,12 +21,12 @@ class OwnProgram:
 
     traceable = True
 
-    def __init__(self, program: Program, placement: Placement, machine: Mapping[str, Any]) -> None:
+    def __init__(self, program: Program, affinity: Affinity, machine: Mapping[str, Any]) -> None:
         """`machine` is what the probe says of this machine. Raises ProbeError where `program` cannot be."""
         self.name = program.name
         self.program = program
         self.slowness = program.patience_s / PATIENCE_S
-        self._placement = placement
+        self._affinity = affinity
         self._machine = machine
         self._described = describe(program)
         self._metrics = {
@@ -36,7 +36,7 @@ class OwnProgram:
 
     def start(self, begun: Callable[[Probe], None] | None = None) -> Probe:
         """Start the program and wait for its greeting; `begun` is given it before that. Raises ProbeError."""
-        with self._placement.starting():
+        with self._affinity.starting():
             return WorkloadProcess(self.program, self._metrics, begun=begun)
 
     def environment(self, probe: Probe) -> Mapping[str, Any]:

@@ -9,12 +9,12 @@ from typing import Any, Protocol
 from oscope.probe.locate import ask
 from oscope.probe.process import Probe
 from oscope.probe.wire import Sample
-from oscope.targets.affinity import Placement
+from oscope.targets.affinity import Affinity
 
 LOCAL = "local"
 
 
-class Place(Protocol):
+class Target(Protocol):
     """A machine, real or emulated, that probes are started on."""
 
     name: str
@@ -34,7 +34,7 @@ class Place(Protocol):
         """Return `sample`, which the probe's `workload` gave, with the metrics that a plan has for it."""
 
 
-class Machine(Place, Protocol):
+class Machine(Target, Protocol):
     """A real machine, whose probes renew themselves: this one, or another host."""
 
     def begin_renewal(self, probe: Probe, program: Path | None = None) -> None:
@@ -57,14 +57,14 @@ class Local:
     traceable = True
     slowness = 1.0
 
-    def __init__(self, path: Path, placement: Placement) -> None:
+    def __init__(self, path: Path, affinity: Affinity) -> None:
         """Probes are those at `path`, started on all CPUs that this process was allowed."""
         self._path = path
-        self._placement = placement
+        self._affinity = affinity
 
     def start(self, begun: Callable[[Probe], None] | None = None) -> Probe:
         """Start a probe and wait for its greeting; `begun` is given it before that. Raises ProbeError."""
-        with self._placement.starting():
+        with self._affinity.starting():
             return Probe([self._path, "run"], begun=begun)
 
     def begin_renewal(self, probe: Probe, program: Path | None = None) -> None:
@@ -72,12 +72,12 @@ class Local:
 
         It executes `program`; None: the same again.
         """
-        self._placement.release(probe.pid)
+        self._affinity.release(probe.pid)
         probe.begin_renewal(program)
 
     def survey(self) -> Mapping[str, Any]:
         """Return all the probe can tell of this machine now, clock offsets included. Raises ProbeError."""
-        with self._placement.starting():
+        with self._affinity.starting():
             return ask(self._path, "environment")
 
     def close(self) -> None:

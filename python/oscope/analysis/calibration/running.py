@@ -29,7 +29,7 @@ from oscope.runner.injection.during import Disturbing
 from oscope.runner.injection.spec import Injection
 from oscope.runner.interleaved import execute_interleaved
 from oscope.storage.store import Store
-from oscope.targets.affinity import Placement
+from oscope.targets.affinity import Affinity
 
 _SEEDS = 2**32
 
@@ -108,7 +108,7 @@ def _loaded(wanted: CalibrationSpec) -> Iterator[None]:
         yield
         return
     load = Injection(causes=(wanted.load,), seed=wanted.seed)
-    with Disturbing(load.to_object(), Placement()) as disturbing:
+    with Disturbing(load.to_object(), Affinity()) as disturbing:
         yield
         disturbing.check()
 

@@ -17,7 +17,7 @@ from oscope.runner.execution import begin, finish, recording_end
 from oscope.runner.process_chain import ProcessChain
 from oscope.runner.progress import Silence
 from oscope.storage.store import Store
-from oscope.targets.affinity import Placement
+from oscope.targets.affinity import Affinity
 
 
 def calibrate_and_store(
@@ -37,7 +37,7 @@ def calibrate_and_store(
     """
     plan = Plan(wanted.seed, "full", "local", None, None, (), inspections=(INSPECTION,))
     started = datetime.now(UTC).isoformat(timespec="seconds")
-    chain = ProcessChain(find_probe(), Placement())
+    chain = ProcessChain(find_probe(), Affinity())
     try:
         with begin(plan, store, chain, Silence()) as active:
             # The pairs have probes of their own.

@@ -13,7 +13,7 @@ from oscope.model.errors import OscopeError
 from oscope.model.host import Host
 from oscope.probe.process import Request
 from oscope.probe.wire import Sample
-from oscope.targets.host.place import HostPlace
+from oscope.targets.host.target import HostTarget
 
 _NULL = "null"
 """The workload that does nothing: its sample has the time of the host."""
@@ -52,9 +52,9 @@ def examine_all(hosts: Sequence[Host], parallel: int) -> list[Examined]:
 def examine(host: Host) -> Examined:
     """Reach a host, furnish it with the probe, and ask that what the host is."""
     try:
-        with closing(HostPlace(host)) as place:
-            environment = dict(place.survey())
-            with place.start() as probe:
+        with closing(HostTarget(host)) as target:
+            environment = dict(target.survey())
+            with target.start() as probe:
                 before = time.time_ns()
                 samples: list[Sample] = []
                 for events in probe.run(Request(1, _NULL, iterations=1), silence_limit_s=_PATIENCE_S):
@@ -63,12 +63,12 @@ def examine(host: Host) -> Examined:
     except OscopeError as error:
         return Examined(host.name, error=str(error))
     if not samples:
-        return Examined(host.name, environment=environment, restored=place.restored)
+        return Examined(host.name, environment=environment, restored=target.restored)
     middle = (before + after) / 2
     return Examined(
         host.name,
         environment=environment,
-        restored=place.restored,
+        restored=target.restored,
         clock_offset_ms=(samples[0].started_ns - middle) / 1e6,
         clock_error_ms=(after - before) / 2e6,
     )

@@ -16,7 +16,7 @@ from oscope.runner.events import Happened, note
 from oscope.runner.injection.injector import Injector, Phase
 from oscope.runner.injection.spec import Injection
 from oscope.runner.point_state import PointState
-from oscope.targets.affinity import Placement
+from oscope.targets.affinity import Affinity
 
 
 class RequestInjection:
@@ -36,10 +36,10 @@ class RequestInjection:
 class Disturbing:
     """While entered, interference is injected as `wanted` says, if it says anything."""
 
-    def __init__(self, wanted: Mapping[str, Any] | None, placement: Placement) -> None:
+    def __init__(self, wanted: Mapping[str, Any] | None, affinity: Affinity) -> None:
         """Nothing is started yet. `wanted` is an injection as a plan has it."""
         self._wanted = None if wanted is None else Injection.from_object(wanted)
-        self._placement = placement
+        self._affinity = affinity
         self._since_ns = time.time_ns()
         self.requests = None if self._wanted is None else RequestInjection(self._wanted, self._since_ns)
         self._injector: Injector | None = None
@@ -53,7 +53,7 @@ class Disturbing:
         if self._wanted is not None and self._wanted.causes:
             # The probes are children of this process.
             words = [*self._wanted.words(), "--probes-of", str(os.getpid())]
-            with self._placement.starting():
+            with self._affinity.starting():
                 self._injector = Injector(words)
             self._listener = threading.Thread(target=self._listen, name="injection", daemon=True)
             self._listener.start()

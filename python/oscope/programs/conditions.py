@@ -13,9 +13,9 @@ from oscope.planning.plan import check_traced
 from oscope.probe.locate import find_probe
 from oscope.probe.process import Probe
 from oscope.programs.command import DEVICES, Surroundings
-from oscope.targets.affinity import Placement
-from oscope.targets.guest.place import GuestPlace
+from oscope.targets.affinity import Affinity
 from oscope.targets.guest.spec import Where, make_guest, resolve
+from oscope.targets.guest.target import GuestTarget
 from oscope.targets.target import LOCAL, Local
 
 _ELF = b"\x7fELF"
@@ -104,12 +104,12 @@ def programs_of(params: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def starter(guest: Guest | None, programs: tuple[str, ...]) -> Callable[[Placement], Probe]:
+def starter(guest: Guest | None, programs: tuple[str, ...]) -> Callable[[Affinity], Probe]:
     """Return what starts the probe there that tries the commands."""
 
-    def start(placement: Placement) -> Probe:
+    def start(affinity: Affinity) -> Probe:
         if guest is None:
-            return Local(find_probe(), placement).start()
-        return GuestPlace(guest, programs, find_probe(), placement, None).start()
+            return Local(find_probe(), affinity).start()
+        return GuestTarget(guest, programs, find_probe(), affinity, None).start()
 
     return start

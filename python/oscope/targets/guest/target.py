@@ -16,7 +16,7 @@ from oscope.probe import catalogue, instructions
 from oscope.probe.process import Probe
 from oscope.probe.wire import Sample
 from oscope.targets import kernel
-from oscope.targets.affinity import Placement
+from oscope.targets.affinity import Affinity
 from oscope.targets.guest import initramfs
 from oscope.targets.guest.accelerator import choose
 from oscope.targets.guest.boot import guarded
@@ -65,13 +65,13 @@ class GuestProbe(Probe):
         return f"{super().last_words()}; {self._console.explain()}"
 
 
-class GuestPlace:
+class GuestTarget:
     """Guests of one kind, a fresh boot for each probe."""
 
     traceable = False
 
     def __init__(
-        self, guest: Guest, programs: Collection[str], probe: Path, placement: Placement, machine: object
+        self, guest: Guest, programs: Collection[str], probe: Path, affinity: Affinity, machine: object
     ) -> None:
         """Find the kernel, pack the probe at `probe` and decide how the guests are run.
 
@@ -80,12 +80,12 @@ class GuestPlace:
         """
         self.name = f"guest:{guest.kernel}"
         self.guest = guest
-        self._placement = placement
+        self._affinity = affinity
         self._host = machine
         self.kernel = kernel.find(guest.kernel)
         self._workloads = catalogue.load(probe).workloads
         self._initramfs = initramfs.pack(probe, programs, self.kernel.modules_folder)
-        with placement.starting():
+        with affinity.starting():
             self.choice = choose(guest.clock, self.kernel.image, self._initramfs)
         self.slowness = _SLOWNESS[self.choice.accelerator]
         self._machine: Machine | None = None
@@ -105,7 +105,7 @@ class GuestPlace:
                 console=console.path,
             )
             self._machine = for_probe(spec, self._initramfs)
-            with self._placement.starting():
+            with self._affinity.starting():
                 probe = GuestProbe(
                     guarded(self._machine.command),
                     console,

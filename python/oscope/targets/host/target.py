@@ -72,7 +72,7 @@ class HostProbe(Probe):
         return ""
 
 
-class HostPlace:
+class HostTarget:
     """A host that ssh reaches, furnished with the probe."""
 
     traceable = False

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from oscope.targets.host import place as places
-from oscope.targets.host.place import HostPlace
+from oscope.targets.host import target
+from oscope.targets.host.target import HostTarget
 
 WHOLE = b"a whole probe"
 DIGEST = hashlib.sha256(WHOLE).hexdigest()
@@ -20,7 +20,7 @@ DIGEST = hashlib.sha256(WHOLE).hexdigest()
 
 def restored(**answer: Any) -> tuple[str, ...]:
     """Return what a host's probe reports of what it restored."""
-    place = HostPlace.__new__(HostPlace)
+    place = HostTarget.__new__(HostTarget)
     done: subprocess.CompletedProcess[bytes] = subprocess.CompletedProcess(
         [], **{"returncode": 0, "stdout": b"", "stderr": b"", **answer}
     )
@@ -48,7 +48,7 @@ def test_a_copy_that_was_cut_does_not_replace_a_good_one(sent: bytes, kept: byte
     program = tmp_path / "folder" / "oscope-probe"
     program.parent.mkdir()
     program.write_bytes(b"the good one")
-    script = places._COPY.format(program=program, digest=DIGEST)
+    script = target._COPY.format(program=program, digest=DIGEST)
     subprocess.run(["sh", "-c", script], input=sent, check=True, timeout=60)
     assert program.read_bytes() == kept
     assert list(program.parent.iterdir()) == [program]

@@ -124,7 +124,7 @@ TO_STANDARD_OUTPUT = Output(STANDARD_OUTPUT, None)
 
 
 @dataclass(frozen=True)
-class Targets:
+class Destinations:
     """Where the results of a run go, beside the store and the terminal."""
 
     json: Output | None = None
