@@ -107,19 +107,6 @@ def default_output(name: str, option: str) -> Output:
     return found
 
 
-def make_folder(path: Path) -> None:
-    """Make a folder that `output_folder` has found can be made, and those above it that are missing.
-
-    One that is there stays as it is. Only its owner may write into one that is made. Raises OscopeError where
-    it cannot be made.
-    """
-    try:
-        for folder in [*reversed(_missing(path)), path]:
-            folder.mkdir(mode=0o755, exist_ok=True)
-    except OSError as error:
-        raise OscopeError(f"{path} cannot be made ({error.strerror})", remedy="name another folder") from None
-
-
 TO_STANDARD_OUTPUT = Output(STANDARD_OUTPUT, None)
 
 

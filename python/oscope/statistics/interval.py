@@ -43,8 +43,6 @@ DISCRETENESS = 1.06
 """Factor on the t limit of the share test: where clusters hardly overlap, shares are steps of 1 / k; without
 it 7, 13 and 16 clusters would fall to 88 to 92 % (exact binomial calculation)."""
 
-CONFIDENCE = 0.95
-
 Interval = tuple[float, float]
 
 Range = Literal["amount", "difference"]
