@@ -1,7 +1,7 @@
 //! Removing a control group with all that is in it.
 
-use std::fs;
-use std::io::ErrorKind;
+use std::fs::{self, OpenOptions};
+use std::io::{ErrorKind, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// Kill what is in the group at `path`, and remove it. A group is busy for a moment after its last process has gone.
 ///
 /// # Errors
-/// `Failure::Failed` if it is still busy after `patience`.
+/// `Failure::Unavailable` if it is still busy after `patience`; the kernel's error if its members cannot be killed.
 pub fn remove(path: &Path, patience: Duration) -> Result<(), Failure> {
     let latest = Instant::now() + patience;
     loop {
@@ -39,8 +39,11 @@ pub fn remove(path: &Path, patience: Duration) -> Result<(), Failure> {
     }
 }
 
-/// Kill the members; they may be dying already.
-fn empty(path: &Path) -> Result<(), Failure> {
+/// Kill all members: with `cgroup.kill` where the kernel has it, else one by one. They may be dying already.
+///
+/// # Errors
+/// The kernel's, if it neither lists the members nor kills them.
+pub(super) fn empty(path: &Path) -> Result<(), Failure> {
     let members = match fs::read_to_string(path.join("cgroup.procs")) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         other => other.map_err(Failure::from)?,
@@ -52,8 +55,8 @@ fn empty(path: &Path) -> Result<(), Failure> {
         .filter_map(|member| member.parse().ok())
         .filter(|&member| member > 0)
         .collect();
-    // All at once, so that no member forks in between (cgroup v2 since Linux 5.14); it would end this process, too.
-    if !members.contains(&own) && fs::write(path.join("cgroup.kill"), "1").is_ok() {
+    // It would end this process, too.
+    if !members.contains(&own) && kill_all(&path.join("cgroup.kill"))? {
         return Ok(());
     }
     for member in members.into_iter().filter(|&member| member != own) {
@@ -61,4 +64,24 @@ fn empty(path: &Path) -> Result<(), Failure> {
         let _ = kill(Pid::from_raw(member), Signal::SIGKILL);
     }
     Ok(())
+}
+
+/// Kill the group and all groups below it at once, so that no member forks in between; false where the kernel cannot:
+/// in version 1, and before Linux 5.14.
+fn kill_all(path: &Path) -> Result<bool, Failure> {
+    // `fs::write` would make the file where there is none.
+    let written = OpenOptions::new()
+        .write(true)
+        .open(path)
+        .and_then(|mut file| file.write_all(b"1"));
+    match written {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+        // The group was removed after the file was opened.
+        Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Ok(true),
+        Err(error) => Err(Failure::system(
+            &format!("writing 1 to {}", path.display()),
+            error,
+        )),
+    }
 }

@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use nix::sys::resource::{Resource as Limit, setrlimit};
 use nix::sys::signal::Signal;
@@ -222,10 +223,79 @@ fn a_control_group_of_either_version_goes_with_its_members() {
         .expect("a process can be made");
         let number = member.process().to_string();
         fs::write(path.join("cgroup.procs"), number).expect("a process moved by root");
-        group::remove(&path, std::time::Duration::from_secs(60)).expect("a group without members");
+        group::remove(&path, Duration::from_secs(60)).expect("a group without members");
         let killed = WaitStatus::Signaled(member.process(), Signal::SIGKILL, false);
         assert_eq!(end_of(&mut member), killed);
         assert!(!path.exists());
+    }
+}
+
+#[test]
+fn members_are_killed_one_by_one_only_without_cgroup_kill() {
+    let folder = Folder::new();
+    let mut member = Child::fork(|| {
+        loop {
+            nix::unistd::pause();
+        }
+    })
+    .expect("a process");
+    let number = member.process().to_string();
+    let kill = folder.0.join("cgroup.kill");
+    fs::write(folder.0.join("cgroup.procs"), number).expect("a list of members");
+    fs::write(&kill, "").expect("a file that kills");
+    group::empty(&folder.0).expect("a written file");
+    assert_eq!(fs::read_to_string(&kill).expect("the file"), "1");
+    assert_eq!(member.ended(), Ok(None));
+    fs::remove_file(&kill).expect("it is ours");
+    group::empty(&folder.0).expect("a killed member");
+    let killed = WaitStatus::Signaled(member.process(), Signal::SIGKILL, false);
+    assert_eq!(end_of(&mut member), killed);
+    assert!(!kill.exists());
+}
+
+#[test]
+fn a_refusal_of_cgroup_kill_is_an_error() {
+    let folder = Folder::new();
+    fs::write(folder.0.join("cgroup.procs"), "").expect("a list of members");
+    fs::create_dir(folder.0.join("cgroup.kill")).expect("what cannot be written");
+    let failure = group::empty(&folder.0).expect_err("nobody was killed");
+    assert!(failure.to_string().contains("cgroup.kill"), "{failure}");
+}
+
+/// The process is in a group below, which the group's own list of members leaves out.
+#[test]
+fn the_kernel_kills_also_what_the_list_of_members_leaves_out() {
+    for root in ["/sys/fs/cgroup/unified", "/sys/fs/cgroup"] {
+        let path = Path::new(root).join(format!("oscope-kill-{}", std::process::id()));
+        // Only a hierarchy of version 2 has controllers; making groups needs root.
+        if !Path::new(root).join("cgroup.controllers").exists() || fs::create_dir(&path).is_err() {
+            continue;
+        }
+        let below = path.join("below");
+        fs::create_dir(&below).expect("a group below");
+        let mut member = Child::fork(|| {
+            loop {
+                nix::unistd::pause();
+            }
+        })
+        .expect("a process");
+        let number = member.process().to_string();
+        fs::write(below.join("cgroup.procs"), number).expect("a process moved by root");
+        // Linux before 5.14 has none.
+        let can_kill = path.join("cgroup.kill").exists();
+        let emptied = group::empty(&path);
+        let until = Instant::now() + Duration::from_secs(20);
+        let mut ended = Ok(None);
+        while can_kill && ended == Ok(None) && Instant::now() < until {
+            std::thread::yield_now();
+            ended = member.ended();
+        }
+        let killed = WaitStatus::Signaled(member.process(), Signal::SIGKILL, false);
+        drop(member);
+        group::remove(&below, Duration::from_secs(60)).expect("a group without members");
+        group::remove(&path, Duration::from_secs(60)).expect("a group without members");
+        assert_eq!(emptied, Ok(()));
+        assert_eq!(ended, Ok(can_kill.then_some(killed)));
     }
 }
 
