@@ -83,14 +83,20 @@ impl Clock {
         Ok(Self::calibrated(kind, why))
     }
 
-    /// The clock of an earlier process of this boot, with its frequency. What reading it costs is measured anew: that
-    /// may differ from process to process.
+    /// The clock of an earlier process of this boot, with its frequency, and `why` it chose that one. What reading it
+    /// costs is measured anew: that may differ from process to process.
     ///
     /// # Errors
     /// `Failure::Request` if it is not the clock that this process would choose.
-    pub fn reopen(wanted: Wanted, kind: ClockKind, hz: f64) -> Result<Self, Failure> {
-        let (chosen, why) = choice::of_this_machine(wanted)?;
-        // The kernel may come to trust the counter while the session goes on, as a second after the boot.
+    pub fn reopen(
+        wanted: Wanted,
+        kind: ClockKind,
+        hz: f64,
+        why: Option<String>,
+    ) -> Result<Self, Failure> {
+        let (chosen, _) = choice::assuming_no_skew(wanted)?;
+        // The kernel may come to trust the counter while the session goes on, as a second after the boot; or the
+        // earlier process found a skew.
         let is_possible =
             chosen == kind || (wanted == Wanted::Auto && kind == ClockKind::MonotonicRaw);
         if !(is_possible && hz.is_finite() && hz > 0.0) {

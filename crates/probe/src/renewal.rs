@@ -34,6 +34,7 @@ struct Known {
 struct KnownClock {
     kind: ClockKind,
     hz: f64,
+    why: Option<String>,
 }
 
 /// What a process leaves to the one that takes its place.
@@ -137,7 +138,7 @@ pub fn read(text: &[u8], wanted: Wanted) -> Result<(Clock, Value), Failure> {
     let wrong = |error: serde_json::Error| Failure::request("renewed", error.to_string());
     let mut environment: Value = serde_json::from_slice(text).map_err(wrong)?;
     let Known { clock } = Known::deserialize(&environment).map_err(wrong)?;
-    let clock = Clock::reopen(wanted, clock.kind, clock.hz)?;
+    let clock = Clock::reopen(wanted, clock.kind, clock.hz, clock.why)?;
     environment["clock"] = json!(clock);
     Ok((clock, environment))
 }
@@ -165,6 +166,16 @@ mod tests {
         assert!(clock.overhead < 1e5);
         assert_eq!(environment["clock"], json!(clock));
         assert_eq!(environment["uid"], 7);
+    }
+
+    #[test]
+    fn why_it_is_this_clock_is_taken_over() {
+        let why = Some("the counters of two CPUs differ".to_owned());
+        let former = Clock::open(Wanted::Monotonic).expect("there is always one");
+        let former = Clock { why, ..former };
+        let text = environment(&former).to_string();
+        let (clock, _) = read(text.as_bytes(), Wanted::Auto).expect("an environment");
+        assert_eq!((clock.kind, clock.why), (former.kind, former.why));
     }
 
     #[test]

@@ -5,14 +5,16 @@ use std::path::Path;
 
 use clap::ValueEnum;
 
+use super::offsets::Skew;
 use super::{ClockKind, counter};
+use oscope_sys::affinity;
 use oscope_sys::error::Failure;
 
 /// The clock asked for on the command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Wanted {
-    /// The TSC where the processor promises that it runs at a constant rate and the kernel trusts it, else the
-    /// monotonic clock.
+    /// The TSC where the processor promises that it runs at a constant rate, the kernel trusts it and the CPUs' counters
+    /// agree, else the monotonic clock.
     Auto,
     /// The TSC, also without that promise.
     Tsc,
@@ -90,10 +92,21 @@ pub enum Processor {
 /// # Errors
 /// As those of `choose`.
 pub fn of_this_machine(wanted: Wanted) -> Result<(ClockKind, Option<String>), Failure> {
-    choose(wanted, counter::processor(), counter::kernel())
+    choose(wanted, counter::processor(), counter::kernel(), || {
+        Skew::between(&affinity::allowed()?)
+    })
 }
 
-/// The clock to use, and the reason where it is not the plain expectation (a trustworthy counter).
+/// As [`of_this_machine`], where an earlier process of this boot has looked for a skew between the CPUs.
+///
+/// # Errors
+/// As those of `choose`.
+pub fn assuming_no_skew(wanted: Wanted) -> Result<(ClockKind, Option<String>), Failure> {
+    choose(wanted, counter::processor(), counter::kernel(), || Ok(None))
+}
+
+/// The clock to use, and the reason where it is not the plain expectation (a trustworthy counter). `skew` looks for one
+/// between the CPUs' counters, and is asked only where nothing else speaks against the TSC.
 ///
 /// # Errors
 /// `Failure::Unavailable` if a counter was asked for by name and cannot be read.
@@ -101,6 +114,7 @@ fn choose(
     wanted: Wanted,
     processor: Processor,
     kernel: Kernel,
+    skew: impl FnOnce() -> Result<Option<Skew>, Failure>,
 ) -> Result<(ClockKind, Option<String>), Failure> {
     if wanted == Wanted::Monotonic {
         let why = "asked for by --clock monotonic".into();
@@ -112,7 +126,7 @@ fn choose(
         Processor::X86 { rdtscp: false, .. } => Some("the processor has no rdtscp instruction"),
         Processor::X86 { .. } => None,
     };
-    let distrusted = why_distrusted(processor, kernel);
+    let distrusted = || why_distrusted(processor, kernel, skew);
     match (wanted, lacking) {
         (Wanted::Tsc, Some(reason)) => Err(Failure::unavailable(
             format!("--clock tsc: {reason}"),
@@ -129,11 +143,11 @@ fn choose(
         (Wanted::Instructions, None) => Ok((ClockKind::Instructions, None)),
         (_, Some(reason)) => Ok((ClockKind::MonotonicRaw, Some(reason.into()))),
         (Wanted::Tsc, None) => {
-            let why = distrusted.map(|why| format!("asked for by --clock tsc, though {why}"));
+            let why = distrusted().map(|why| format!("asked for by --clock tsc, though {why}"));
             Ok((ClockKind::Tsc, why))
         }
-        (_, None) => Ok(distrusted.map_or((ClockKind::Tsc, None), |why| {
-            (ClockKind::MonotonicRaw, Some(why.into()))
+        (_, None) => Ok(distrusted().map_or((ClockKind::Tsc, None), |why| {
+            (ClockKind::MonotonicRaw, Some(why))
         })),
     }
 }
@@ -170,25 +184,57 @@ fn choose_arm64(wanted: Wanted, kernel: Kernel) -> Result<(ClockKind, Option<Str
     }
 }
 
-/// Why a TSC that can be read may not tell the time.
-fn why_distrusted(processor: Processor, kernel: Kernel) -> Option<&'static str> {
-    match processor {
-        Processor::X86 {
-            invariant_tsc: false,
-            ..
-        } => Some("CPUID does not promise a constant TSC rate (0x80000007 EDX bit 8)"),
-        _ if kernel == Kernel::Distrusts => Some(
-            "the kernel does not trust the TSC: it is not in \
-             /sys/devices/system/clocksource/clocksource0/available_clocksource",
-        ),
-        _ => None,
+/// Why a TSC that can be read may not keep time.
+fn why_distrusted(
+    processor: Processor,
+    kernel: Kernel,
+    skew: impl FnOnce() -> Result<Option<Skew>, Failure>,
+) -> Option<String> {
+    if let Processor::X86 {
+        invariant_tsc: false,
+        ..
+    } = processor
+    {
+        return Some("CPUID does not promise a constant TSC rate (0x80000007 EDX bit 8)".into());
+    }
+    match kernel {
+        Kernel::Distrusts => Some(format!(
+            "the kernel does not trust the TSC: it is not in {CLOCK_SOURCES}"
+        )),
+        Kernel::Silent => Some(format!(
+            "{CLOCK_SOURCES} cannot be read: whether the kernel trusts the TSC is not known"
+        )),
+        Kernel::Trusts => match skew() {
+            Ok(skew) => skew.map(|skew| skew.to_string()),
+            Err(failure) => Some(format!(
+                "whether the CPUs' counters agree is not known: {failure}"
+            )),
+        },
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::offsets::Offsets;
     use super::*;
     use oscope_sys::testing::Folder;
+
+    fn agreed() -> Result<Option<Skew>, Failure> {
+        Ok(None)
+    }
+
+    fn unasked() -> Result<Option<Skew>, Failure> {
+        panic!("nobody asks for the skew")
+    }
+
+    fn apart() -> Result<Option<Skew>, Failure> {
+        let offsets = Offsets {
+            cpus: vec![0, 1],
+            ticks: vec![0.0, -500.0],
+            error_ticks: vec![0.0, 60.0],
+        };
+        Ok(offsets.skew())
+    }
 
     fn x86(invariant_tsc: bool, rdtscp: bool) -> Processor {
         Processor::X86 {
@@ -199,11 +245,31 @@ mod tests {
 
     #[test]
     fn a_trustworthy_counter_is_taken_without_remark() {
-        for kernel in [Kernel::Trusts, Kernel::Silent] {
-            for wanted in [Wanted::Auto, Wanted::Tsc] {
-                let chosen = choose(wanted, x86(true, true), kernel).unwrap();
-                assert_eq!(chosen, (ClockKind::Tsc, None));
-            }
+        for wanted in [Wanted::Auto, Wanted::Tsc] {
+            let chosen = choose(wanted, x86(true, true), Kernel::Trusts, agreed).unwrap();
+            assert_eq!(chosen, (ClockKind::Tsc, None));
+        }
+    }
+
+    #[test]
+    fn a_skew_between_the_cpus_refuses_the_counter() {
+        let unknown = || Err(Failure::failed("CPU 1 did not answer CPU 0"));
+        let chosen = |wanted, skew: fn() -> Result<Option<Skew>, Failure>| {
+            choose(wanted, x86(true, true), Kernel::Trusts, skew).unwrap()
+        };
+        for (skew, words) in [
+            (
+                apart as fn() -> _,
+                "of CPU 1 differs from that of CPU 0 by -500",
+            ),
+            (unknown, "CPU 1 did not answer CPU 0"),
+        ] {
+            let (kind, why) = chosen(Wanted::Auto, skew);
+            assert_eq!(kind, ClockKind::MonotonicRaw);
+            assert!(why.as_ref().unwrap().contains(words), "{why:?}");
+            let (kind, why) = chosen(Wanted::Tsc, skew);
+            assert_eq!(kind, ClockKind::Tsc);
+            assert!(why.as_ref().unwrap().contains(words), "{why:?}");
         }
     }
 
@@ -212,10 +278,11 @@ mod tests {
         for (processor, kernel, word) in [
             (x86(false, true), Kernel::Trusts, "constant"),
             (x86(true, false), Kernel::Trusts, "rdtscp"),
-            (x86(true, true), Kernel::Distrusts, "kernel"),
+            (x86(true, true), Kernel::Distrusts, "kernel does not trust"),
+            (x86(true, true), Kernel::Silent, "cannot be read"),
             (Processor::Other, Kernel::Silent, "architecture"),
         ] {
-            let (kind, why) = choose(Wanted::Auto, processor, kernel).unwrap();
+            let (kind, why) = choose(Wanted::Auto, processor, kernel, unasked).unwrap();
             assert_eq!(kind, ClockKind::MonotonicRaw);
             assert!(why.unwrap().contains(word));
         }
@@ -227,7 +294,7 @@ mod tests {
             (x86(false, true), Kernel::Trusts),
             (x86(true, true), Kernel::Distrusts),
         ] {
-            let (kind, why) = choose(Wanted::Tsc, processor, kernel).unwrap();
+            let (kind, why) = choose(Wanted::Tsc, processor, kernel, unasked).unwrap();
             assert_eq!(kind, ClockKind::Tsc);
             assert!(why.is_some());
         }
@@ -236,20 +303,21 @@ mod tests {
             (Wanted::Instructions, x86(true, false)),
             (Wanted::Tsc, Processor::Other),
         ] {
-            assert!(choose(wanted, processor, Kernel::Trusts).is_err());
+            assert!(choose(wanted, processor, Kernel::Trusts, unasked).is_err());
         }
     }
 
     #[test]
     fn the_monotonic_clock_by_name_is_always_there() {
-        let (kind, why) = choose(Wanted::Monotonic, x86(true, true), Kernel::Trusts).unwrap();
+        let (kind, why) =
+            choose(Wanted::Monotonic, x86(true, true), Kernel::Trusts, unasked).unwrap();
         assert_eq!(kind, ClockKind::MonotonicRaw);
         assert!(why.is_some());
     }
 
     #[test]
     fn the_counter_of_arm64_is_taken_where_the_kernel_uses_it() {
-        let chosen = |wanted, kernel| choose(wanted, Processor::Arm64, kernel).unwrap();
+        let chosen = |wanted, kernel| choose(wanted, Processor::Arm64, kernel, unasked).unwrap();
         assert_eq!(
             chosen(Wanted::Auto, Kernel::Trusts),
             (ClockKind::Cntvct, None)
@@ -265,9 +333,17 @@ mod tests {
             assert_eq!(kind, ClockKind::Cntvct);
             assert!(why.unwrap().contains("--clock cntvct"));
         }
-        assert!(choose(Wanted::Tsc, Processor::Arm64, Kernel::Trusts).is_err());
-        assert!(choose(Wanted::Instructions, Processor::Arm64, Kernel::Trusts).is_err());
-        assert!(choose(Wanted::Cntvct, x86(true, true), Kernel::Trusts).is_err());
+        assert!(choose(Wanted::Tsc, Processor::Arm64, Kernel::Trusts, unasked).is_err());
+        assert!(
+            choose(
+                Wanted::Instructions,
+                Processor::Arm64,
+                Kernel::Trusts,
+                unasked
+            )
+            .is_err()
+        );
+        assert!(choose(Wanted::Cntvct, x86(true, true), Kernel::Trusts, unasked).is_err());
     }
 
     #[test]

@@ -14,9 +14,13 @@ use serde::Serialize;
 use super::counter;
 use oscope_sys::affinity;
 use oscope_sys::error::Failure;
+use oscope_sys::serialized_error::SerializedError;
+use oscope_sys::worker::{Answer, Child, describe_exit};
 
 /// Rounds played with each CPU.
 const ROUNDS: u64 = 2000;
+/// The same, where only a skew is looked for (about 0.1 ms for each CPU).
+const SKEW_ROUNDS: u64 = 200;
 /// Longest time spent on one CPU: with both CPUs busy, a round waits for the scheduler.
 const TIME_LIMIT: Duration = Duration::from_millis(500);
 /// Longest wait for the first round, without which there is no offset at all: on a busy machine the other thread comes
@@ -40,6 +44,10 @@ impl Offsets {
     /// # Errors
     /// `Failure::Failed` if a thread cannot be pinned or a CPU does not answer in time.
     pub fn measure(cpus: &[usize]) -> Result<Self, Failure> {
+        Self::measure_in(cpus, ROUNDS)
+    }
+
+    fn measure_in(cpus: &[usize], rounds: u64) -> Result<Self, Failure> {
         let mut offsets = Self {
             cpus: cpus.to_vec(),
             ticks: vec![0.0],
@@ -49,7 +57,7 @@ impl Offsets {
             return Err(Failure::failed("no CPU is allowed to this process"));
         };
         for &other in others {
-            let round = quickest_round(first, other)?;
+            let round = quickest_round(first, other, rounds)?;
             offsets.ticks.push(round.offset());
             offsets.error_ticks.push(round.error());
         }
@@ -58,8 +66,21 @@ impl Offsets {
 
     /// Whether any counter is apart from the first's by more than the error of the measurement.
     pub fn apart(&self) -> bool {
-        let pairs = self.ticks.iter().zip(&self.error_ticks);
-        pairs.into_iter().any(|(ticks, error)| ticks.abs() > *error)
+        self.skew().is_some()
+    }
+
+    /// The counter that is furthest apart from the first's, beyond the error of the measurement.
+    pub fn skew(&self) -> Option<Skew> {
+        let counters = self.cpus.iter().zip(&self.ticks).zip(&self.error_ticks);
+        counters
+            .map(|((&cpu, &ticks), &error_ticks)| Skew {
+                cpu,
+                reference: self.cpus[0],
+                ticks,
+                error_ticks,
+            })
+            .filter(|skew| skew.ticks.abs() > skew.error_ticks)
+            .max_by(|one, other| one.ticks.abs().total_cmp(&other.ticks.abs()))
     }
 
     /// What to subtract from a reading on `cpu` to compare it with readings on the reference CPU, in ticks.
@@ -83,6 +104,55 @@ impl std::fmt::Display for Offsets {
             write!(formatter, "{comma} CPU {cpu} {ticks:+} ± {error}")?;
         }
         Ok(())
+    }
+}
+
+/// A counter that shows another time than that of the reference CPU.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Skew {
+    cpu: usize,
+    reference: usize,
+    ticks: f64,
+    error_ticks: f64,
+}
+
+impl Skew {
+    /// Look for a skew between the counters of `cpus`, in a process of its own: the threads leave their stacks in the
+    /// memory of the process that had them.
+    ///
+    /// # Errors
+    /// Those of [`Offsets::measure`]; `Failure::Unavailable` where no process can be made; `Failure::Failed` if it dies,
+    /// or after a signal.
+    pub fn between(cpus: &[usize]) -> Result<Option<Self>, Failure> {
+        if cpus.len() < 2 {
+            return Ok(None);
+        }
+        let answer = Answer::new()?;
+        let mut child = Child::fork(|| {
+            let offsets = Offsets::measure_in(cpus, SKEW_ROUNDS);
+            answer.put(
+                offsets
+                    .map(|offsets| offsets.skew())
+                    .map_err(|failure| SerializedError::of(&failure)),
+            );
+        })?;
+        let who = "the process that compares the CPUs' counters";
+        let skew = answer.wait(&mut child, || Ok(()), |status| describe_exit(who, status))?;
+        skew.map_err(|error| error.failure())
+    }
+}
+
+impl std::fmt::Display for Skew {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter) -> std::fmt::Result {
+        write!(
+            formatter,
+            "the {} of CPU {} differs from that of CPU {} by {:+} ticks (error at most {})",
+            counter::NAME,
+            self.cpu,
+            self.reference,
+            self.ticks,
+            self.error_ticks
+        )
     }
 }
 
@@ -122,7 +192,7 @@ struct Line {
     over: AtomicBool,
 }
 
-fn quickest_round(first: usize, other: usize) -> Result<Round, Failure> {
+fn quickest_round(first: usize, other: usize, rounds: u64) -> Result<Round, Failure> {
     let line = Line::default();
     std::thread::scope(|scope| {
         // Not `scope.spawn`, which panics where the limit of processes is reached.
@@ -131,7 +201,7 @@ fn quickest_round(first: usize, other: usize) -> Result<Round, Failure> {
         let answerer = Builder::new()
             .spawn_scoped(scope, || answer(&line, other))
             .map_err(spawned)?;
-        let asker = Builder::new().spawn_scoped(scope, || ask(&line, first));
+        let asker = Builder::new().spawn_scoped(scope, || ask(&line, first, rounds));
         let asked = asker
             .map_err(spawned)
             .and_then(|asker| asker.join().map_err(|_| panicked()));
@@ -152,11 +222,11 @@ fn panicked() -> Failure {
 }
 
 /// Play the rounds from this side; `None` if there was no answer at all in time.
-fn ask(line: &Line, cpu: usize) -> Result<Option<Round>, Failure> {
+fn ask(line: &Line, cpu: usize, rounds: u64) -> Result<Option<Round>, Failure> {
     affinity::pin(cpu)?;
     let started = Instant::now();
     let mut best: Option<Round> = None;
-    for round in 0..ROUNDS {
+    for round in 0..rounds {
         let sent = counter::begin();
         line.turn.store(2 * round + 1, Ordering::Release);
         while line.turn.load(Ordering::Acquire) != 2 * round + 2 {
@@ -233,6 +303,24 @@ mod tests {
     }
 
     #[test]
+    fn the_greatest_skew_is_reported() {
+        let offsets = Offsets {
+            cpus: vec![2, 3, 5, 7],
+            ticks: vec![0.0, 70.0, -900.0, 1000.0],
+            error_ticks: vec![0.0, 60.0, 50.0, 2000.0],
+        };
+        let skew = offsets.skew().expect("two counters are apart");
+        let text = "of CPU 5 differs from that of CPU 2 by -900 ticks (error at most 50)";
+        assert_eq!(skew.to_string(), format!("the {} {text}", counter::NAME));
+    }
+
+    #[test]
+    fn a_single_cpu_has_no_skew_and_one_that_is_not_there_is_an_error() {
+        assert_eq!(Skew::between(&[usize::MAX]), Ok(None));
+        assert!(Skew::between(&[0, usize::MAX]).is_err());
+    }
+
+    #[test]
     fn offsets_are_reported_in_one_line() {
         let offsets = Offsets {
             cpus: vec![0, 1, 3],
@@ -260,5 +348,6 @@ mod tests {
                 .iter()
                 .all(|error| error.is_finite() && *error >= 0.0)
         );
+        assert!(Skew::between(&cpus).is_ok());
     }
 }
