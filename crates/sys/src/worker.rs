@@ -8,6 +8,7 @@
 //! | a process that works until it is dropped | [`Child`], with [`notify_pipe`] to start or stop it |
 //! | a process that cleans up after a kill of its parent | [`CleanupProcess`] |
 //! | another program | [`program::Program`] |
+//! | a process in this memory, until it executes a program or ends | [`VforkStack`] |
 //!
 //! What all have in common:
 //!
@@ -28,6 +29,7 @@ pub mod program;
 mod slot;
 mod team;
 mod time_limit;
+mod vfork;
 
 pub use answer::Answer;
 pub use barrier::{StartBarrier, Waits};
@@ -39,6 +41,7 @@ pub use peer::{Arrival, Opener, PeerWorker, Seat};
 pub use slot::Slot;
 pub use team::{assign_cpus, run_pinned, take_seat};
 pub use time_limit::TimeLimit;
+pub use vfork::VforkStack;
 
 use std::time::Duration;
 

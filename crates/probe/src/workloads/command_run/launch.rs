@@ -28,7 +28,7 @@ use crate::region::Region;
 use crate::workload::Context;
 use oscope_sys::cancel;
 use oscope_sys::error::Failure;
-use oscope_sys::worker::{TimeLimit, pidfd};
+use oscope_sys::worker::{TimeLimit, VforkStack, pidfd};
 
 /// Stack of the child until it executes the program, in bytes.
 const STACK_BYTES: usize = 32 << 10;
@@ -44,7 +44,7 @@ pub struct Launcher {
     timeout: Duration,
     counted: Vec<&'static str>,
     rapl: Option<Rapl>,
-    stack: RefCell<Vec<u128>>,
+    stack: RefCell<VforkStack>,
     /// What a launcher gives back. It is looked for once, since that takes a third of what starting a program does, and
     /// a fork has the same.
     surplus: Surplus,
@@ -83,7 +83,7 @@ impl Launcher {
             timeout: Duration::from_secs_f64(parameters.timeout),
             counted: context.program_counters().to_vec(),
             rapl: Rapl::find(Path::new(POWERCAP)),
-            stack: RefCell::new(vec![0; STACK_BYTES / size_of::<u128>()]),
+            stack: RefCell::new(VforkStack::new(STACK_BYTES)),
             surplus: Surplus::find(),
             nothing: OnceCell::new(),
             is_ready: Cell::new(false),
@@ -180,7 +180,7 @@ impl Launcher {
             let _ = self.nothing.set(opened(NOTHING, NOTHING)?);
         }
         close_on_execution();
-        self.stack.borrow_mut().fill(0);
+        self.stack.borrow_mut().touch();
         if let Some((input, output)) = self.nothing.get() {
             self.rehearse([input.as_raw_fd(), output.as_raw_fd(), error]);
         }
@@ -314,12 +314,8 @@ impl Launcher {
             streams,
             error: 0,
         };
-        let mut stack = self.stack.borrow_mut();
-        let top = stack.as_mut_ptr_range().end.cast();
-        let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
-        // SAFETY: the stack is the child's alone and large enough; CLONE_VFORK holds the parent, and so keeps the
-        // errand, until the child has executed the program or ended.
-        let child = unsafe { libc::clone(begin, top, flags, (&raw mut errand).cast()) };
+        // SAFETY: `begin` expects an errand, makes system calls only, and fits on the stack.
+        let child = unsafe { self.stack.borrow_mut().start(begin, &raw mut errand) };
         if child < 0 {
             return Err(io::Error::last_os_error());
         }

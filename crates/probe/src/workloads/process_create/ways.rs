@@ -11,7 +11,7 @@ use super::stamp::{Page, Slot, Stamp};
 use crate::clock::Clock;
 use oscope_sys::cancel;
 use oscope_sys::error::Failure;
-use oscope_sys::worker::TimeLimit;
+use oscope_sys::worker::{TimeLimit, VforkStack};
 
 /// Stack of a vfork child, in bytes: it calls two small functions.
 const STACK_BYTES: usize = 64 << 10;
@@ -84,7 +84,7 @@ struct Errand<'a> {
 pub struct Maker {
     how: How,
     page: Page,
-    stack: Vec<u128>,
+    stack: VforkStack,
     program: Program,
 }
 
@@ -110,11 +110,10 @@ impl Maker {
             name: c"oscope-probe".to_owned(),
             request: page.request(clock.kind),
         };
-        let stack = vec![0; STACK_BYTES / size_of::<u128>()];
         Ok(Self {
             how,
             page,
-            stack,
+            stack: VforkStack::new(STACK_BYTES),
             program,
         })
     }
@@ -190,26 +189,16 @@ fn clone3(errand: &Errand) -> io::Result<(Child, Stamp)> {
     made(process as libc::pid_t, stamp)
 }
 
-/// `vfork` itself returns twice on one stack, which no Rust function survives; the same system call with a stack for
-/// the child is sound.
 #[inline(always)]
-fn vfork(errand: &Errand, stack: &mut [u128]) -> io::Result<(Child, Stamp)> {
+fn vfork(errand: &Errand, stack: &mut VforkStack) -> io::Result<(Child, Stamp)> {
     extern "C" fn begin(errand: *mut c_void) -> c_int {
         // SAFETY: `vfork` hands over an `Errand` that lives while the parent waits.
         let errand = unsafe { &*errand.cast::<Errand>() };
         stamp_and_exit(errand.slot, Stamp::now(errand.clock))
     }
-    let top = stack.as_mut_ptr_range().end.cast();
-    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
-    // SAFETY: the stack is the child's alone and large enough; CLONE_VFORK holds the parent until the child has ended.
-    let process = unsafe {
-        libc::clone(
-            begin,
-            top,
-            flags,
-            std::ptr::from_ref(errand).cast_mut().cast(),
-        )
-    };
+    // SAFETY: `begin` reads the clock, makes three stores to the errand's slot and leaves by `_exit`; it changes nothing
+    // of the errand itself.
+    let process = unsafe { stack.start(begin, std::ptr::from_ref(errand).cast_mut()) };
     let stamp = Stamp::now(errand.clock);
     made(process, stamp)
 }
