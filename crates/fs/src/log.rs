@@ -115,14 +115,14 @@ mod tests {
     #[test]
     fn a_stamp_is_the_time_in_utc() {
         // From `date -u -d @N +%FT%TZ`.
-        for (seconds, told) in [
+        for (seconds, expected) in [
             (0, "1970-01-01T00:00:00Z"),
             (951_782_399, "2000-02-28T23:59:59Z"),
             (951_782_400, "2000-02-29T00:00:00Z"),
             (1_795_337_100, "2026-11-22T08:45:00Z"),
             (4_107_542_400, "2100-03-01T00:00:00Z"),
         ] {
-            assert_eq!(stamp(seconds), told);
+            assert_eq!(stamp(seconds), expected);
         }
     }
 

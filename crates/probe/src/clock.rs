@@ -13,7 +13,7 @@ pub mod reading;
 
 use serde::{Deserialize, Serialize};
 
-pub use choice::Wanted;
+pub use choice::RequestedClock;
 use oscope_sys::error::Failure;
 
 /// Empty pairs of readings taken to learn what a pair costs.
@@ -75,7 +75,7 @@ impl Clock {
     ///
     /// # Errors
     /// `Failure::Unavailable` if a clock was asked for that this machine does not have.
-    pub fn open(wanted: Wanted) -> Result<Self, Failure> {
+    pub fn open(wanted: RequestedClock) -> Result<Self, Failure> {
         let (kind, why) = choice::of_this_machine(wanted)?;
         if kind == ClockKind::Instructions {
             counter::prove_instructions()?;
@@ -89,7 +89,7 @@ impl Clock {
     /// # Errors
     /// `Failure::Request` if it is not the clock that this process would choose.
     pub fn reopen(
-        wanted: Wanted,
+        wanted: RequestedClock,
         kind: ClockKind,
         hz: f64,
         why: Option<String>,
@@ -98,7 +98,7 @@ impl Clock {
         // The kernel may come to trust the counter while the session goes on, as a second after the boot; or the
         // earlier process found a skew.
         let is_possible =
-            chosen == kind || (wanted == Wanted::Auto && kind == ClockKind::MonotonicRaw);
+            chosen == kind || (wanted == RequestedClock::Auto && kind == ClockKind::MonotonicRaw);
         if !(is_possible && hz.is_finite() && hz > 0.0) {
             return Err(Failure::request(
                 "clock",
@@ -343,7 +343,7 @@ mod tests {
 
     #[test]
     fn this_machines_clock_opens_with_a_finite_overhead() {
-        let clock = Clock::open(Wanted::Auto).expect("auto always finds a clock");
+        let clock = Clock::open(RequestedClock::Auto).expect("auto always finds a clock");
         assert!(clock.hz.is_finite() && clock.hz > 0.0);
         assert!(clock.overhead.is_finite() && clock.overhead >= 0.0);
     }

@@ -231,7 +231,8 @@ mod tests {
 
     #[test]
     fn the_record_has_every_key_and_names_every_null() {
-        let clock = Clock::open(crate::clock::Wanted::Auto).expect("there is always a clock");
+        let clock =
+            Clock::open(crate::clock::RequestedClock::Auto).expect("there is always a clock");
         let record = record(
             &clock,
             &Counters::open(),
@@ -262,7 +263,8 @@ mod tests {
 
     #[test]
     fn the_record_does_not_give_away_the_host() {
-        let clock = Clock::open(crate::clock::Wanted::Auto).expect("there is always a clock");
+        let clock =
+            Clock::open(crate::clock::RequestedClock::Auto).expect("there is always a clock");
         let record = record(
             &clock,
             &Counters::open(),

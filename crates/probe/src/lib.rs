@@ -42,7 +42,7 @@ use clap::{Args, Parser, Subcommand};
 use serde_json::{Value, json};
 
 use clock::offsets::Offsets;
-use clock::{Clock, ClockKind, Wanted};
+use clock::{Clock, ClockKind, RequestedClock};
 use harness::Instrument;
 use input::Wait;
 use oscope_sys::diagnostics;
@@ -109,8 +109,8 @@ struct RunArguments {
 #[derive(Args)]
 struct ClockChoice {
     /// Which clock to read.
-    #[arg(long, value_enum, default_value_t = Wanted::Auto)]
-    clock: Wanted,
+    #[arg(long, value_enum, default_value_t = RequestedClock::Auto)]
+    clock: RequestedClock,
 }
 
 /// Carry out the command line of this process, whose program was built from `commit`; `None` where that is not known.
@@ -161,7 +161,7 @@ fn act(verb: Verb) -> Result<(), Failure> {
 }
 
 /// Serve requests from standard input until it ends, or until a fresh process is to take this one's place.
-fn serve(wanted: Wanted, renewed: Option<RawFd>) -> Result<(), Failure> {
+fn serve(wanted: RequestedClock, renewed: Option<RawFd>) -> Result<(), Failure> {
     oscope_sys::cancel::install()?;
     let input = io::stdin();
     let mut lines = input::Lines::new(&input, Wait::Asleep);

@@ -7,9 +7,9 @@
 
 mod competitor;
 mod group;
-mod keeper;
 mod kills;
 mod machine;
+mod oom_guard;
 mod swap;
 mod turns;
 pub mod xorshift;
@@ -99,7 +99,7 @@ impl Pressure {
             Machine::now()?.judge(bytes, &plan)?;
         }
         let swap = swap_for(plan.swap, plan.swap_bytes, &plan.directory)?;
-        let (cpus, crowded) = seats(context.cpu, context.allowed());
+        let (cpus, crowded) = competitor_cpus(context.cpu, context.allowed());
         let group = match plan.scope {
             Scope::Group => Some(Group::make(bytes, &cpus)?),
             Scope::Machine => None,
@@ -153,7 +153,7 @@ impl Pressure {
         Ok(Competition {
             resident_kib,
             waited,
-            keeper: self.group.as_ref().and_then(Group::keeper),
+            oom_guard: self.group.as_ref().and_then(Group::oom_guard),
             competitor,
             turns: turns.map(Rc::new),
             kills,
@@ -186,7 +186,7 @@ pub struct Competition {
     competitor: Competitor,
     turns: Option<Rc<Turns>>,
     /// Without it, who finds no memory would sleep for ever.
-    keeper: Option<Pid>,
+    oom_guard: Option<Pid>,
     kills: Since,
 }
 
@@ -196,7 +196,7 @@ impl Competition {
     /// # Errors
     /// `Failure::Failed` that says how it ended.
     pub fn check(&mut self) -> Result<(), Failure> {
-        if self.keeper.is_some_and(is_dead) {
+        if self.oom_guard.is_some_and(is_dead) {
             return Err(Failure::failed(
                 "the process that keeps the group from the OOM killer has ended: somebody killed it; measure again",
             ));
@@ -220,7 +220,7 @@ impl Competition {
 }
 
 /// Every allowed CPU but the measured one; a note where there is no other.
-fn seats(measured: Option<usize>, allowed: &[usize]) -> (Vec<usize>, Option<String>) {
+fn competitor_cpus(measured: Option<usize>, allowed: &[usize]) -> (Vec<usize>, Option<String>) {
     let mut others = allowed.to_vec();
     others.retain(|&cpu| Some(cpu) != measured);
     match measured {

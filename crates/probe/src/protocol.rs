@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use crate::inject::delay::Wanted;
+use crate::inject::delay::DelaySpec;
 use crate::names;
 use oscope_sys::error::{Failure, one_line};
 
@@ -64,7 +64,7 @@ pub struct Request {
     /// Stop between repetitions after this many seconds.
     pub time_limit_s: Option<f64>,
     /// A delay to inject into the measured region on purpose.
-    pub inject: Option<Wanted>,
+    pub inject: Option<DelaySpec>,
 }
 
 /// Which CPU a request runs on.
@@ -217,7 +217,7 @@ fn within_bounds(request: &Request) -> Result<(), Failure> {
             format!("must be above 0 and at most 1e9, not {limit}"),
         ));
     }
-    request.inject.as_ref().map_or(Ok(()), Wanted::check)
+    request.inject.as_ref().map_or(Ok(()), DelaySpec::check)
 }
 
 /// Who is measuring.

@@ -18,7 +18,7 @@ use nix::sys::memfd::{MFdFlags, memfd_create};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::clock::{Clock, ClockKind, Wanted};
+use crate::clock::{Clock, ClockKind, RequestedClock};
 use oscope_sys::error::Failure;
 
 /// This program, also where its file was replaced meanwhile.
@@ -51,7 +51,7 @@ pub struct Left {
 pub fn replace_process(
     environment: &Value,
     unused_input: &[u8],
-    wanted: Wanted,
+    wanted: RequestedClock,
     other: Option<PathBuf>,
 ) -> Failure {
     match prepare(environment, unused_input) {
@@ -134,7 +134,7 @@ pub fn take_over(descriptor: RawFd) -> Result<Left, Failure> {
 ///
 /// # Errors
 /// `Failure::Request` if `text` is no environment of a probe with this clock.
-pub fn read(text: &[u8], wanted: Wanted) -> Result<(Clock, Value), Failure> {
+pub fn read(text: &[u8], wanted: RequestedClock) -> Result<(Clock, Value), Failure> {
     let wrong = |error: serde_json::Error| Failure::request("renewed", error.to_string());
     let mut environment: Value = serde_json::from_slice(text).map_err(wrong)?;
     let Known { clock } = Known::deserialize(&environment).map_err(wrong)?;
@@ -155,13 +155,13 @@ mod tests {
 
     #[test]
     fn the_frequency_is_taken_over_and_the_cost_of_reading_is_not() {
-        let mut former = Clock::open(Wanted::Monotonic).expect("there is always one");
+        let mut former = Clock::open(RequestedClock::Monotonic).expect("there is always one");
         former.overhead = 1e6;
         let file = prepare(&environment(&former), b"\nmore").expect("there is memory");
         let left = take_over(file.into_raw_fd()).expect("what was left");
         assert_eq!(left.unused_input, b"\nmore");
         let (clock, environment) =
-            read(&left.environment, Wanted::Monotonic).expect("an environment");
+            read(&left.environment, RequestedClock::Monotonic).expect("an environment");
         assert_eq!((clock.kind, clock.hz), (former.kind, former.hz));
         assert!(clock.overhead < 1e5);
         assert_eq!(environment["clock"], json!(clock));
@@ -171,36 +171,36 @@ mod tests {
     #[test]
     fn why_it_is_this_clock_is_taken_over() {
         let why = Some("the counters of two CPUs differ".to_owned());
-        let former = Clock::open(Wanted::Monotonic).expect("there is always one");
+        let former = Clock::open(RequestedClock::Monotonic).expect("there is always one");
         let former = Clock { why, ..former };
         let text = environment(&former).to_string();
-        let (clock, _) = read(text.as_bytes(), Wanted::Auto).expect("an environment");
+        let (clock, _) = read(text.as_bytes(), RequestedClock::Auto).expect("an environment");
         assert_eq!((clock.kind, clock.why), (former.kind, former.why));
     }
 
     #[test]
     fn figures_are_taken_over_to_the_last_bit() {
-        let clock = Clock::open(Wanted::Monotonic).expect("there is always one");
+        let clock = Clock::open(RequestedClock::Monotonic).expect("there is always one");
         for number in 0..200 {
             let ratio = 1.0 + f64::from(number) / 3e9;
             let text = json!({"clock": clock, "ratio": ratio}).to_string();
             let (_, environment) =
-                read(text.as_bytes(), Wanted::Monotonic).expect("an environment");
+                read(text.as_bytes(), RequestedClock::Monotonic).expect("an environment");
             assert_eq!(environment["ratio"].as_f64(), Some(ratio));
         }
     }
 
     #[test]
     fn what_is_no_environment_of_this_clock_is_refused() {
-        assert!(read(b"{}", Wanted::Monotonic).is_err());
+        assert!(read(b"{}", RequestedClock::Monotonic).is_err());
         assert!(take_over(0).is_err());
-        let clock = Clock::open(Wanted::Monotonic).expect("there is always one");
+        let clock = Clock::open(RequestedClock::Monotonic).expect("there is always one");
         let other = Clock {
             hz: f64::NAN,
             ..clock
         };
         let text = environment(&other).to_string();
-        assert!(read(text.as_bytes(), Wanted::Monotonic).is_err());
+        assert!(read(text.as_bytes(), RequestedClock::Monotonic).is_err());
     }
 
     #[test]

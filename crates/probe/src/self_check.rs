@@ -90,7 +90,7 @@ fn empty_regions(clock: &Clock) -> Vec<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::{ClockKind, Wanted};
+    use crate::clock::{ClockKind, RequestedClock};
 
     fn clock() -> Clock {
         Clock {
@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn this_machines_clock_finds_nothing_where_nothing_is_and_runs_as_the_kernels() {
-        let clock = Clock::open(Wanted::Auto).unwrap();
+        let clock = Clock::open(RequestedClock::Auto).unwrap();
         let empty = empty_regions(&clock);
         assert_eq!(empty.len(), EMPTY);
         assert!(median(&empty).abs() <= clock.overhead.max(clock.resolution as f64));

@@ -90,7 +90,7 @@ impl Failure {
     /// A [`Failure::Unavailable`] because of a refused system call: what was being done, what the kernel answered, and
     /// the remedy.
     pub fn unavailable_system(doing: &str, error: impl Cause, remedy: impl Into<String>) -> Self {
-        Self::unavailable(format!("{doing}: {}", error.words()), remedy).because_of(error)
+        Self::unavailable(format!("{doing}: {}", error.message()), remedy).because_of(error)
     }
 
     /// The same failure with the kernel's reason, where its message does not end with that.
@@ -160,7 +160,7 @@ impl Failure {
     /// A failed system call: what was being done, and what the kernel answered.
     pub fn system(doing: &str, error: impl Cause) -> Self {
         Self::Failed {
-            message: format!("{doing}: {}", error.words()),
+            message: format!("{doing}: {}", error.message()),
             errno: error.errno(),
             remedy: None,
         }
@@ -200,7 +200,7 @@ impl From<std::io::Error> for Failure {
     /// What the kernel answered, alone: [`Failure::context`] says to what.
     fn from(error: std::io::Error) -> Self {
         Self::Failed {
-            message: error.words(),
+            message: error.message(),
             errno: Cause::errno(&error),
             remedy: None,
         }
@@ -214,8 +214,8 @@ pub trait Cause: Display {
         None
     }
 
-    /// It in words, for a person.
-    fn words(&self) -> String {
+    /// The error in plain words.
+    fn message(&self) -> String {
         self.to_string()
     }
 }
@@ -231,7 +231,7 @@ impl Cause for std::io::Error {
         self.raw_os_error().map(Errno::from_raw)
     }
 
-    fn words(&self) -> String {
+    fn message(&self) -> String {
         errno_message(self)
     }
 }
@@ -241,8 +241,8 @@ impl<T: Cause + ?Sized> Cause for &T {
         T::errno(self)
     }
 
-    fn words(&self) -> String {
-        T::words(self)
+    fn message(&self) -> String {
+        T::message(self)
     }
 }
 

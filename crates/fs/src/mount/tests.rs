@@ -9,6 +9,6 @@ mod leftovers;
 mod names;
 mod opening;
 mod rig;
+mod server_errors;
 mod size;
 mod taken;
-mod trouble;

@@ -12,7 +12,7 @@ use oscope_sys::error::Failure;
 
 /// The clock asked for on the command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Wanted {
+pub enum RequestedClock {
     /// The TSC where the processor promises that it runs at a constant rate, the kernel trusts it and the CPUs' counters
     /// agree, else the monotonic clock.
     Auto,
@@ -91,7 +91,7 @@ pub enum Processor {
 ///
 /// # Errors
 /// As those of `choose`.
-pub fn of_this_machine(wanted: Wanted) -> Result<(ClockKind, Option<String>), Failure> {
+pub fn of_this_machine(wanted: RequestedClock) -> Result<(ClockKind, Option<String>), Failure> {
     choose(wanted, counter::processor(), counter::kernel(), || {
         Skew::between(&affinity::allowed()?)
     })
@@ -101,7 +101,7 @@ pub fn of_this_machine(wanted: Wanted) -> Result<(ClockKind, Option<String>), Fa
 ///
 /// # Errors
 /// As those of `choose`.
-pub fn assuming_no_skew(wanted: Wanted) -> Result<(ClockKind, Option<String>), Failure> {
+pub fn assuming_no_skew(wanted: RequestedClock) -> Result<(ClockKind, Option<String>), Failure> {
     choose(wanted, counter::processor(), counter::kernel(), || Ok(None))
 }
 
@@ -111,12 +111,12 @@ pub fn assuming_no_skew(wanted: Wanted) -> Result<(ClockKind, Option<String>), F
 /// # Errors
 /// `Failure::Unavailable` if a counter was asked for by name and cannot be read.
 fn choose(
-    wanted: Wanted,
+    wanted: RequestedClock,
     processor: Processor,
     kernel: Kernel,
     skew: impl FnOnce() -> Result<Option<Skew>, Failure>,
 ) -> Result<(ClockKind, Option<String>), Failure> {
-    if wanted == Wanted::Monotonic {
+    if wanted == RequestedClock::Monotonic {
         let why = "asked for by --clock monotonic".into();
         return Ok((ClockKind::MonotonicRaw, Some(why)));
     }
@@ -128,21 +128,21 @@ fn choose(
     };
     let distrusted = || why_distrusted(processor, kernel, skew);
     match (wanted, lacking) {
-        (Wanted::Tsc, Some(reason)) => Err(Failure::unavailable(
+        (RequestedClock::Tsc, Some(reason)) => Err(Failure::unavailable(
             format!("--clock tsc: {reason}"),
             "use --clock auto",
         )),
-        (Wanted::Cntvct, _) => Err(Failure::unavailable(
+        (RequestedClock::Cntvct, _) => Err(Failure::unavailable(
             "--clock cntvct: this architecture has no cntvct_el0",
             "use --clock auto",
         )),
-        (Wanted::Instructions, Some(reason)) => Err(Failure::unavailable(
+        (RequestedClock::Instructions, Some(reason)) => Err(Failure::unavailable(
             format!("--clock instructions: {reason}"),
             "use a guest: oscope run EXPERIMENT --on guest --clock instructions",
         )),
-        (Wanted::Instructions, None) => Ok((ClockKind::Instructions, None)),
+        (RequestedClock::Instructions, None) => Ok((ClockKind::Instructions, None)),
         (_, Some(reason)) => Ok((ClockKind::MonotonicRaw, Some(reason.into()))),
-        (Wanted::Tsc, None) => {
+        (RequestedClock::Tsc, None) => {
             let why = distrusted().map(|why| format!("asked for by --clock tsc, though {why}"));
             Ok((ClockKind::Tsc, why))
         }
@@ -154,7 +154,10 @@ fn choose(
 
 /// The clock to use on arm64. Programs can always read its counter, but only the kernel knows whether it keeps time:
 /// where the kernel says nothing, the counter is not trusted.
-fn choose_arm64(wanted: Wanted, kernel: Kernel) -> Result<(ClockKind, Option<String>), Failure> {
+fn choose_arm64(
+    wanted: RequestedClock,
+    kernel: Kernel,
+) -> Result<(ClockKind, Option<String>), Failure> {
     let distrusted = match kernel {
         Kernel::Trusts => None,
         Kernel::Distrusts => Some(
@@ -167,15 +170,15 @@ fn choose_arm64(wanted: Wanted, kernel: Kernel) -> Result<(ClockKind, Option<Str
         ),
     };
     match (wanted, distrusted) {
-        (Wanted::Tsc, _) => Err(Failure::unavailable(
+        (RequestedClock::Tsc, _) => Err(Failure::unavailable(
             "--clock tsc: this architecture has no time-stamp counter",
             "use --clock auto",
         )),
-        (Wanted::Instructions, _) => Err(Failure::unavailable(
+        (RequestedClock::Instructions, _) => Err(Failure::unavailable(
             "--clock instructions: the counter of an emulated arm64 processor does not count instructions",
             "use a guest on x86-64: oscope run EXPERIMENT --on guest --clock instructions",
         )),
-        (Wanted::Cntvct, Some(why)) => Ok((
+        (RequestedClock::Cntvct, Some(why)) => Ok((
             ClockKind::Cntvct,
             Some(format!("asked for by --clock cntvct, though {why}")),
         )),
@@ -245,7 +248,7 @@ mod tests {
 
     #[test]
     fn a_trustworthy_counter_is_taken_without_remark() {
-        for wanted in [Wanted::Auto, Wanted::Tsc] {
+        for wanted in [RequestedClock::Auto, RequestedClock::Tsc] {
             let chosen = choose(wanted, x86(true, true), Kernel::Trusts, agreed).unwrap();
             assert_eq!(chosen, (ClockKind::Tsc, None));
         }
@@ -264,10 +267,10 @@ mod tests {
             ),
             (unknown, "CPU 1 did not answer CPU 0"),
         ] {
-            let (kind, why) = chosen(Wanted::Auto, skew);
+            let (kind, why) = chosen(RequestedClock::Auto, skew);
             assert_eq!(kind, ClockKind::MonotonicRaw);
             assert!(why.as_ref().unwrap().contains(words), "{why:?}");
-            let (kind, why) = chosen(Wanted::Tsc, skew);
+            let (kind, why) = chosen(RequestedClock::Tsc, skew);
             assert_eq!(kind, ClockKind::Tsc);
             assert!(why.as_ref().unwrap().contains(words), "{why:?}");
         }
@@ -282,7 +285,7 @@ mod tests {
             (x86(true, true), Kernel::Silent, "cannot be read"),
             (Processor::Other, Kernel::Silent, "architecture"),
         ] {
-            let (kind, why) = choose(Wanted::Auto, processor, kernel, unasked).unwrap();
+            let (kind, why) = choose(RequestedClock::Auto, processor, kernel, unasked).unwrap();
             assert_eq!(kind, ClockKind::MonotonicRaw);
             assert!(why.unwrap().contains(word));
         }
@@ -294,14 +297,14 @@ mod tests {
             (x86(false, true), Kernel::Trusts),
             (x86(true, true), Kernel::Distrusts),
         ] {
-            let (kind, why) = choose(Wanted::Tsc, processor, kernel, unasked).unwrap();
+            let (kind, why) = choose(RequestedClock::Tsc, processor, kernel, unasked).unwrap();
             assert_eq!(kind, ClockKind::Tsc);
             assert!(why.is_some());
         }
         for (wanted, processor) in [
-            (Wanted::Tsc, x86(true, false)),
-            (Wanted::Instructions, x86(true, false)),
-            (Wanted::Tsc, Processor::Other),
+            (RequestedClock::Tsc, x86(true, false)),
+            (RequestedClock::Instructions, x86(true, false)),
+            (RequestedClock::Tsc, Processor::Other),
         ] {
             assert!(choose(wanted, processor, Kernel::Trusts, unasked).is_err());
         }
@@ -309,8 +312,13 @@ mod tests {
 
     #[test]
     fn the_monotonic_clock_by_name_is_always_there() {
-        let (kind, why) =
-            choose(Wanted::Monotonic, x86(true, true), Kernel::Trusts, unasked).unwrap();
+        let (kind, why) = choose(
+            RequestedClock::Monotonic,
+            x86(true, true),
+            Kernel::Trusts,
+            unasked,
+        )
+        .unwrap();
         assert_eq!(kind, ClockKind::MonotonicRaw);
         assert!(why.is_some());
     }
@@ -319,31 +327,47 @@ mod tests {
     fn the_counter_of_arm64_is_taken_where_the_kernel_uses_it() {
         let chosen = |wanted, kernel| choose(wanted, Processor::Arm64, kernel, unasked).unwrap();
         assert_eq!(
-            chosen(Wanted::Auto, Kernel::Trusts),
+            chosen(RequestedClock::Auto, Kernel::Trusts),
             (ClockKind::Cntvct, None)
         );
         for (kernel, word) in [
             (Kernel::Distrusts, "is not arch_sys_counter"),
             (Kernel::Silent, "cannot be read"),
         ] {
-            let (kind, why) = chosen(Wanted::Auto, kernel);
+            let (kind, why) = chosen(RequestedClock::Auto, kernel);
             assert_eq!(kind, ClockKind::MonotonicRaw);
             assert!(why.unwrap().contains(word));
-            let (kind, why) = chosen(Wanted::Cntvct, kernel);
+            let (kind, why) = chosen(RequestedClock::Cntvct, kernel);
             assert_eq!(kind, ClockKind::Cntvct);
             assert!(why.unwrap().contains("--clock cntvct"));
         }
-        assert!(choose(Wanted::Tsc, Processor::Arm64, Kernel::Trusts, unasked).is_err());
         assert!(
             choose(
-                Wanted::Instructions,
+                RequestedClock::Tsc,
                 Processor::Arm64,
                 Kernel::Trusts,
                 unasked
             )
             .is_err()
         );
-        assert!(choose(Wanted::Cntvct, x86(true, true), Kernel::Trusts, unasked).is_err());
+        assert!(
+            choose(
+                RequestedClock::Instructions,
+                Processor::Arm64,
+                Kernel::Trusts,
+                unasked
+            )
+            .is_err()
+        );
+        assert!(
+            choose(
+                RequestedClock::Cntvct,
+                x86(true, true),
+                Kernel::Trusts,
+                unasked
+            )
+            .is_err()
+        );
     }
 
     #[test]

@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::*;
-use crate::clock::Wanted;
+use crate::clock::RequestedClock;
 use crate::description::{Description, Kind, Parameter, SchedulingIsolation};
 use crate::protocol;
 use crate::steps::lcg_steps;
@@ -129,7 +129,7 @@ impl Workload for Broken {
 }
 
 fn instrument() -> Instrument {
-    Instrument::new(Clock::open(Wanted::Monotonic).unwrap()).unwrap()
+    Instrument::new(Clock::open(RequestedClock::Monotonic).unwrap()).unwrap()
 }
 
 fn ask(mut fields: Value) -> (Result<Outcome, Failure>, Vec<Event>) {

@@ -27,7 +27,7 @@ const MOST: f64 = 1e9;
 /// The field `inject` of a request.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Wanted {
+pub struct DelaySpec {
     /// What an iteration is to be delayed by in phases with the delay, in ns.
     pub delay_ns: f64,
     /// What is added to the delay of an iteration with each second, in all phases.
@@ -42,7 +42,7 @@ pub struct Wanted {
     pub off: Option<f64>,
 }
 
-impl Default for Wanted {
+impl Default for DelaySpec {
     fn default() -> Self {
         Self {
             delay_ns: 0.0,
@@ -55,7 +55,7 @@ impl Default for Wanted {
     }
 }
 
-impl Wanted {
+impl DelaySpec {
     /// Check the numbers.
     ///
     /// # Errors
@@ -103,7 +103,7 @@ impl Injected {
     ///
     /// # Errors
     /// `Failure::Request` where instructions are counted: a wait by that clock would end by what it counts.
-    pub fn new(wanted: &Wanted, clock: &Clock) -> Result<Self, Failure> {
+    pub fn new(wanted: &DelaySpec, clock: &Clock) -> Result<Self, Failure> {
         if clock.kind == ClockKind::Instructions {
             return Err(Failure::request(
                 "inject",
@@ -167,28 +167,28 @@ mod tests {
         }
     }
 
-    fn ticks(wanted: &Wanted, count: usize) -> Vec<u64> {
+    fn ticks(wanted: &DelaySpec, count: usize) -> Vec<u64> {
         let mut injected = Injected::new(wanted, &clock()).expect("it can be");
         (0..count).map(|_| injected.next_ticks(0, 100)).collect()
     }
 
     #[test]
     fn the_wait_is_the_delay_of_all_iterations() {
-        let wanted = Wanted {
+        let wanted = DelaySpec {
             delay_ns: 1.5,
-            ..Wanted::default()
+            ..DelaySpec::default()
         };
         assert_eq!(ticks(&wanted, 3), [300, 300, 300]);
     }
 
     #[test]
     fn phases_are_of_the_mean_length_and_come_from_the_seed() {
-        let wanted = |seed| Wanted {
+        let wanted = |seed| DelaySpec {
             delay_ns: 1.0,
             seed,
             on: Some(20.0),
             off: Some(60.0),
-            ..Wanted::default()
+            ..DelaySpec::default()
         };
         let taken = ticks(&wanted(1), 100_000);
         assert_eq!(taken, ticks(&wanted(1), 100_000));
@@ -202,7 +202,7 @@ mod tests {
     #[test]
     fn numbers_out_of_bounds_are_refused() {
         let check = |text: &str| {
-            let wanted: Wanted = serde_json::from_str(text).expect("it can be read");
+            let wanted: DelaySpec = serde_json::from_str(text).expect("it can be read");
             wanted.check().map_err(|failure| failure.to_string())
         };
         assert_eq!(check(r#"{"delay_ns": 5}"#), Ok(()));

@@ -28,7 +28,7 @@ pub enum Shares {
 
 impl Shares {
     /// For people.
-    pub fn words(self) -> &'static str {
+    pub fn describe(self) -> &'static str {
         match self {
             Self::Core => "its SMT sibling",
             Self::Package => "another core of its package, since it has no SMT sibling here",

@@ -20,7 +20,7 @@ fn make(site: &Site) -> Result<Box<dyn Disturbance>, Failure> {
         "on CPU {} beside CPU {}: {}",
         found.cpu,
         site.cpu,
-        found.shares.words()
+        found.shares.describe()
     );
     Ok(Hog::on(found.cpu, place))
 }

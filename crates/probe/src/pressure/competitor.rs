@@ -23,7 +23,7 @@ const LIMIT: Duration = Duration::from_secs(120);
 /// Time between two looks at the resident set.
 const LOOK: Duration = Duration::from_secs(1);
 /// Longest sleep between two looks at whether a signal came.
-const NAP: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// One step in this many writes, as in the original report's code.
 const WRITES: usize = 8;
 /// Steps for each page before what is measured starts, where its steps are counted: all but one in 50 pages are then
@@ -130,7 +130,7 @@ impl Competitor {
             ));
         }
         self.check(kills)?;
-        std::thread::sleep(NAP);
+        std::thread::sleep(POLL_INTERVAL);
         Ok(())
     }
 

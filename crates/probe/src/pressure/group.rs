@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use nix::unistd::Pid;
 
-use super::keeper::OomGuard;
 use super::kills::Kills;
+use super::oom_guard::OomGuard;
 use oscope_sys::cleanup::CleanupGuard;
 use oscope_sys::cleanup::resource::{GROUP_PREFIX, Resource};
 use oscope_sys::error::Failure;
@@ -26,9 +26,9 @@ const SWAPPINESS: &str = "60";
 pub struct Group {
     version: u8,
     path: PathBuf,
-    // In the order in which they are undone: what is in the group ends while its keeper lives.
+    // In the order in which they are undone: what is in the group ends while its OOM guard lives.
     _made: CleanupGuard,
-    keeper: Option<OomGuard>,
+    oom_guard: Option<OomGuard>,
 }
 
 impl Group {
@@ -63,13 +63,13 @@ impl Group {
             version,
             path,
             _made: made,
-            keeper: None,
+            oom_guard: None,
         };
         match version {
             1 => {
                 group.set("memory.limit_in_bytes", &limit.to_string())?;
                 group.set("memory.swappiness", SWAPPINESS)?;
-                group.keeper = Some(OomGuard::fork(&group.path, limit, cpus)?);
+                group.oom_guard = Some(OomGuard::fork(&group.path, limit, cpus)?);
             }
             // Beyond `high` a member is slowed down and made to reclaim, which keeps the OOM killer away while swap has
             // room.
@@ -113,12 +113,12 @@ impl Group {
     /// # Errors
     /// `Failure::Failed` with the kernel's reason.
     pub fn arm(&self) -> Result<(), Failure> {
-        self.keeper.as_ref().map_or(Ok(()), OomGuard::arm)
+        self.oom_guard.as_ref().map_or(Ok(()), OomGuard::arm)
     }
 
     /// The process that keeps the group from the OOM killer, where it needs one.
-    pub fn keeper(&self) -> Option<Pid> {
-        self.keeper.as_ref().map(OomGuard::process)
+    pub fn oom_guard(&self) -> Option<Pid> {
+        self.oom_guard.as_ref().map(OomGuard::process)
     }
 
     /// How the limit is held.
@@ -132,11 +132,8 @@ impl Group {
                 "pressure: a control group of version 2; its limit is memory.high, and memory.max a quarter more"
             }
         };
-        let keeper = self.keeper.as_ref().and_then(OomGuard::note);
-        [how.to_owned()]
-            .into_iter()
-            .chain(keeper.cloned())
-            .collect()
+        let guard = self.oom_guard.as_ref().and_then(OomGuard::note);
+        [how.to_owned()].into_iter().chain(guard.cloned()).collect()
     }
 
     /// As [`Group::take`], of the competitor.
@@ -144,8 +141,8 @@ impl Group {
     /// # Errors
     /// As there.
     pub fn admit_competitor(&self, process: Pid) -> Result<(), Failure> {
-        if let Some(keeper) = &self.keeper {
-            keeper.stop_at_times(process);
+        if let Some(guard) = &self.oom_guard {
+            guard.stop_at_times(process);
         }
         self.take(process)
     }

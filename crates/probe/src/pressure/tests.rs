@@ -1,6 +1,6 @@
 //! Real pressure, and that nothing of it remains: after dropping it, and after a kill.
 
-mod keeper;
+mod oom_guard;
 
 use std::io::Write;
 use std::os::unix::process::CommandExt;
@@ -11,7 +11,7 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 
 use super::*;
-use crate::clock::{Clock, Wanted};
+use crate::clock::{Clock, RequestedClock};
 use crate::workload::Shared;
 use oscope_sys::affinity;
 use oscope_sys::cleanup::{resource, swap_area};
@@ -38,7 +38,7 @@ fn plan(folder: &Folder, swap: SwapKind, swap_bytes: u64) -> Plan {
 
 /// Pressure as planned; `None` where this machine cannot.
 fn prepared(plan: Plan) -> Option<Pressure> {
-    let clock = Clock::open(Wanted::Monotonic).expect("there is a clock");
+    let clock = Clock::open(RequestedClock::Monotonic).expect("there is a clock");
     let allowed = affinity::allowed().expect("they can be read");
     let shared = Shared::default();
     let context = Context::new(&clock, allowed.last().copied(), &allowed, &shared);
@@ -246,9 +246,9 @@ fn memory_takes_no_swap_file_so_that_auto_is_zram_and_says_why() {
 
 #[test]
 fn the_competitor_leaves_the_measured_cpu_where_it_can() {
-    assert_eq!(seats(Some(3), &[1, 3, 5]), (vec![1, 5], None));
-    assert_eq!(seats(None, &[1, 3]).0, [1, 3]);
-    let (cpus, note) = seats(Some(3), &[3]);
+    assert_eq!(competitor_cpus(Some(3), &[1, 3, 5]), (vec![1, 5], None));
+    assert_eq!(competitor_cpus(None, &[1, 3]).0, [1, 3]);
+    let (cpus, note) = competitor_cpus(Some(3), &[3]);
     assert_eq!(cpus, [3]);
     assert!(note.is_some());
 }

@@ -8,13 +8,12 @@ use std::time::Duration;
 use oscope_sys::error::Failure;
 use oscope_sys::futex;
 use oscope_sys::shared_memory::Shared;
+use oscope_sys::worker::POLL_INTERVAL;
 
 /// The competitor moves.
 const COMPETITOR: u32 = 0;
 /// What is measured moves.
 const MEASURED: u32 = 1;
-/// Time after which a waiting process looks again, unasked.
-const NAP: Duration = Duration::from_millis(100);
 /// Sleep before each turn, in which the kernel's own threads end what reclaim had them begin, such as writing pages of
 /// a file.
 const REST: Duration = Duration::from_micros(50);
@@ -68,7 +67,7 @@ impl Turns {
         self.whose.store(other, Ordering::Release);
         futex::wake(&self.whose);
         while self.whose.load(Ordering::Acquire) != own {
-            let _ = futex::wait(&self.whose, other, NAP);
+            let _ = futex::wait(&self.whose, other, POLL_INTERVAL);
         }
     }
 }

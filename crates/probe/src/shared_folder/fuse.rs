@@ -128,7 +128,7 @@ impl FuseMount {
         let at = self.folders.mounted.display().to_string();
         let mut run = self.ready(&["status", "--json", &at])?;
         let ended = run.finish(Instant::now() + PATIENCE)?;
-        serde_json::from_str(&run.said(ended)?.output)
+        serde_json::from_str(&run.checked_output(ended)?.output)
             .map_err(|error| Failure::system("oscope-fs status", error))
     }
 

@@ -120,7 +120,7 @@ fn make_key(keygen: &Program, path: &Path) -> Result<(), Failure> {
     let words = ["-q", "-t", "ed25519", "-N", "", "-C", "oscope", "-f", &path];
     let mut run = keygen.run(&words.map(str::to_owned))?;
     let ended = run.finish(Instant::now() + PATIENCE)?;
-    run.said(ended).map(drop)
+    run.checked_output(ended).map(drop)
 }
 
 /// See sshd_config(5). Whoever has the key may come, and gets SFTP alone. With a ChrootDirectory, sshd does not ask

@@ -1,7 +1,7 @@
 //! `disk.drop-caches`: what writing 1, 2 or 3 to `/proc/sys/vm/drop_caches` frees.
 
-mod crowd;
 mod figures;
+mod file_set;
 mod slabs;
 
 use std::fs::{File, OpenOptions};
@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use self::crowd::FileSet;
 use self::figures::Figures;
+use self::file_set::FileSet;
 use self::slabs::Objects;
 use crate::description::{Describe, Description, Metrics, Quantity, SchedulingIsolation};
 use crate::disk::content;
@@ -56,7 +56,7 @@ pub struct DropCaches {
     /// The file without a name that fills the page cache, and its length.
     filler: File,
     size: u64,
-    crowd: FileSet,
+    file_set: FileSet,
     seen: Option<Seen>,
 }
 
@@ -112,7 +112,7 @@ impl Workload for DropCaches {
             value: Value(digit.map_err(|error| Failure::request("value", format!("{error}")))?),
             filler: filler(&parameters.directory, parameters.size)?,
             size: parameters.size,
-            crowd: FileSet::make(&parameters.directory, parameters.files)?,
+            file_set: FileSet::make(&parameters.directory, parameters.files)?,
             seen: None,
         })
     }
@@ -168,7 +168,7 @@ impl Workload for DropCaches {
             .seen
             .as_ref()
             .ok_or_else(|| Failure::failed("nothing was looked at"))?;
-        judge(self.value, self.crowd.count(), seen)
+        judge(self.value, self.file_set.count(), seen)
     }
 }
 
@@ -179,8 +179,8 @@ impl DropCaches {
         // What fails now may succeed in the next repetition: others use the memory too.
         make_warm(&self.filler, self.size)
             .map_err(|failure| Failure::failed(failure.to_string()))?;
-        self.crowd.look()?;
-        self.crowd.sync()
+        self.file_set.look()?;
+        self.file_set.sync()
     }
 }
 

@@ -260,7 +260,7 @@ impl Other {
         let mut run = self.program.run(&(self.peer.arguments)(&self.reading))?;
         let latest = Instant::now() + LONGEST;
         let ended = region.measure(|| run.finish(latest))?;
-        let account = (self.peer.account)(&run.said(ended)?)?;
+        let account = (self.peer.account)(&run.checked_output(ended)?)?;
         let whole_s = seconds(region)?;
         self.last = Some(Last { account, whole_s });
         let bytes = account.bytes as f64;

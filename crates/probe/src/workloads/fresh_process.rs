@@ -63,7 +63,7 @@ mod tests {
     use nix::unistd::getpid;
 
     use super::*;
-    use crate::clock::{Clock, Wanted};
+    use crate::clock::{Clock, RequestedClock};
     use oscope_sys::serialized_error::LONGEST_TEXT;
 
     fn unwatched() -> Result<(), Failure> {
@@ -71,7 +71,7 @@ mod tests {
     }
 
     fn with(act: impl FnOnce(&mut Region)) {
-        let clock = Clock::open(Wanted::Monotonic).expect("there is a clock");
+        let clock = Clock::open(RequestedClock::Monotonic).expect("there is a clock");
         act(&mut Region::new(&clock));
     }
 

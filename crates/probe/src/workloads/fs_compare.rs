@@ -53,7 +53,7 @@ impl Workload for FsCompare {
     fn prepare(parameters: Parameters, context: &Context) -> Result<Self, Failure> {
         let shape = parameters.shape();
         // Who serves and who mounts are children of this thread, and run where it may.
-        let seats = Placement::Free.seats(context)?;
+        let seats = Placement::Free.assign_cpus(context)?;
         let folder = SharedFolder::make(parameters.system, &parameters.directory, &shape)?;
         check_room(&parameters, &folder)?;
         Ok(Self {

@@ -1,7 +1,7 @@
-//! What the workloads of interprocess communication share: channels, and a partner at their other end.
+//! What the workloads of interprocess communication share: channels, and a peer at their other end.
 
 pub mod channel;
-pub mod partner;
+pub mod measured_peer;
 pub mod pattern;
 pub mod placement;
 pub mod ring;

@@ -6,7 +6,7 @@ mod side;
 use serde::Deserialize;
 
 use super::ipc::channel::{self, Plan, Waiting, both_ways};
-use super::ipc::partner::{self, MeasuredPeer, Together};
+use super::ipc::measured_peer::{self, BothResults, MeasuredPeer};
 use super::ipc::placement::{Placement, Seats};
 use crate::clock::Clock;
 use crate::description::{Describe, Description, Metrics, Quantity, SchedulingIsolation};
@@ -50,17 +50,17 @@ enum Mode {
 }
 
 impl Mode {
-    fn partner(self) -> partner::Kind {
+    fn peer(self) -> measured_peer::Kind {
         match self {
-            Self::Threads => partner::Kind::Thread,
-            Self::Processes => partner::Kind::Process,
+            Self::Threads => measured_peer::Kind::Thread,
+            Self::Processes => measured_peer::Kind::Process,
         }
     }
 }
 
 /// The prepared workload.
 pub struct IpcLatency {
-    partner: MeasuredPeer<Side, Job, Tally>,
+    peer: MeasuredPeer<Side, Job, Tally>,
     recorder: Recorder,
     /// The last repetition's.
     job: Job,
@@ -95,7 +95,7 @@ impl Workload for IpcLatency {
     }
 
     fn prepare(parameters: Parameters, context: &Context) -> Result<Self, Failure> {
-        let seats = parameters.placement.seats(context)?;
+        let seats = parameters.placement.assign_cpus(context)?;
         let plan = Plan {
             kind: parameters.channel,
             waiting: match seats.crowded {
@@ -111,11 +111,11 @@ impl Workload for IpcLatency {
             own.watch(process);
             Ok(own)
         };
-        let kind = parameters.mode.partner();
-        let partner = MeasuredPeer::spawn(kind, &seats, own, move |job| other.answer(job))?;
+        let kind = parameters.mode.peer();
+        let peer = MeasuredPeer::spawn(kind, &seats, own, move |job| other.answer(job))?;
         let crowded = seats.crowded && parameters.placement != Placement::Same;
         Ok(Self {
-            partner,
+            peer,
             recorder: Recorder::new(context.clock)?,
             job: Job::default(),
             tallies: None,
@@ -137,7 +137,7 @@ impl Workload for IpcLatency {
         self.recorder.clear();
         let recorder = &mut self.recorder;
         let both = self
-            .partner
+            .peer
             .measure(region, job, |own| own.ask(job, recorder))?;
         self.tallies = Some((both.own, both.other));
         Ok(Work {
@@ -166,7 +166,7 @@ impl Workload for IpcLatency {
                 )));
             }
         }
-        let own = self.partner.end();
+        let own = self.peer.end();
         match own.and_then(|own| own.wrong_answer(self.job)) {
             Some(place) => Err(Failure::failed(format!(
                 "byte {place} of the last answer is not what was sent"
@@ -181,7 +181,7 @@ impl IpcLatency {
         &self,
         rounds: u64,
         region: &Region,
-        both: &Together<Tally, Tally>,
+        both: &BothResults<Tally, Tally>,
     ) -> Result<Values, Failure> {
         let each = |sum: f64| sum / rounds as f64;
         let clock: &Clock = region.clock();

@@ -11,7 +11,7 @@ use nix::unistd::Pid;
 use serde::Deserialize;
 
 use super::ipc::channel::{self, Plan, Sender, Waiting};
-use super::ipc::partner::{Kind as Other, MeasuredPeer};
+use super::ipc::measured_peer::{Kind as Other, MeasuredPeer};
 use super::ipc::placement::{Placement, Seats};
 use super::ipc::usage::Usage;
 use crate::description::{Describe, Description};
@@ -162,7 +162,7 @@ impl IpcThroughput {
             (Mode::OneThread, Placement::Other) => Placement::Same,
             (_, asked) => asked,
         };
-        let seats = placement.seats(context)?;
+        let seats = placement.assign_cpus(context)?;
         let plan = Plan {
             kind: parameters.channel,
             waiting: match parameters.mode {
@@ -256,10 +256,10 @@ impl IpcThroughput {
                     capacity: self.capacity,
                 })
             }
-            Sides::Two(partner) => {
-                let done = match partner.measure(region, job, |sink| sink.receive(job)) {
+            Sides::Two(peer) => {
+                let done = match peer.measure(region, job, |sink| sink.receive(job)) {
                     Ok(done) => done,
-                    Err(failure) => return Err(senders_error(partner, job).unwrap_or(failure)),
+                    Err(failure) => return Err(senders_error(peer, job).unwrap_or(failure)),
                 };
                 Ok(Figures {
                     sent: done.other.0,
@@ -274,8 +274,8 @@ impl IpcThroughput {
 }
 
 /// The error of the kernel that made the sender stop, if that is why the transfer ended before its time.
-fn senders_error(partner: &MeasuredPeer<Sink, Job, Sent>, job: Job) -> Option<Failure> {
-    let (tally, error) = partner.left_behind()?;
+fn senders_error(peer: &MeasuredPeer<Sink, Job, Sent>, job: Job) -> Option<Failure> {
+    let (tally, error) = peer.left_behind()?;
     error.map(|error| tally.stopped("sending", error, job))
 }
 

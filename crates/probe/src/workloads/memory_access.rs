@@ -23,7 +23,7 @@ use crate::description::{Describe, Description, Metrics, SchedulingIsolation};
 use crate::pressure::{self, Competition, Pressure};
 use crate::region::Region;
 use crate::workload::{Context, Iterations, Work, Workload};
-use area::{Backing, Wanted};
+use area::{AreaSpec, Backing};
 use expected::Expected;
 use oscope_sys::cancel;
 use oscope_sys::cleanup::CleanupGuard;
@@ -244,7 +244,7 @@ impl MemoryAccess {
 }
 
 /// What memory the parameters mean.
-fn wanted(parameters: &Parameters) -> Result<Wanted, Failure> {
+fn wanted(parameters: &Parameters) -> Result<AreaSpec, Failure> {
     let page = page_bytes();
     if parameters.size % page != 0 {
         return Err(Failure::request(
@@ -261,7 +261,7 @@ fn wanted(parameters: &Parameters) -> Result<Wanted, Failure> {
             "must be 4K with mapping=private or shared: a file is not mapped in huge pages",
         ));
     }
-    Ok(Wanted {
+    Ok(AreaSpec {
         backing: parameters.mapping,
         populate: parameters.populate,
         initialise: parameters.initialise,

@@ -94,7 +94,7 @@ impl Workload for MemoryBandwidth {
         let pinned = take_seat(context.cpu, &layout.cpus)?;
         Ok(Self {
             buffers: Buffers::new(parameters.operation, parameters.pages, &layout)?,
-            notes: crowd(layout.cpus.len(), context.allowed().len()),
+            notes: cpu_sharing(layout.cpus.len(), context.allowed().len()),
             layout,
             repetitions: 0,
             tally: Tally::default(),
@@ -172,7 +172,7 @@ fn metrics(size: u64, seconds: f64) -> Result<Vec<(&'static str, f64)>, Failure>
     Ok(values.values())
 }
 
-fn crowd(threads: usize, cpus: usize) -> Vec<String> {
+fn cpu_sharing(threads: usize, cpus: usize) -> Vec<String> {
     let crowded = threads > cpus;
     crowded
         .then(|| format!("{threads} threads share {cpus} CPUs"))

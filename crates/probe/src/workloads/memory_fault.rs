@@ -160,7 +160,7 @@ impl Workload for MemoryFault {
             kind,
             page: page as usize,
             pages,
-            notes: crowd(cpus.len(), context.allowed().len())
+            notes: cpu_sharing(cpus.len(), context.allowed().len())
                 .into_iter()
                 .chain(swap.as_ref().map(Room::note))
                 .collect(),
@@ -297,7 +297,7 @@ fn mark(repetition: u64) -> u8 {
     (repetition % 251) as u8 + 1
 }
 
-fn crowd(threads: usize, cpus: usize) -> Option<String> {
+fn cpu_sharing(threads: usize, cpus: usize) -> Option<String> {
     (threads > cpus).then(|| format!("{threads} threads share {cpus} CPUs"))
 }
 

@@ -168,10 +168,10 @@ impl Visitor for ByItself<'_, '_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::{Clock, Wanted};
+    use crate::clock::{Clock, RequestedClock};
 
     fn tally_of(answers: &[i64], expected: i64) -> Tally {
-        let clock = Clock::open(Wanted::Monotonic).unwrap();
+        let clock = Clock::open(RequestedClock::Monotonic).unwrap();
         let mut answers = answers.iter();
         InLoop {
             region: &mut Region::new(&clock),
@@ -196,7 +196,7 @@ mod tests {
 
     #[test]
     fn a_single_call_is_primed_and_measured_once() {
-        let clock = Clock::open(Wanted::Monotonic).unwrap();
+        let clock = Clock::open(RequestedClock::Monotonic).unwrap();
         let mut region = Region::new(&clock);
         let mut calls = 0;
         let tally = ByItself {

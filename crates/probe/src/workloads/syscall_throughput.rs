@@ -235,7 +235,7 @@ impl Visitor for Chunk {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::Wanted;
+    use crate::clock::RequestedClock;
 
     fn prepared(name: &str) -> SyscallThroughput {
         let mut workload = SyscallThroughput::new(name).unwrap();
@@ -294,7 +294,7 @@ mod tests {
 
     #[test]
     fn the_duration_ends_the_calls_and_all_are_counted() {
-        let clock = Clock::open(Wanted::Monotonic).unwrap();
+        let clock = Clock::open(RequestedClock::Monotonic).unwrap();
         let mut workload = prepared("lseek");
         workload.chunk = 10;
         let tally = workload.calls_for(&clock, 1e6).unwrap();

@@ -4,7 +4,7 @@
 //! and show what that costs: a side that comes late and a peer that sleeps before it tries again (`meeting`), small
 //! writes against delayed acknowledgements (`writes`).
 
-mod meeting;
+mod listen_endpoint;
 mod parameters;
 mod receiver;
 mod sender;
@@ -13,7 +13,7 @@ mod small;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
-use super::ipc::partner::{Kind, MeasuredPeer, Together};
+use super::ipc::measured_peer::{BothResults, Kind, MeasuredPeer};
 use super::ipc::placement::{Placement, Seats};
 use super::ipc::usage::Usage;
 use super::transfer::check;
@@ -21,7 +21,7 @@ use super::transfer::folder::Folder;
 use crate::description::{Description, Metrics};
 use crate::region::Region;
 use crate::workload::{Context, Iterations, Work, Workload};
-use meeting::ListenEndpoint;
+use listen_endpoint::ListenEndpoint;
 use oscope_sys::error::Failure;
 use oscope_sys::net::{Link, LinkFailure};
 use oscope_transfer::{DigestKind, ReceiveOptions, SendOptions, Source};
@@ -53,7 +53,7 @@ pub struct TransferCopy {
 }
 
 /// What both sides did, where the receiver was there to the end.
-type Both = Together<Result<Sent, Failure>, Answer>;
+type Both = BothResults<Result<Sent, Failure>, Answer>;
 
 /// Why there is no link, and what to do instead.
 fn no_link(reason: LinkFailure) -> Failure {
@@ -82,7 +82,7 @@ impl Workload for TransferCopy {
     fn prepare(parameters: Parameters, context: &Context) -> Result<Self, Failure> {
         let shape = parameters.shape()?;
         let mut notes = parameters.remarks();
-        let seats = Placement::Free.seats(context)?;
+        let seats = Placement::Free.assign_cpus(context)?;
         let link = match parameters.network {
             Network::Loopback => None,
             Network::Namespaces => Some(Arc::new(Link::make(&shape).map_err(no_link)?)),
@@ -237,8 +237,8 @@ impl TransferCopy {
     /// said counts first.
     fn given<T>(
         &mut self,
-        done: Result<Together<T, Answer>, Failure>,
-    ) -> Result<Together<T, Answer>, Failure> {
+        done: Result<BothResults<T, Answer>, Failure>,
+    ) -> Result<BothResults<T, Answer>, Failure> {
         done.map_err(|failure| {
             let receiver = self.receiver.take();
             let answer = receiver.and_then(|receiver| receiver.left_behind());

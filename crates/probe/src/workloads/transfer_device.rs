@@ -13,7 +13,7 @@ use std::path::Path;
 use nix::sys::resource::{UsageWho, getrusage};
 use sha2::{Digest, Sha512};
 
-use super::ipc::partner::{Kind, MeasuredPeer};
+use super::ipc::measured_peer::{Kind, MeasuredPeer};
 use super::ipc::placement::{Placement, Seats};
 use super::transfer::folder::Folder;
 use crate::description::{Description, Metrics};
@@ -50,7 +50,7 @@ impl Workload for TransferDevice {
 
     fn prepare(parameters: Parameters, context: &Context) -> Result<Self, Failure> {
         let modules = modules::provide()?;
-        let seats = Placement::Free.seats(context)?;
+        let seats = Placement::Free.assign_cpus(context)?;
         let folder = Folder::make(&parameters.folder, parameters.files)?;
         let source = folder.source();
         let digests = folder
@@ -83,7 +83,7 @@ impl Workload for TransferDevice {
 
     fn run(&mut self, _iterations: u64, region: &mut Region) -> Result<Work, Failure> {
         self.folder.clear()?;
-        // Kept until the sender has reported the next: after a failure it is the partner that says what went wrong
+        // Kept until the sender has reported the next: after a failure it is the peer that says what went wrong
         // first.
         let address = self
             .address

@@ -29,7 +29,8 @@ enum Line {
     /// The first one: which boot of the machine the rest is of.
     Boot(String),
     /// A thing is about to be made, or more is known of it.
-    Made(u64, Resource),
+    #[serde(rename = "made")]
+    Logged(u64, Resource),
     /// A thing was undone.
     Undone(u64),
 }
@@ -139,7 +140,7 @@ impl Journal {
     fn take(&mut self, line: Line) {
         match line {
             Line::Boot(boot) => self.boot = boot,
-            Line::Made(number, thing) => {
+            Line::Logged(number, thing) => {
                 self.entries.retain(|(each, _)| *each != number);
                 self.entries.push((number, thing));
                 self.next = self.next.max(number + 1);
@@ -179,7 +180,7 @@ impl Journal {
     /// # Errors
     /// `Failure::Unavailable` if the journal cannot be written.
     pub fn replace(&mut self, number: u64, thing: &Resource) -> Result<(), Failure> {
-        let line = Line::Made(number, thing.clone());
+        let line = Line::Logged(number, thing.clone());
         self.append(&line)?;
         self.take(line);
         Ok(())

@@ -21,5 +21,5 @@ pub fn run<'a>(
     let arguments: Vec<String> = arguments.into_iter().map(str::to_owned).collect();
     let mut run = program.run(&arguments)?;
     let ended = run.finish(Instant::now() + PATIENCE)?;
-    Ok(run.said(ended)?.output)
+    Ok(run.checked_output(ended)?.output)
 }

@@ -29,7 +29,7 @@ const LAST_MOMENTS: Duration = Duration::from_millis(500);
 pub struct PeerWorker<E, J, R> {
     /// Gone once a share was given up.
     end: Option<E>,
-    board: Arc<Shared<Board<J, R>>>,
+    shared: Arc<Shared<SharedSlot<J, R>>>,
     worker: WorkerHandle,
     waits: Waits,
     /// Why it is of no use any more.
@@ -47,7 +47,7 @@ pub struct Seat {
 
 /// What both sides share, on cache lines of its own.
 #[repr(C, align(128))]
-struct Board<J, R> {
+struct SharedSlot<J, R> {
     barrier: StartBarrier,
     job: Slot<J>,
     result: Slot<R>,
@@ -56,7 +56,7 @@ struct Board<J, R> {
 }
 
 // SAFETY: each part may be zeros.
-unsafe impl<J, R> Zeroable for Board<J, R> {}
+unsafe impl<J, R> Zeroable for SharedSlot<J, R> {}
 
 /// In the worker: the barrier at which it waits before it does its job.
 pub struct Arrival<'a> {
@@ -104,17 +104,17 @@ where
         end: impl FnOnce(Option<Pid>) -> Result<E, Failure>,
         work: impl FnMut(J, Arrival) -> Option<R> + Send + 'static,
     ) -> Result<Self, Failure> {
-        let board = Arc::new(Shared::zeroed()?);
-        let seen = Arc::clone(&board);
+        let shared = Arc::new(Shared::zeroed()?);
+        let seen = Arc::clone(&shared);
         let mut peer = Self {
             end: None,
             worker: WorkerHandle::start(kind, move || live(&seen, seat, work))?,
-            board: Arc::clone(&board),
+            shared: Arc::clone(&shared),
             waits: seat.waits,
             broken: None,
         };
-        peer.wait_for(board.seat.state(), FULL)?;
-        let seated = board.seat.take();
+        peer.wait_for(shared.seat.state(), FULL)?;
+        let seated = shared.seat.take();
         seated.map_or(Ok(()), |seated| seated.map_err(|error| error.failure()))?;
         peer.end = Some(end(peer.process())?);
         Ok(peer)
@@ -139,7 +139,7 @@ where
     ///
     /// # Errors
     /// How the worker died, if it did; else what `own` gave; `Failure::Failed` after a signal.
-    pub fn together<T>(
+    pub fn run_both<T>(
         &mut self,
         job: J,
         own: impl FnOnce(&mut E, Opener) -> Result<T, Failure>,
@@ -147,49 +147,49 @@ where
         if let Some(failure) = &self.broken {
             return Err(failure.clone());
         }
-        let done = self.try_together(job, own);
+        let done = self.try_run_both(job, own);
         if let Err(failure) = &done {
             self.broken = Some(failure.clone());
         }
         done
     }
 
-    fn try_together<T>(
+    fn try_run_both<T>(
         &mut self,
         job: J,
         own: impl FnOnce(&mut E, Opener) -> Result<T, Failure>,
     ) -> Result<(T, R), Failure> {
-        let board = Arc::clone(&self.board);
-        board.barrier.reset();
-        board.job.put(job);
-        board.job.wake();
-        self.wait_for(board.barrier.arrived(), 1)?;
+        let shared = Arc::clone(&self.shared);
+        shared.barrier.reset();
+        shared.job.put(job);
+        shared.job.wake();
+        self.wait_for(shared.barrier.arrived(), 1)?;
         let opener = Opener {
-            barrier: &board.barrier,
+            barrier: &shared.barrier,
             waits: self.waits,
         };
         let end = self.end.as_mut();
         let end = end.ok_or_else(|| Failure::failed("this side has no end of the channel"))?;
         let own = match own(end, opener) {
-            Ok(own) if board.barrier.is_open() => own,
+            Ok(own) if shared.barrier.is_open() => own,
             Ok(_) => return Err(Failure::failed("the other side was not started")),
             Err(failure) => {
                 self.end = None;
                 return Err(self.cause(failure));
             }
         };
-        self.wait_for(board.result.state(), FULL)?;
-        let other = board.result.take();
+        self.wait_for(shared.result.state(), FULL)?;
+        let other = shared.result.take();
         let other = other.ok_or_else(|| Failure::failed("the other side left no result"))?;
         Ok((own, other))
     }
 
     /// The result of a job that a failed measurement left behind, if it ended.
     pub fn left_behind(&self) -> Option<R> {
-        self.board.result.get()
+        self.shared.result.get()
     }
 
-    /// Waits until `word`, of the board, is `wanted`, or the worker has died.
+    /// Waits until `word`, of the shared slot, is `wanted`, or the worker has died.
     fn wait_for(&mut self, word: &AtomicU32, wanted: u32) -> Result<(), Failure> {
         let mut looks = 0;
         loop {
@@ -226,7 +226,7 @@ where
     /// Why the own share was given up: if the worker has died, that is why.
     fn cause(&mut self, failure: Failure) -> Failure {
         let latest = Instant::now() + LAST_MOMENTS;
-        while Instant::now() < latest && !cancel::requested() && !self.board.result.is_full() {
+        while Instant::now() < latest && !cancel::requested() && !self.shared.result.is_full() {
             match self.worker.death() {
                 Ok(None) => thread::sleep(PAUSE),
                 Ok(Some(death)) => return Failure::failed(death),
@@ -243,9 +243,9 @@ impl<E, J, R> Drop for PeerWorker<E, J, R> {
         drop(self.end.take());
         // A process ends with its value.
         if let WorkerHandle::Thread(thread) = &mut self.worker {
-            self.board.job.close();
-            futex::wake(self.board.job.state());
-            self.board.barrier.shut();
+            self.shared.job.close();
+            futex::wake(self.shared.job.state());
+            self.shared.barrier.shut();
             // A panic of the thread has been reported already, by its message and as the death of the worker.
             thread.take().map(JoinHandle::join);
         }
@@ -254,7 +254,7 @@ impl<E, J, R> Drop for PeerWorker<E, J, R> {
 
 /// The worker's life: one job after the other until it is dismissed.
 fn live<J: Copy + Send, R: Copy + Send>(
-    board: &Board<J, R>,
+    shared: &SharedSlot<J, R>,
     seat: Seat,
     mut work: impl FnMut(J, Arrival) -> Option<R>,
 ) {
@@ -264,26 +264,26 @@ fn live<J: Copy + Send, R: Copy + Send>(
         }
     };
     let seated = seat.cpu.map_or(Ok(()), affinity::pin);
-    board
+    shared
         .seat
         .put(seated.map_err(|failure| SerializedError::of(&failure)));
-    wake(board.seat.state());
+    wake(shared.seat.state());
     loop {
-        let seen = board.job.state().load(Ordering::Acquire);
-        if let Some(job) = board.job.take() {
+        let seen = shared.job.state().load(Ordering::Acquire);
+        if let Some(job) = shared.job.take() {
             let arrival = Arrival {
-                barrier: &board.barrier,
+                barrier: &shared.barrier,
                 waits: seat.waits,
             };
             let Some(result) = work(job, arrival) else {
                 return;
             };
-            board.result.put(result);
-            wake(board.result.state());
-        } else if board.job.is_closed() {
+            shared.result.put(result);
+            wake(shared.result.state());
+        } else if shared.job.is_closed() {
             return;
         } else {
-            let _ = futex::wait(board.job.state(), seen, LONGEST_SLEEP);
+            let _ = futex::wait(shared.job.state(), seen, LONGEST_SLEEP);
         }
     }
 }
@@ -318,7 +318,7 @@ mod tests {
                 let mut peer =
                     PeerWorker::spawn(kind, seat, |_| Ok(()), doubles).expect("a worker");
                 for number in [1, 20, 300] {
-                    assert_eq!(peer.together(number, start), Ok(((), 2 * number)));
+                    assert_eq!(peer.run_both(number, start), Ok(((), 2 * number)));
                 }
             }
         }
@@ -337,12 +337,12 @@ mod tests {
         };
         let mut peer =
             PeerWorker::spawn(Kind::Thread, seat(), |_| Ok(ask), work).expect("a worker");
-        peer.board.job.put(());
-        peer.board.job.wake();
-        while peer.board.barrier.arrived().load(Ordering::Acquire) == 0 {
+        peer.shared.job.put(());
+        peer.shared.job.wake();
+        while peer.shared.barrier.arrived().load(Ordering::Acquire) == 0 {
             thread::yield_now();
         }
-        peer.board.barrier.open(Waits::Spins);
+        peer.shared.barrier.open(Waits::Spins);
         assert!(peer.end().is_some());
         drop(peer);
         assert_eq!(hung_up.recv(), Ok(true));
@@ -361,9 +361,9 @@ mod tests {
             opener.open();
             Err(Failure::failed("no more"))
         };
-        assert_eq!(peer.together((), give_up), Err(Failure::failed("no more")));
+        assert_eq!(peer.run_both((), give_up), Err(Failure::failed("no more")));
         assert_eq!(peer.left_behind(), Some(true));
-        assert_eq!(peer.together((), give_up), Err(Failure::failed("no more")));
+        assert_eq!(peer.run_both((), give_up), Err(Failure::failed("no more")));
     }
 
     #[test]
@@ -376,7 +376,7 @@ mod tests {
         let mut peer =
             PeerWorker::spawn(Kind::Process, seat(), |_| Ok(()), dies).expect("a worker");
         let failure = peer
-            .together((), start)
+            .run_both((), start)
             .expect_err("it is dead")
             .to_string();
         assert!(failure.contains("killed by SIGKILL"), "{failure}");
@@ -386,7 +386,7 @@ mod tests {
     fn a_worker_that_is_never_started_goes_home_and_one_without_its_cpu_is_an_error() {
         let mut peer =
             PeerWorker::spawn(Kind::Thread, seat(), |_| Ok(()), doubles).expect("a worker");
-        assert!(peer.together(1, |_, _| Ok(())).is_err());
+        assert!(peer.run_both(1, |_, _| Ok(())).is_err());
         drop(peer);
         for kind in [Kind::Thread, Kind::Process] {
             let seat = Seat {

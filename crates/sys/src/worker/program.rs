@@ -84,7 +84,7 @@ impl Program {
         }
         let mut run = program.run(&[name.question.to_owned()])?;
         let ended = run.finish(Instant::now() + LONGEST_GREETING)?;
-        let answer = match run.said(ended) {
+        let answer = match run.checked_output(ended) {
             Ok(said) => said.output + &said.errors,
             Err(failure) => failure.to_string(),
         };
@@ -152,9 +152,9 @@ pub struct Run {
     errors: File,
 }
 
-/// What a program said.
+/// What a program wrote.
 #[derive(Debug)]
-pub struct Said {
+pub struct ProgramOutput {
     /// On standard output.
     pub output: String,
     /// On standard error.
@@ -196,15 +196,15 @@ impl Run {
         self.start()?.wait(latest)
     }
 
-    /// What the program said, if it ended well.
+    /// What the program wrote, if it ended well.
     ///
     /// # Errors
     /// `Failure::Failed` with its last words if it did not.
-    pub fn said(self, ended: ExitStatus) -> Result<Said, Failure> {
+    pub fn checked_output(self, ended: ExitStatus) -> Result<ProgramOutput, Failure> {
         if !ended.success() {
             return Err(self.ended_badly(ended)?);
         }
-        Ok(Said {
+        Ok(ProgramOutput {
             output: content(&self.output)?,
             errors: content(&self.errors)?,
         })
@@ -228,7 +228,7 @@ impl Run {
     /// # Errors
     /// `Failure::Failed` if its output cannot be read.
     pub fn last_words(&self) -> Result<Option<String>, Failure> {
-        let said = Said {
+        let said = ProgramOutput {
             output: content(&self.output)?,
             errors: content(&self.errors)?,
         };
@@ -296,7 +296,7 @@ pub fn last_line(text: &str) -> Option<&str> {
 }
 
 /// What a program complains of: the last line that its name begins, on either output, or else its last words.
-fn complaint<'a>(name: &str, said: &'a Said) -> Option<&'a str> {
+fn complaint<'a>(name: &str, said: &'a ProgramOutput) -> Option<&'a str> {
     let complains = |line: &&str| {
         let rest = line.strip_prefix(name);
         rest.is_some_and(|rest| rest.starts_with(": "))

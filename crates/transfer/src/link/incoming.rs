@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::time::Instant;
 
-use super::pace::Said;
+use super::pace::NamesFrame;
 use super::{Link, counted, cut, seal};
 use crate::names::{LONGEST, shown};
 use crate::stop::Stop;
@@ -82,26 +82,26 @@ impl Link {
                 self.fill(want, false)?;
                 continue;
             };
-            if self.said(range.clone())? != Said::Working {
+            if self.names_frame(range.clone())? != NamesFrame::Working {
                 return Ok(range);
             }
         }
     }
 
     /// What a frame that is here whole says, unless it is a refusal.
-    fn said(&mut self, range: Range<usize>) -> Result<Said, Stop> {
+    fn names_frame(&mut self, range: Range<usize>) -> Result<NamesFrame, Stop> {
         let length = range.len();
-        let said = match self.decoded(range)? {
+        let frame_kind = match self.decoded(range)? {
             Frame::Refusal {
                 file,
                 reason,
                 remedy,
                 useless,
             } => return Err(refused(file, reason, remedy, useless)),
-            frame => Said::by(&frame),
+            frame => NamesFrame::by(&frame),
         };
-        self.named(said, length);
-        Ok(said)
+        self.named(frame_kind, length);
+        Ok(frame_kind)
     }
 
     pub(super) fn announced(&self) -> Result<usize, Stop> {
@@ -196,8 +196,8 @@ impl Link {
             self.fill(count + length, true)?;
             let from = self.start + count;
             let frame = from..from + length;
-            let said = self.said(frame.clone())?;
-            if said != Said::Working {
+            let frame_kind = self.names_frame(frame.clone())?;
+            if frame_kind != NamesFrame::Working {
                 break frame;
             }
             // Nothing of it stays between: there may be any number of them.

@@ -75,7 +75,7 @@ impl Pace {
 
 /// What a frame says of the names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Said {
+pub(super) enum NamesFrame {
     /// The peer is alive.
     Working,
     /// None more, as yet.
@@ -86,7 +86,7 @@ pub(super) enum Said {
     More,
 }
 
-impl Said {
+impl NamesFrame {
     /// By a frame.
     pub fn by(frame: &Frame) -> Self {
         match frame {
@@ -108,10 +108,10 @@ impl Link {
     }
 
     /// A frame of so many bytes came: who only says that it is alive is as slow as one that says nothing.
-    pub(super) fn named(&mut self, said: Said, bytes: usize) {
-        match (said, &mut self.names) {
-            (Said::Working | Said::NoName, Some(pace)) => pace.discount(bytes),
-            (Said::AllNames, names) => *names = None,
+    pub(super) fn named(&mut self, frame_kind: NamesFrame, bytes: usize) {
+        match (frame_kind, &mut self.names) {
+            (NamesFrame::Working | NamesFrame::NoName, Some(pace)) => pace.discount(bytes),
+            (NamesFrame::AllNames, names) => *names = None,
             _ => {}
         }
     }
@@ -267,9 +267,12 @@ mod tests {
 
     #[test]
     fn a_frame_without_a_name_names_nothing() {
-        assert_eq!(Said::by(&Frame::Working), Said::Working);
-        assert_eq!(Said::by(&Frame::Entries(Vec::new())), Said::NoName);
-        assert_eq!(Said::by(&Frame::EntriesEnd(0)), Said::AllNames);
+        assert_eq!(NamesFrame::by(&Frame::Working), NamesFrame::Working);
+        assert_eq!(
+            NamesFrame::by(&Frame::Entries(Vec::new())),
+            NamesFrame::NoName
+        );
+        assert_eq!(NamesFrame::by(&Frame::EntriesEnd(0)), NamesFrame::AllNames);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use super::launch::Launcher;
 use super::parameters::Parameters;
 use super::program::Program;
 use super::worker::Worker;
-use crate::clock::{Clock, Wanted};
+use crate::clock::{Clock, RequestedClock};
 use crate::description::Describe;
 use crate::parameters::complete;
 use crate::region::Region;
@@ -25,7 +25,7 @@ fn parameters(given: Value) -> Parameters {
 
 /// Run a shell's command line, and give what it used and said.
 fn run(line: &str, given: Value) -> Result<(super::Ended, String), Failure> {
-    let clock = Clock::open(Wanted::Monotonic).expect("there is a clock");
+    let clock = Clock::open(RequestedClock::Monotonic).expect("there is a clock");
     let allowed = oscope_sys::affinity::allowed().expect("they are known");
     let shared = Shared::default();
     let context = Context::new(&clock, None, &allowed, &shared);
@@ -52,7 +52,7 @@ fn a_small_program_after_a_large_one_has_its_own_resident_set() {
 
 #[test]
 fn a_launcher_runs_a_program_again_and_again_and_keeps_nothing_of_a_run() {
-    let clock = Clock::open(Wanted::Monotonic).expect("there is a clock");
+    let clock = Clock::open(RequestedClock::Monotonic).expect("there is a clock");
     let allowed = oscope_sys::affinity::allowed().expect("they are known");
     let shared = Shared::default();
     let context = Context::new(&clock, None, &allowed, &shared);
@@ -127,7 +127,7 @@ fn one_that_hangs_is_killed_with_its_children() {
 
 #[test]
 fn a_preparation_that_closes_its_standard_error_and_hangs_is_killed_with_its_children() {
-    let clock = Clock::open(Wanted::Monotonic).expect("there is a clock");
+    let clock = Clock::open(RequestedClock::Monotonic).expect("there is a clock");
     let allowed = oscope_sys::affinity::allowed().expect("they are known");
     let shared = Shared::default();
     let context = Context::new(&clock, None, &allowed, &shared);
@@ -157,7 +157,7 @@ fn a_preparation_that_closes_its_standard_error_and_hangs_is_killed_with_its_chi
 
 #[test]
 fn what_a_program_left_behind_does_not_make_the_launcher_larger() {
-    let clock = Clock::open(Wanted::Monotonic).expect("there is a clock");
+    let clock = Clock::open(RequestedClock::Monotonic).expect("there is a clock");
     let allowed = oscope_sys::affinity::allowed().expect("they are known");
     let shared = Shared::default();
     let context = Context::new(&clock, None, &allowed, &shared);
@@ -227,7 +227,7 @@ fn arguments_folder_and_variables_arrive_as_they_are() {
 
 #[test]
 fn what_cannot_be_executed_is_reported_in_a_line() {
-    let clock = Clock::open(Wanted::Monotonic).expect("there is a clock");
+    let clock = Clock::open(RequestedClock::Monotonic).expect("there is a clock");
     let allowed = oscope_sys::affinity::allowed().expect("they are known");
     let shared = Shared::default();
     let context = Context::new(&clock, None, &allowed, &shared);

@@ -1,7 +1,7 @@
 //! Truth of `disk.drop-caches`: a drop that did not happen is refused, and a real one is seen.
 
 use super::*;
-use crate::clock::{Clock, Wanted};
+use crate::clock::{Clock, RequestedClock};
 use crate::workload::Shared;
 
 fn figures(dentries: i64) -> Figures {
@@ -49,7 +49,7 @@ fn each_value_must_drop_what_it_means_and_nothing_else_is_asked_of_it() {
 
 #[test]
 fn a_real_drop_is_seen_and_leaves_nothing() {
-    let clock = Clock::open(Wanted::Auto).unwrap();
+    let clock = Clock::open(RequestedClock::Auto).unwrap();
     let shared = Shared::default();
     let context = Context::new(&clock, None, &[], &shared);
     for value in ["1", "2", "3"] {

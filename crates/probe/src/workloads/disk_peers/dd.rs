@@ -2,7 +2,7 @@
 
 use super::peer::{Account, Peer, Reading};
 use oscope_sys::error::Failure;
-use oscope_sys::worker::program::{Name, Said, last_line};
+use oscope_sys::worker::program::{Name, ProgramOutput, last_line};
 
 /// `dd` prints six digits (`src/dd.c`, `print_xfer_stats`), so its error is no more than this share of it.
 const SHARE_OF_ERROR: f64 = 1e-5;
@@ -32,7 +32,7 @@ fn arguments(reading: &Reading) -> Vec<String> {
 }
 
 /// The account is the last line on standard error.
-fn account(said: &Said) -> Result<Account, Failure> {
+fn account(said: &ProgramOutput) -> Result<Account, Failure> {
     let line = last_line(&said.errors).unwrap_or_default();
     parse(line).ok_or_else(|| Failure::failed(format!("dd gave no account of its time: {line:?}")))
 }
@@ -58,8 +58,8 @@ fn parse(line: &str) -> Option<Account> {
 mod tests {
     use super::*;
 
-    fn said(errors: &str) -> Said {
-        Said {
+    fn said(errors: &str) -> ProgramOutput {
+        ProgramOutput {
             output: String::new(),
             errors: errors.to_owned(),
         }

@@ -5,7 +5,7 @@ use serde::Deserialize;
 use super::peer::{Account, Peer, Reading};
 use oscope_sys::error::Failure;
 use oscope_sys::machine::memory::page_bytes;
-use oscope_sys::worker::program::{Name, Said};
+use oscope_sys::worker::program::{Name, ProgramOutput};
 
 /// fio's `runtime` is rounded up to whole milliseconds (`update_runtime` in its `backend.c`); it reports no other time
 /// of a whole reading more finely. So half a millisecond is taken off, and as much is the error.
@@ -87,7 +87,7 @@ struct Totals {
     runtime: u64,
 }
 
-fn account(said: &Said) -> Result<Account, Failure> {
+fn account(said: &ProgramOutput) -> Result<Account, Failure> {
     let report = find_report(&said.output)
         .ok_or_else(|| Failure::failed("fio gave no account of its time in JSON"))?;
     let [job] = report.jobs.as_slice() else {
@@ -132,7 +132,7 @@ mod tests {
     const REAL: &str = include_str!("fio.json");
 
     fn account_of(output: &str) -> Result<Account, Failure> {
-        account(&Said {
+        account(&ProgramOutput {
             output: output.to_owned(),
             errors: String::new(),
         })

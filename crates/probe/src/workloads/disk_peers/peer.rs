@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use oscope_sys::error::Failure;
-use oscope_sys::worker::program::{Name, Said};
+use oscope_sys::worker::program::{Name, ProgramOutput};
 
 /// A reading that a program is to do: from the file's start, block by block, once.
 #[derive(Debug)]
@@ -37,7 +37,7 @@ pub struct Peer {
     /// Its arguments for a reading.
     pub arguments: fn(&Reading) -> Vec<String>,
     /// Its account, from what it said.
-    pub account: fn(&Said) -> Result<Account, Failure>,
+    pub account: fn(&ProgramOutput) -> Result<Account, Failure>,
     /// What there is to know of its account.
     pub remark: Option<&'static str>,
 }

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use super::*;
-use crate::clock::{Clock, Wanted};
+use crate::clock::{Clock, RequestedClock};
 use crate::workload::Shared;
 
 /// Large enough that fio needs more than its 10 ms, by small blocks.
@@ -57,7 +57,7 @@ struct Laboratory {
 impl Laboratory {
     fn new() -> Self {
         Self {
-            clock: Clock::open(Wanted::Monotonic).unwrap(),
+            clock: Clock::open(RequestedClock::Monotonic).unwrap(),
             shared: Shared::default(),
         }
     }

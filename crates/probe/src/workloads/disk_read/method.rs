@@ -116,7 +116,7 @@ impl Asked {
                 "the kernel does not report how much of the file is in the page cache".to_owned()
             }
         };
-        Ok((method, Some(format!("{}: {state}", method.words()))))
+        Ok((method, Some(format!("{}: {state}", method.describe()))))
     }
 
     fn exactly(self) -> Result<Method, Failure> {
@@ -217,7 +217,7 @@ impl Method {
     }
 
     /// The method in words.
-    fn words(&self) -> String {
+    fn describe(&self) -> String {
         let threads = if self.threads == 1 {
             "thread"
         } else {

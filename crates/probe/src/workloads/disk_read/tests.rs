@@ -8,7 +8,7 @@ use std::rc::Rc;
 use nix::sys::wait::WaitStatus;
 
 use super::*;
-use crate::clock::{Clock, Wanted};
+use crate::clock::{Clock, RequestedClock};
 use crate::disk::scratch::Files;
 use crate::workload::Shared;
 use crate::xor;
@@ -71,7 +71,7 @@ struct Laboratory {
 impl Laboratory {
     fn new() -> Self {
         Self {
-            clock: Clock::open(Wanted::Monotonic).unwrap(),
+            clock: Clock::open(RequestedClock::Monotonic).unwrap(),
             shared: Shared::default(),
         }
     }

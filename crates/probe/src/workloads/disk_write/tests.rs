@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use proptest::prelude::*;
 
 use super::*;
-use crate::clock::{Clock, Wanted};
+use crate::clock::{Clock, RequestedClock};
 use crate::workload::Shared;
 
 /// Bytes of most files here.
@@ -61,7 +61,7 @@ fn parameters_for(file: PathBuf) -> Parameters {
 }
 
 fn prepare(parameters: Parameters) -> Result<DiskWrite, Failure> {
-    let clock = Clock::open(Wanted::Auto).unwrap();
+    let clock = Clock::open(RequestedClock::Auto).unwrap();
     DiskWrite::prepare(
         parameters,
         &Context::new(&clock, None, &[], &Shared::default()),
@@ -69,7 +69,7 @@ fn prepare(parameters: Parameters) -> Result<DiskWrite, Failure> {
 }
 
 fn run(workload: &mut DiskWrite) -> Result<Work, Failure> {
-    let clock = Clock::open(Wanted::Auto).unwrap();
+    let clock = Clock::open(RequestedClock::Auto).unwrap();
     workload.run(1, &mut Region::new(&clock))
 }
 

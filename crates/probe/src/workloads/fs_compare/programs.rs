@@ -57,7 +57,7 @@ fn text(path: &Path) -> String {
 /// A program made ready, and what it says of its end.
 fn finished(mut run: Run) -> Result<String, Failure> {
     let ended = run.finish(Instant::now() + LONGEST)?;
-    Ok(run.said(ended)?.output)
+    Ok(run.checked_output(ended)?.output)
 }
 
 /// `git-status`.

@@ -10,7 +10,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::clock::{Clock, Wanted};
+use crate::clock::{Clock, RequestedClock};
 use crate::description::Kind;
 use crate::parameters::complete;
 use crate::workload::Shared;
@@ -29,7 +29,7 @@ fn parameters(given: &Value) -> Parameters {
 
 /// Prepares, and hands `act` the workload and a clock. Where this machine cannot, the test says so.
 fn with(given: &Value, act: impl FnOnce(&mut FsCompare, &Clock)) {
-    let clock = Clock::open(Wanted::Monotonic).expect("there is a clock");
+    let clock = Clock::open(RequestedClock::Monotonic).expect("there is a clock");
     let allowed = affinity::allowed().expect("they can be read");
     let shared = Shared::default();
     let context = Context::new(&clock, None, &allowed, &shared);
@@ -255,7 +255,7 @@ fn what_git_says_is_judged() {
 
 #[test]
 fn a_delay_without_a_network_and_a_place_that_is_none_are_refused() {
-    let clock = Clock::open(Wanted::Monotonic).expect("there is a clock");
+    let clock = Clock::open(RequestedClock::Monotonic).expect("there is a clock");
     let allowed = affinity::allowed().expect("they can be read");
     let shared = Shared::default();
     let context = Context::new(&clock, None, &allowed, &shared);

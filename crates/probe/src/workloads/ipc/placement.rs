@@ -24,7 +24,7 @@ pub enum Placement {
 #[derive(Debug)]
 pub struct Seats {
     /// That of the other side.
-    pub partner: Seat,
+    pub peer: Seat,
     /// Whether both have but one CPU, so that one can only wait for the other by giving it up.
     pub crowded: bool,
     _pinned: Pinned,
@@ -36,11 +36,11 @@ impl Placement {
     ///
     /// # Errors
     /// `Failure::Unavailable` if there is no other CPU, `Failure::Failed` if the kernel refuses.
-    pub fn seats(self, context: &Context) -> Result<Seats, Failure> {
+    pub fn assign_cpus(self, context: &Context) -> Result<Seats, Failure> {
         let allowed = context.allowed();
         let own = context.cpu.or(allowed.last().copied());
         let own = own.ok_or_else(|| Failure::failed("no CPU is allowed to the probe"))?;
-        let partner = match self {
+        let peer = match self {
             Self::Free => None,
             Self::Same => Some(own),
             Self::Other => {
@@ -53,10 +53,10 @@ impl Placement {
                 })?)
             }
         };
-        let crowded = partner == Some(own) || allowed.len() == 1;
+        let crowded = peer == Some(own) || allowed.len() == 1;
         Ok(Seats {
-            partner: Seat {
-                cpu: partner,
+            peer: Seat {
+                cpu: peer,
                 waits: match crowded {
                     true => Waits::Sleeps,
                     false => Waits::Spins,

@@ -21,7 +21,7 @@ const CAPACITY: usize = 1 << 20;
 /// Most bytes copied before the other side sees them, so that both copy at once.
 const BATCH: u64 = 32 << 10;
 /// Looks at the other side before letting others run, some 5 us.
-const LOOKS: u32 = 200;
+const SPIN_LIMIT: u32 = 200;
 /// Times that others may run before going to sleep: the other side may be waiting for this very CPU, and while neither
 /// sleeps, the scheduler moves one of them to a CPU that is free.
 const YIELDS: u32 = 50;
@@ -105,14 +105,14 @@ impl Patience {
         let tries = match self.waiting {
             Waiting::Refuses => return Err(Errno::EAGAIN),
             Waiting::Sleeps => 0,
-            Waiting::Spins => LOOKS + YIELDS,
+            Waiting::Spins => SPIN_LIMIT + YIELDS,
         };
         for number in 0..tries {
             if changed() {
                 return Ok(true);
             }
             match number {
-                ..LOOKS => std::hint::spin_loop(),
+                ..SPIN_LIMIT => std::hint::spin_loop(),
                 _ => std::thread::yield_now(),
             }
         }

@@ -114,11 +114,11 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::clock::Wanted;
+    use crate::clock::RequestedClock;
 
     #[test]
     fn entries_are_the_times_between_them() {
-        let clock = Clock::open(Wanted::Auto).expect("there is a clock");
+        let clock = Clock::open(RequestedClock::Auto).expect("there is a clock");
         let mut recorder = Recorder::new(&clock).expect("the clock goes forwards");
         assert!(recorder.cost() > 0.0);
         recorder.clear();
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn a_clock_that_goes_backwards_is_an_error() {
-        let clock = Clock::open(Wanted::Auto).expect("there is a clock");
+        let clock = Clock::open(RequestedClock::Auto).expect("there is a clock");
         let mut recorder = Recorder::new(&clock).expect("the clock goes forwards");
         recorder.last = u64::MAX / 2;
         let failure = recorder.enter().expect_err("it is behind").to_string();

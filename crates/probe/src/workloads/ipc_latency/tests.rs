@@ -3,7 +3,7 @@
 use nix::sys::signal::{Signal, kill};
 
 use super::*;
-use crate::clock::Wanted;
+use crate::clock::RequestedClock;
 use crate::workload::Shared;
 use oscope_sys::affinity;
 
@@ -27,7 +27,7 @@ fn parameters_of(channel: channel::Kind, mode: Mode, size: usize) -> Parameters 
 
 /// Hands `act` a prepared workload and its clock.
 fn with(parameters: Parameters, act: impl FnOnce(&mut IpcLatency, &Clock)) {
-    let clock = Clock::open(Wanted::Monotonic).expect("there is a clock");
+    let clock = Clock::open(RequestedClock::Monotonic).expect("there is a clock");
     let allowed = affinity::allowed().expect("they can be read");
     let shared = Shared::default();
     let context = Context::new(&clock, None, &allowed, &shared);
@@ -120,7 +120,7 @@ fn a_process_that_is_killed_is_reported() {
             parameters_of(channel, Mode::Processes, 1),
             |workload, clock| {
                 once(workload, clock, 10).expect("messages come back");
-                let process = workload.partner.process().expect("it is one");
+                let process = workload.peer.process().expect("it is one");
                 let killer = std::thread::spawn(move || {
                     std::thread::sleep(std::time::Duration::from_millis(30));
                     kill(process, Signal::SIGKILL).expect("it lives");
@@ -152,10 +152,10 @@ fn a_message_that_is_not_the_one_due_is_seen() {
             let (one, other) = both_ways(plan).expect("pipes can be made");
             let job = |first| Job { first, rounds: 3 };
             let mut other = Side::new(other, 1);
-            let partner = std::thread::spawn(move || other.answer(job(7)));
+            let peer = std::thread::spawn(move || other.answer(job(7)));
             let own = Side::new(one, 1).ask(job(0), &mut workload.recorder);
             let own = own.expect("something came back");
-            let other = partner.join().expect("it has no reason to panic");
+            let other = peer.join().expect("it has no reason to panic");
             let right = Tally {
                 messages: 3,
                 wrong: 0,
@@ -193,7 +193,7 @@ fn a_wrong_byte_in_the_middle_is_seen() {
         parameters_of(channel::Kind::Local, Mode::Threads, 5000),
         |workload, clock| {
             let work = once(workload, clock, 3).expect("messages come back");
-            workload.partner.end().expect("it is open").tip(2500);
+            workload.peer.end().expect("it is open").tip(2500);
             let reported = workload
                 .verify(&work)
                 .expect_err("a bit is wrong")

@@ -3,7 +3,7 @@
 use nix::sys::signal::{Signal, kill};
 
 use super::*;
-use crate::clock::{Clock, Wanted};
+use crate::clock::{Clock, RequestedClock};
 use crate::workload::Shared;
 use oscope_sys::affinity;
 
@@ -35,7 +35,7 @@ fn with_change(
     change: impl FnOnce(&mut Source),
     act: impl FnOnce(Result<IpcThroughput, Failure>, &Clock),
 ) {
-    let clock = Clock::open(Wanted::Monotonic).expect("there is a clock");
+    let clock = Clock::open(RequestedClock::Monotonic).expect("there is a clock");
     let allowed = affinity::allowed().expect("they can be read");
     let shared = Shared::default();
     let context = Context::new(&clock, None, &allowed, &shared);
@@ -229,10 +229,10 @@ fn a_process_that_is_killed_is_named_and_the_request_goes_on_to_say_so() {
             with(
                 parameters(channel, Mode::TwoProcesses, 4096, 1 << 40),
                 |workload, clock| {
-                    let Sides::Two(partner) = &workload.sides else {
+                    let Sides::Two(peer) = &workload.sides else {
                         panic!("another sends");
                     };
-                    let process = partner.process().expect("it is a process");
+                    let process = peer.process().expect("it is a process");
                     let killer = std::thread::spawn(move || {
                         std::thread::sleep(std::time::Duration::from_millis(30));
                         kill(process, death)

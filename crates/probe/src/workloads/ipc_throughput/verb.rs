@@ -10,7 +10,7 @@ use clap::{Args, ValueEnum};
 
 use super::transfer::{Check, Job};
 use super::{IpcThroughput, Mode, Parameters, Preparation, SocketBuffer};
-use crate::clock::{Clock, Wanted};
+use crate::clock::{Clock, RequestedClock};
 use crate::region::Region;
 use crate::workload::{Context, Shared, Work, Workload};
 use crate::workloads::ipc::channel::Kind;
@@ -118,7 +118,7 @@ fn come_to_rest() -> Result<(), Failure> {
 
 /// The seconds that the transfer took, and notes on it.
 fn transfer(arguments: &Arguments) -> Result<(f64, Vec<String>), Failure> {
-    let clock = Clock::open(Wanted::Auto)?;
+    let clock = Clock::open(RequestedClock::Auto)?;
     let (allowed, shared) = (affinity::allowed()?, Shared::default());
     let context = Context::new(&clock, None, &allowed, &shared);
     let parameters = Parameters {

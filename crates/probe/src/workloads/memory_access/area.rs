@@ -50,7 +50,7 @@ pub enum Initialise {
 
 /// What memory is wanted.
 #[derive(Debug, Clone, Copy)]
-pub struct Wanted {
+pub struct AreaSpec {
     /// What it is backed by.
     pub backing: Backing,
     /// Whether the kernel is to make it present as it is mapped.
@@ -67,7 +67,7 @@ pub struct Wanted {
     pub pressed: bool,
 }
 
-impl Wanted {
+impl AreaSpec {
     /// Bytes mapped: `size` in whole granules.
     pub fn bytes(&self) -> u64 {
         self.size.next_multiple_of(self.granule)
@@ -93,7 +93,7 @@ impl Area {
     ///
     /// # Errors
     /// `Failure::Unavailable` where the kernel does not give it.
-    pub fn make(wanted: &Wanted, file: Option<&File>) -> Result<Self, Failure> {
+    pub fn make(wanted: &AreaSpec, file: Option<&File>) -> Result<Self, Failure> {
         let bytes = wanted.bytes() as usize;
         let map = map(wanted, file).map_err(|error| {
             Failure::unavailable(
@@ -115,7 +115,7 @@ impl Area {
         Ok(area)
     }
 
-    fn advise(&self, wanted: &Wanted) -> Result<(), Failure> {
+    fn advise(&self, wanted: &AreaSpec) -> Result<(), Failure> {
         let advise = |advice, name: &str, remedy: &str| {
             let answer = self.map.advise_range(advice, self.offset, self.bytes);
             answer.map_err(|error| {
@@ -188,7 +188,7 @@ impl Area {
     }
 }
 
-fn map(wanted: &Wanted, file: Option<&File>) -> std::io::Result<MmapMut> {
+fn map(wanted: &AreaSpec, file: Option<&File>) -> std::io::Result<MmapMut> {
     let mut options = MmapOptions::new();
     let surplus = match wanted.pages {
         Pages::Base => 0,

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::hint::black_box;
 use std::time::Instant;
 
-use super::area::{Area, Flushed, Wanted};
+use super::area::{Area, AreaSpec, Flushed};
 use super::presence::Presence;
 use super::reclaim::Reclaim;
 use super::simulation::Addresses;
@@ -26,7 +26,7 @@ const STACK_BYTES: usize = 16 << 10;
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// The memory.
-    pub wanted: Wanted,
+    pub wanted: AreaSpec,
     /// The walk over it.
     pub bases: Bases,
     /// Working sets to be walked.

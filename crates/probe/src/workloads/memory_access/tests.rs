@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::clock::{Clock, Wanted as WantedClock};
+use crate::clock::{Clock, RequestedClock};
 use crate::parameters::complete;
 use crate::workload::Shared;
 use oscope_sys::affinity;
@@ -22,7 +22,7 @@ fn with(given: Value, act: impl FnOnce(Result<MemoryAccess, Failure>, &Clock)) {
     let given = given.as_object().expect("it is an object");
     let values = complete(given, &described).expect("they are in their bounds");
     let parameters = serde_json::from_value(Value::Object(values)).expect("they fit their types");
-    let clock = Clock::open(WantedClock::Monotonic).expect("there is a clock");
+    let clock = Clock::open(RequestedClock::Monotonic).expect("there is a clock");
     let allowed = affinity::allowed().expect("they can be read");
     let shared = Shared::default();
     let context = Context::new(&clock, None, &allowed, &shared);

@@ -1,7 +1,7 @@
 //! Truth of `memory.bandwidth`: broken memory and passes left out are refused.
 
 use super::*;
-use crate::clock::{Clock, Wanted};
+use crate::clock::{Clock, RequestedClock};
 use crate::workload::Shared;
 use oscope_sys::affinity;
 
@@ -17,7 +17,7 @@ fn parameters_of(operation: Operation, threads: usize, window: u64) -> Parameter
 
 /// Hands `act` a prepared workload and the region of its next repetition.
 fn with(parameters: Parameters, act: impl FnOnce(&mut MemoryBandwidth, &mut Region)) {
-    let clock = Clock::open(Wanted::Monotonic).expect("there is a clock");
+    let clock = Clock::open(RequestedClock::Monotonic).expect("there is a clock");
     let allowed = affinity::allowed().expect("they can be read");
     let shared = Shared::default();
     let _pinned = affinity::Pinned::to(allowed[0]).expect("it is allowed");
@@ -97,13 +97,13 @@ fn no_rate_comes_from_no_time() {
 
 #[test]
 fn more_threads_than_cpus_are_reported() {
-    assert_eq!(crowd(3, 2), ["3 threads share 2 CPUs"]);
-    assert!(crowd(2, 2).is_empty());
+    assert_eq!(cpu_sharing(3, 2), ["3 threads share 2 CPUs"]);
+    assert!(cpu_sharing(2, 2).is_empty());
 }
 
 #[test]
 fn without_a_pinned_cpu_several_threads_get_theirs_and_it_is_given_back() {
-    let clock = Clock::open(Wanted::Monotonic).expect("there is a clock");
+    let clock = Clock::open(RequestedClock::Monotonic).expect("there is a clock");
     let allowed = affinity::allowed().expect("they can be read");
     let shared = Shared::default();
     let context = Context::new(&clock, None, &allowed, &shared);

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::*;
-use crate::clock::{Clock, Wanted};
+use crate::clock::{Clock, RequestedClock};
 use crate::workload::Shared;
 use oscope_sys::affinity;
 
@@ -40,7 +40,7 @@ fn parameters_of(kind: FaultKind, threads: usize) -> Parameters {
 
 /// Hands `act` what preparing gave, and a clock.
 fn with(parameters: Parameters, act: impl FnOnce(Result<MemoryFault, Failure>, &Clock)) {
-    let clock = Clock::open(Wanted::Monotonic).expect("there is a clock");
+    let clock = Clock::open(RequestedClock::Monotonic).expect("there is a clock");
     let allowed = affinity::allowed().expect("they can be read");
     let shared = Shared::default();
     let _pinned = affinity::Pinned::to(allowed[0]).expect("it is allowed");

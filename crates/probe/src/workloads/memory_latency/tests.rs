@@ -1,7 +1,7 @@
 //! Truth of `memory.latency`: what cannot be chased is refused, and every load asked for is done.
 
 use super::*;
-use crate::clock::{Clock, Wanted};
+use crate::clock::{Clock, RequestedClock};
 use crate::workload::Shared;
 use oscope_sys::affinity;
 
@@ -19,7 +19,7 @@ fn with<T>(
     parameters: Parameters,
     act: impl FnOnce(&mut MemoryLatency, &Clock) -> T,
 ) -> Result<T, Failure> {
-    let clock = Clock::open(Wanted::Monotonic).expect("there is a clock");
+    let clock = Clock::open(RequestedClock::Monotonic).expect("there is a clock");
     let allowed = affinity::allowed().expect("they can be read");
     let shared = Shared::default();
     let context = Context::new(&clock, None, &allowed, &shared);

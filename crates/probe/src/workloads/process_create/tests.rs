@@ -7,7 +7,7 @@ use nix::sys::resource::{UsageWho, getrusage};
 use super::stamp::Stamp;
 use super::*;
 use crate::clock::offsets::Offsets;
-use crate::clock::{ClockKind, Wanted};
+use crate::clock::{ClockKind, RequestedClock};
 use crate::workload::Shared;
 use oscope_sys::affinity;
 
@@ -227,7 +227,7 @@ fn a_limit_of_the_machine_has_a_remedy() {
 
 #[test]
 fn every_way_gives_every_metric_in_both_placements() {
-    let clock = Clock::open(Wanted::Auto).expect("there is always a clock");
+    let clock = Clock::open(RequestedClock::Auto).expect("there is always a clock");
     let allowed = affinity::allowed().expect("some CPU is allowed");
     let cpu = allowed.last().copied();
     let _pinned =
@@ -254,7 +254,7 @@ fn every_way_gives_every_metric_in_both_placements() {
 /// A page of which a child had a copy is write-protected; the first write to it after that faults.
 #[test]
 fn each_repetition_finds_the_resident_memory_writable() {
-    let clock = Clock::open(Wanted::Auto).expect("there is always a clock");
+    let clock = Clock::open(RequestedClock::Auto).expect("there is always a clock");
     let allowed = affinity::allowed().expect("some CPU is allowed");
     let shared = Shared::default();
     let context = Context::new(&clock, None, &allowed, &shared);
@@ -317,7 +317,7 @@ fn offsets_are_reported_where_they_are_used_and_matter() {
 
 #[test]
 fn a_preparation_that_fails_leaves_the_affinity_alone() {
-    let clock = Clock::open(Wanted::Auto).expect("there is always a clock");
+    let clock = Clock::open(RequestedClock::Auto).expect("there is always a clock");
     let allowed = affinity::allowed().expect("some CPU is allowed");
     let shared = Shared::default();
     let context = Context::new(&clock, None, &allowed, &shared);

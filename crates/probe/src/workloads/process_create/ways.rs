@@ -307,11 +307,11 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::clock::Wanted;
+    use crate::clock::RequestedClock;
 
     #[test]
     fn every_way_makes_a_child_that_stamps_and_ends() {
-        let clock = Clock::open(Wanted::Auto).expect("there is always a clock");
+        let clock = Clock::open(RequestedClock::Auto).expect("there is always a clock");
         for how in How::ALL {
             let mut maker = Maker::new(how, &clock).expect("a page can be had");
             for _ in 0..3 {
@@ -338,7 +338,7 @@ mod tests {
 
     #[test]
     fn a_program_that_is_not_there_is_an_error() {
-        let clock = Clock::open(Wanted::Auto).expect("there is always a clock");
+        let clock = Clock::open(RequestedClock::Auto).expect("there is always a clock");
         let mut maker = Maker::new(How::PosixSpawn, &clock).expect("a page can be had");
         maker.program.path = c"/nonexistent/program".to_owned();
         assert_eq!(

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::meeting::{self, ListenEndpoint};
+use super::listen_endpoint::{self, ListenEndpoint};
 use super::parameters::{ConnectMode, Writes};
 use super::small;
 use oscope_sys::error::Failure;
@@ -151,7 +151,7 @@ impl Receiver {
         if door.meeting == ConnectMode::Ready {
             return self.receive(door.accept()?, Duration::ZERO);
         }
-        meeting::sleep(self.late)?;
+        listen_endpoint::sleep(self.late)?;
         let came = Instant::now();
         door.open()?;
         self.set_manners(&door)?;
@@ -161,7 +161,7 @@ impl Receiver {
 
     fn fetch(&self, address: SocketAddr) -> Result<Side, Failure> {
         let came = Instant::now();
-        let stream = meeting::connect_with_sleeps(address, self.late)?;
+        let stream = listen_endpoint::connect_with_sleeps(address, self.late)?;
         self.receive(stream, came.elapsed())
     }
 

@@ -3,7 +3,7 @@
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use super::meeting::{self, ListenEndpoint};
+use super::listen_endpoint::{self, ListenEndpoint};
 use super::parameters::Writes;
 use super::receiver::Side;
 use super::small;
@@ -60,10 +60,10 @@ impl Sender {
     ) -> Result<Result<Sent, Failure>, Failure> {
         let started = Instant::now();
         let stream = match place {
-            Place::There(address) => meeting::connect(address)?,
-            Place::Later(address) => meeting::connect_with_sleeps(address, self.late)?,
+            Place::There(address) => listen_endpoint::connect(address)?,
+            Place::Later(address) => listen_endpoint::connect_with_sleeps(address, self.late)?,
             Place::Here(door) => {
-                meeting::sleep(self.late)?;
+                listen_endpoint::sleep(self.late)?;
                 door.open()?;
                 door.accept()?
             }

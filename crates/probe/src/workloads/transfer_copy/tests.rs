@@ -9,7 +9,7 @@ use nix::sys::signal::{Signal, kill};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::clock::{Clock, Wanted};
+use crate::clock::{Clock, RequestedClock};
 use crate::parameters::complete;
 use crate::workload::Shared;
 use oscope_sys::affinity;
@@ -22,7 +22,7 @@ fn parameters(given: &Value) -> Parameters {
 
 /// Prepares, and hands `act` the workload and a clock. Where this machine cannot, the test says so.
 fn with(given: &Value, act: impl FnOnce(&mut TransferCopy, &Clock)) {
-    let clock = Clock::open(Wanted::Monotonic).expect("there is a clock");
+    let clock = Clock::open(RequestedClock::Monotonic).expect("there is a clock");
     let allowed = affinity::allowed().expect("they can be read");
     let shared = Shared::default();
     let context = Context::new(&clock, None, &allowed, &shared);
@@ -268,7 +268,7 @@ fn change(file: &Path, offset: u64) {
 #[test]
 fn a_receiver_that_dies_is_reported_and_nothing_is_left() {
     let mut root = PathBuf::new();
-    let clock = Clock::open(Wanted::Monotonic).expect("there is a clock");
+    let clock = Clock::open(RequestedClock::Monotonic).expect("there is a clock");
     with(&json!({"writes": "nodelay", "size": 10}), |workload, _| {
         root = workload.folder.source();
         let receiver = workload

@@ -3,7 +3,7 @@ use std::path::Path;
 use serde_json::json;
 
 use super::*;
-use crate::clock::{Clock, Wanted};
+use crate::clock::{Clock, RequestedClock};
 use crate::workload::Shared;
 
 fn prepare(method: &str) -> Result<TransferDevice, Failure> {
@@ -12,7 +12,7 @@ fn prepare(method: &str) -> Result<TransferDevice, Failure> {
         "buffer": 4096, "folder": "/dev/shm",
     });
     let parameters = serde_json::from_value(parameters).expect("they are parameters");
-    let clock = Clock::open(Wanted::Auto).expect("a clock");
+    let clock = Clock::open(RequestedClock::Auto).expect("a clock");
     let shared = Shared::default();
     let allowed = oscope_sys::affinity::allowed().expect("CPUs");
     TransferDevice::prepare(parameters, &Context::new(&clock, None, &allowed, &shared))

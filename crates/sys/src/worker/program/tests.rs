@@ -19,11 +19,11 @@ fn find(command: &'static str, greeting: &'static str) -> Program {
     Program::find(name, env::var_os("PATH").as_deref()).unwrap()
 }
 
-fn say(program: &Program, arguments: &[&str]) -> Result<Said, Failure> {
+fn say(program: &Program, arguments: &[&str]) -> Result<ProgramOutput, Failure> {
     let arguments: Vec<String> = arguments.iter().map(|word| (*word).to_owned()).collect();
     let mut run = program.run(&arguments)?;
     let ended = run.finish(Instant::now() + LONGEST_GREETING)?;
-    run.said(ended)
+    run.checked_output(ended)
 }
 
 #[test]

@@ -19,7 +19,7 @@ type Done<R> = Result<(R, Usage), SerializedError>;
 
 /// What both sides did in one measurement.
 #[derive(Debug, Clone, Copy)]
-pub struct Together<T, R> {
+pub struct BothResults<T, R> {
     /// What the calling thread's share gave.
     pub own: T,
     /// What the worker's job gave.
@@ -63,7 +63,7 @@ where
             let used = before.and_then(|before| Ok((result, after?.since(before))));
             Some(used.map_err(|failure| SerializedError::of(&failure)))
         };
-        PeerWorker::spawn(kind, seats.partner, end, measured).map(Self)
+        PeerWorker::spawn(kind, seats.peer, end, measured).map(Self)
     }
 
     /// The worker's process, if it is one.
@@ -91,9 +91,9 @@ where
         region: &mut Region,
         job: J,
         own: impl FnOnce(&mut E) -> Result<T, Failure>,
-    ) -> Result<Together<T, R>, Failure> {
+    ) -> Result<BothResults<T, R>, Failure> {
         let mark = region.mark();
-        let done = self.0.together((mark, job), |end, opener| {
+        let done = self.0.run_both((mark, job), |end, opener| {
             let before = Usage::now()?;
             let given = region.measure(|| {
                 opener.open();
@@ -104,7 +104,7 @@ where
         });
         let ((own, own_usage), other) = done?;
         let (other, other_usage) = other.map_err(|error| error.failure())?;
-        Ok(Together {
+        Ok(BothResults {
             own,
             other,
             own_usage,

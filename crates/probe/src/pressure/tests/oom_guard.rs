@@ -9,13 +9,15 @@ fn what_keeps_the_group_is_watched_placed_and_spared_and_armed_again() {
         return;
     };
     let group = pressure.group.as_ref().expect("there is one");
-    let Some(keeper) = group.keeper() else { return };
+    let Some(guard) = group.oom_guard() else {
+        return;
+    };
     let read =
         |path: std::path::PathBuf| std::fs::read_to_string(path).expect("the kernel reports it");
-    let score = read(format!("/proc/{keeper}/oom_score_adj").into());
+    let score = read(format!("/proc/{guard}/oom_score_adj").into());
     let exposed = group.notes().iter().any(|note| note.contains("may kill"));
     assert_eq!(score.trim() != "-1000", exposed);
-    let allowed = nix::sched::sched_getaffinity(keeper).expect("it lives");
+    let allowed = nix::sched::sched_getaffinity(guard).expect("it lives");
     let all = affinity::allowed().expect("they can be read");
     let measured = *all.last().expect("there is one");
     assert_eq!(allowed.is_set(measured), Ok(all.len() == 1));
@@ -37,7 +39,7 @@ fn what_keeps_the_group_is_watched_placed_and_spared_and_armed_again() {
         assert!(Instant::now() < latest, "the limit stays too high");
     }
     assert_eq!(competition.check(), Ok(()));
-    nix::sys::signal::kill(keeper, Signal::SIGKILL).expect("it lives");
+    nix::sys::signal::kill(guard, Signal::SIGKILL).expect("it lives");
     let latest = Instant::now() + PATIENCE;
     while competition.check().is_ok() {
         assert!(Instant::now() < latest, "nobody notices");

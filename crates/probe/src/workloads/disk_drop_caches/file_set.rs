@@ -43,14 +43,14 @@ impl FileSet {
             // It is empty, and nobody else knows of it.
             let _ = std::fs::remove_dir(&path);
         })?;
-        let crowd = Self {
+        let file_set = Self {
             path,
             folder,
             _guard: guard,
         };
-        crowd.fill()?;
-        crowd.sync()?;
-        Ok(crowd)
+        file_set.fill()?;
+        file_set.sync()?;
+        Ok(file_set)
     }
 
     /// How many files there are.
@@ -207,11 +207,11 @@ mod tests {
 
     #[test]
     fn files_are_there_while_it_lives_and_gone_after() {
-        let crowd = FileSet::make(Path::new("/var/tmp"), 300).unwrap();
-        assert_eq!(inodes(&crowd.path), 300);
-        assert_eq!(crowd.look(), Ok(()));
-        let (path, guard) = (crowd.path.clone(), crowd._guard.process());
-        drop(crowd);
+        let file_set = FileSet::make(Path::new("/var/tmp"), 300).unwrap();
+        assert_eq!(inodes(&file_set.path), 300);
+        assert_eq!(file_set.look(), Ok(()));
+        let (path, guard) = (file_set.path.clone(), file_set._guard.process());
+        drop(file_set);
         assert!(!path.exists());
         assert_eq!(waitpid(guard, None), Err(Errno::ECHILD));
     }
@@ -226,19 +226,19 @@ mod tests {
 
     #[test]
     fn a_file_that_somebody_removed_is_named() {
-        let crowd = FileSet::make(Path::new("/var/tmp"), 3).unwrap();
-        std::fs::remove_file(crowd.path.join("00000001")).unwrap();
-        let refused = crowd.look().unwrap_err().to_string();
+        let file_set = FileSet::make(Path::new("/var/tmp"), 3).unwrap();
+        std::fs::remove_file(file_set.path.join("00000001")).unwrap();
+        let refused = file_set.look().unwrap_err().to_string();
         assert!(refused.contains("file 1 in /var/tmp/oscope-"), "{refused}");
     }
 
     #[test]
     fn what_is_not_ours_stays() {
-        let crowd = FileSet::make(Path::new("/var/tmp"), 3).unwrap();
-        let foreign = crowd.path.join("foreign");
+        let file_set = FileSet::make(Path::new("/var/tmp"), 3).unwrap();
+        let foreign = file_set.path.join("foreign");
         std::fs::write(&foreign, "").unwrap();
-        let path = crowd.path.clone();
-        drop(crowd);
+        let path = file_set.path.clone();
+        drop(file_set);
         assert_eq!(inodes(&path), 1);
         std::fs::remove_dir_all(path).unwrap();
     }
