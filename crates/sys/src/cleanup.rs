@@ -1,7 +1,7 @@
 //! What this process makes outside its own life, such as swap and control groups, and the journal by which it is undone
 //! after a kill.
 //!
-//! The order is: an entry in the journal, on the device (fsync); the thing; the undoing; the entry cleared. So the
+//! The order is: an entry in the journal, on the device (fsync); the resource; the undoing; the entry cleared. So the
 //! journal names at least what is there. [`restore`] undoes what dead processes left. It touches nothing
 //! that a journal does not name, nor what a journal names but does not look as this program makes it.
 //!
@@ -49,50 +49,50 @@ fn journal_of_this_process() -> MutexGuard<'static, Option<Journal>> {
     journal
 }
 
-/// A thing in the journal. Dropping it undoes the thing and strikes the entry; what cannot be undone now is reported
-/// and stays in the journal.
+/// A resource in the journal. Dropping it undoes the resource and clears the entry; what cannot be undone now is
+/// reported and stays in the journal.
 #[derive(Debug)]
 pub struct CleanupGuard {
     number: u64,
-    thing: Resource,
+    resource: Resource,
     process: u32,
 }
 
 impl CleanupGuard {
-    /// Enter a thing that is about to be made.
+    /// Enter a resource that is about to be made.
     ///
     /// # Errors
     /// `Failure::Unavailable` where no journal can be kept, with the remedy.
-    pub fn log_intent(thing: Resource) -> Result<Self, Failure> {
+    pub fn log_intent(resource: Resource) -> Result<Self, Failure> {
         let mut journal = journal_of_this_process();
         let number = match &mut *journal {
-            Some(journal) => journal.enter(&thing)?,
+            Some(journal) => journal.enter(&resource)?,
             none => none
                 .insert(Journal::create(&journal::directory())?)
-                .enter(&thing)?,
+                .enter(&resource)?,
         };
         Ok(Self {
             number,
-            thing,
+            resource,
             process: std::process::id(),
         })
     }
 
-    /// Say more of the thing, once more is known.
+    /// Say more of the resource, once more is known.
     ///
     /// # Errors
     /// `Failure::Failed` if the journal cannot be written.
-    pub fn update(&mut self, thing: Resource) -> Result<(), Failure> {
+    pub fn update(&mut self, resource: Resource) -> Result<(), Failure> {
         let mut journal = journal_of_this_process();
         let journal = journal.as_mut();
         journal
             .ok_or_else(|| Failure::failed("the journal of what was made is closed"))?
-            .replace(self.number, &thing)?;
-        self.thing = thing;
+            .replace(self.number, &resource)?;
+        self.resource = resource;
         Ok(())
     }
 
-    /// Strike the entry and undo nothing: the thing was not made, or by somebody else.
+    /// Clear the entry and undo nothing: the resource was not made, or by somebody else.
     ///
     /// # Errors
     /// `Failure::Failed` if the journal cannot be written.
@@ -102,7 +102,7 @@ impl CleanupGuard {
     }
 
     fn undo_and_clear(&self) -> Result<(), Failure> {
-        self.thing.undo()?;
+        self.resource.undo()?;
         self.clear()
     }
 
@@ -119,21 +119,21 @@ impl CleanupGuard {
 
 impl Drop for CleanupGuard {
     fn drop(&mut self) {
-        // A forked child has a copy of this, and the thing is its parent's; what was forgotten is nobody's.
+        // A forked child has a copy of this, and the resource is its parent's; what was forgotten is nobody's.
         if self.process != std::process::id() {
             return;
         }
         if let Err(failure) = self.undo_and_clear() {
             diagnostics::warn(format_args!(
                 "cannot undo {}: {failure}; `{} restore` tries again once this process has ended",
-                self.thing,
+                self.resource,
                 diagnostics::program()
             ));
         }
     }
 }
 
-/// Undo what dead processes left, newest first, and hand a JSON object on each thing to `report`. Whether nothing is
+/// Undo what dead processes left, newest first, and hand a JSON object on each resource to `report`. Whether nothing is
 /// left.
 ///
 /// # Errors
@@ -175,11 +175,11 @@ fn restore_one(path: &Path, process: u32, report: &mut dyn FnMut(Value)) -> Resu
     };
     let same_boot = journal.boot() == owner::boot()?;
     let mut clean = true;
-    for (number, thing) in journal.newest_first() {
-        match thing.undo_of_boot(same_boot) {
+    for (number, resource) in journal.newest_first() {
+        match resource.undo_of_boot(same_boot) {
             Ok(outcome) => {
                 if outcome == Outcome::Undone {
-                    report(json!({"restored": thing.to_string(), "of": process}));
+                    report(json!({"restored": resource.to_string(), "of": process}));
                 }
                 journal.clear(number)?;
             }
@@ -191,7 +191,7 @@ fn restore_one(path: &Path, process: u32, report: &mut dyn FnMut(Value)) -> Resu
                     } => (message, remedy),
                     other => (other.to_string(), None),
                 };
-                report(json!({"failed": format!("{thing}: {message}"), "remedy": remedy}));
+                report(json!({"failed": format!("{resource}: {message}"), "remedy": remedy}));
             }
         }
     }

@@ -16,7 +16,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// Kill what is in the group at `path`, and remove it. A group is busy for a moment after its last process has gone.
 ///
 /// # Errors
-/// `Failure::Unavailable` if it is still busy after `patience`; the kernel's error if its members cannot be killed.
+/// `Failure::Unavailable` if it is still busy after `patience`; those of [`empty`].
 pub fn remove(path: &Path, patience: Duration) -> Result<(), Failure> {
     let latest = Instant::now() + patience;
     loop {
@@ -42,7 +42,7 @@ pub fn remove(path: &Path, patience: Duration) -> Result<(), Failure> {
 /// Kill all members: with `cgroup.kill` where the kernel has it, else one by one. They may be dying already.
 ///
 /// # Errors
-/// The kernel's, if it neither lists the members nor kills them.
+/// `Failure::Failed` with the kernel's reason if it does not list the members, or refuses a write to `cgroup.kill`.
 pub(super) fn empty(path: &Path) -> Result<(), Failure> {
     let members = match fs::read_to_string(path.join("cgroup.procs")) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),

@@ -28,10 +28,10 @@ const LOCK_LIMIT: Duration = Duration::from_secs(240);
 enum Line {
     /// The first one: which boot of the machine the rest is of.
     Boot(String),
-    /// A thing is about to be made, or more is known of it.
+    /// A resource is about to be made, or more is known of it.
     #[serde(rename = "made")]
     Logged(u64, Resource),
-    /// A thing was undone.
+    /// A resource was undone.
     Undone(u64),
 }
 
@@ -140,9 +140,9 @@ impl Journal {
     fn take(&mut self, line: Line) {
         match line {
             Line::Boot(boot) => self.boot = boot,
-            Line::Logged(number, thing) => {
+            Line::Logged(number, resource) => {
                 self.entries.retain(|(each, _)| *each != number);
-                self.entries.push((number, thing));
+                self.entries.push((number, resource));
                 self.next = self.next.max(number + 1);
             }
             Line::Undone(number) => self.entries.retain(|(each, _)| *each != number),
@@ -159,34 +159,34 @@ impl Journal {
         written
             .and_then(|()| self.file.sync_data())
             .map_err(|error| {
-                // A line cut short would spoil the next one. What was not announced is not made either.
+                // A line cut short would spoil the next one. What was not logged is not made either.
                 let _ = self.file.set_len(before);
                 refused(&self.path, &error)
             })
     }
 
-    /// Enter a thing; its number.
+    /// Enter a resource; its number.
     ///
     /// # Errors
     /// `Failure::Unavailable` if the journal cannot be written.
-    pub fn enter(&mut self, thing: &Resource) -> Result<u64, Failure> {
+    pub fn enter(&mut self, resource: &Resource) -> Result<u64, Failure> {
         let number = self.next;
-        self.replace(number, thing)?;
+        self.replace(number, resource)?;
         Ok(number)
     }
 
-    /// Enter a thing under this number.
+    /// Enter a resource under this number.
     ///
     /// # Errors
     /// `Failure::Unavailable` if the journal cannot be written.
-    pub fn replace(&mut self, number: u64, thing: &Resource) -> Result<(), Failure> {
-        let line = Line::Logged(number, thing.clone());
+    pub fn replace(&mut self, number: u64, resource: &Resource) -> Result<(), Failure> {
+        let line = Line::Logged(number, resource.clone());
         self.append(&line)?;
         self.take(line);
         Ok(())
     }
 
-    /// Strike a thing that was undone. With the last one the file goes.
+    /// Clear a resource that was undone. With the last one the file goes.
     ///
     /// # Errors
     /// `Failure::Unavailable` if the journal cannot be written.
@@ -211,12 +211,12 @@ impl Journal {
         }
     }
 
-    /// The boot of the machine that the things are of.
+    /// The boot of the machine that the resources are of.
     pub fn boot(&self) -> &str {
         &self.boot
     }
 
-    /// The things with their numbers, the newest first.
+    /// The resources with their numbers, the newest first.
     pub fn newest_first(&self) -> Vec<(u64, Resource)> {
         let mut entries = self.entries.clone();
         entries.sort_by_key(|(number, _)| std::cmp::Reverse(*number));

@@ -1,4 +1,4 @@
-//! The kinds of things that are made outside this process, and how each is undone.
+//! The kinds of resources that are made outside this process, and how each is undone.
 //!
 //! Undoing may be tried again at any time: what is gone already is no error. What is there and does not look as it was
 //! made is left alone.
@@ -30,7 +30,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Memory that must be left beside what is read back from swap, in bytes.
 const MARGIN_BYTES: u64 = 64 << 20;
 
-/// A thing, as the journal has it.
+/// A resource, as the journal has it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Resource {
@@ -112,7 +112,8 @@ impl Resource {
     /// Undo what was made since the machine was started.
     ///
     /// # Errors
-    /// Why it cannot be undone, or must not be.
+    /// `Failure::Unavailable` or `Failure::Failed` where it is not what was made, and so must not be undone, or where the
+    /// kernel refuses.
     pub fn undo(&self) -> Result<Outcome, Failure> {
         match self {
             Self::File { path } => remove_file(path),
@@ -261,7 +262,7 @@ fn switch_off(path: &Path, uuid: &str) -> Result<Outcome, Failure> {
 /// Switch off the swap area at `path`.
 ///
 /// # Errors
-/// That of swapoff(2).
+/// The errno of swapoff(2), such as `EPERM` or `ENOMEM`.
 pub fn swap_off(path: &Path) -> nix::Result<()> {
     use nix::NixPath;
     // SAFETY: the text lives during the call, and ends with a NUL.

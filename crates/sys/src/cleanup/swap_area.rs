@@ -37,7 +37,7 @@ fn bytes_of(uuid: &str) -> io::Result<[u8; 16]> {
 /// Make `file`, which is `bytes` long, a swap area of pages of `page` bytes.
 ///
 /// # Errors
-/// That of writing it.
+/// The errno of pwrite(2) or fsync(2); `io::ErrorKind::Other` for more than 2^32 pages, or what is no UUID.
 pub fn format(file: &File, bytes: u64, page: u64, uuid: &str) -> io::Result<()> {
     let last_page = u32::try_from(bytes / page - 1).map_err(io::Error::other)?;
     let mut header = vec![0; page as usize];
@@ -54,7 +54,8 @@ pub fn format(file: &File, bytes: u64, page: u64, uuid: &str) -> io::Result<()> 
 /// Whether the swap area at `path` has this UUID.
 ///
 /// # Errors
-/// That of reading it.
+/// The errno of open(2) or pread(2); `io::ErrorKind::UnexpectedEof` for a shorter file, and `Other` for what is no
+/// UUID.
 pub fn has_uuid(path: &Path, uuid: &str) -> io::Result<bool> {
     let mut found = [0; 16];
     File::open(path)?.read_exact_at(&mut found, UUID)?;

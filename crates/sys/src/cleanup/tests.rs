@@ -1,4 +1,4 @@
-//! Journals as a kill leaves them, and things that only look like ours.
+//! Journals as a kill leaves them, and resources that only look like ours.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -24,10 +24,10 @@ fn dead() -> String {
     format!("4194305-77-{place}")
 }
 
-fn leave(directory: &Path, boot: &str, things: &[Resource]) {
+fn leave(directory: &Path, boot: &str, resources: &[Resource]) {
     let mut lines = vec![json!({"boot": boot}).to_string()];
-    for (number, thing) in things.iter().enumerate() {
-        lines.push(json!({"made": [number, thing]}).to_string());
+    for (number, resource) in resources.iter().enumerate() {
+        lines.push(json!({"made": [number, resource]}).to_string());
     }
     fs::write(directory.join(dead()), lines.join("\n") + "\n").expect("it can be written");
 }
@@ -187,8 +187,8 @@ fn a_forked_child_has_a_journal_of_its_own() {
     let folder = Folder::new();
     let mut parent = Child::fork(|| {
         let mut journal = Journal::create(&folder.0).expect("a journal in an empty folder");
-        let thing = file(folder.0.join(".oscope-swap-1-0"), 0o600);
-        journal.enter(&thing).expect("a first entry");
+        let resource = file(folder.0.join(".oscope-swap-1-0"), 0o600);
+        journal.enter(&resource).expect("a first entry");
         *journal_of_this_process() = Some(journal);
         let mut child = Child::fork(|| assert!(journal_of_this_process().is_none()))
             .expect("a process that forks another");
@@ -303,8 +303,8 @@ fn the_kernel_kills_also_what_the_list_of_members_leaves_out() {
 fn an_entry_that_cannot_be_written_leaves_the_journal_as_it_was() {
     let folder = Folder::new();
     let mut journal = Journal::create(&folder.0).expect("it can be kept");
-    let thing = file(folder.0.join(".oscope-swap-1-0"), 0o600);
-    journal.enter(&thing).expect("it can be written");
+    let resource = file(folder.0.join(".oscope-swap-1-0"), 0o600);
+    journal.enter(&resource).expect("it can be written");
     let path = journal::paths(&folder.0).expect("the kernel reports it");
     let path = path.into_iter().find(|path| Owner::of_file(path).is_some());
     let path = path.expect("it exists");
@@ -314,7 +314,7 @@ fn an_entry_that_cannot_be_written_leaves_the_journal_as_it_was() {
     let mut child = Child::fork(|| {
         survive_size_limit().expect("it can be survived");
         setrlimit(Limit::RLIMIT_FSIZE, most, most).expect("it can be lowered");
-        let refused = journal.enter(&thing);
+        let refused = journal.enter(&resource);
         assert!(
             matches!(refused, Err(Failure::Unavailable { .. })),
             "{refused:?}"
@@ -324,7 +324,7 @@ fn an_entry_that_cannot_be_written_leaves_the_journal_as_it_was() {
     let status = end_of(&mut child);
     assert_eq!(status, WaitStatus::Exited(child.process(), 0));
     assert_eq!(fs::read(&path).expect("it can be read"), before);
-    journal.enter(&thing).expect("it can be written again");
+    journal.enter(&resource).expect("it can be written again");
     let again = Journal::open(&path).expect("it can be read");
     assert_eq!(again.newest_first().len(), 2);
 }
@@ -348,8 +348,8 @@ fn a_folder_that_was_left_goes_with_all_in_it_and_one_that_is_not_ours_stays() {
     std::os::unix::fs::symlink(&others[1], &link).expect("it can be made");
     let gone = folder.0.join(".oscope-folder-4194305-3");
     let all = [&left, &others[0], &others[1], &link, &gone];
-    let things = all.map(|path| Resource::Folder { path: path.clone() });
-    leave(&folder.0, &this_boot(), &things);
+    let resources = all.map(|path| Resource::Folder { path: path.clone() });
+    leave(&folder.0, &this_boot(), &resources);
     let (reported, clean) = restored(&folder.0);
     assert!(
         !clean && !left.exists() && others.iter().all(|path| path.join("source/file").exists())
@@ -382,13 +382,13 @@ fn a_journal_that_is_none_is_reported_and_kept() {
 fn the_journal_of_a_living_process_is_left_and_one_of_others_not_trusted() {
     let folder = Folder::new();
     let mut journal = Journal::create(&folder.0).expect("it can be kept");
-    let thing = file(folder.0.join(".oscope-swap-1-0"), 0o600);
-    let number = journal.enter(&thing).expect("it can be written");
+    let resource = file(folder.0.join(".oscope-swap-1-0"), 0o600);
+    let number = journal.enter(&resource).expect("it can be written");
     assert_eq!(restored(&folder.0), (vec![], true));
     let again = journal::paths(&folder.0).expect("the kernel reports it");
     let again = again.iter().find(|path| Owner::of_file(path).is_some());
     let again = Journal::open(again.expect("the file can be opened")).expect("it can be read");
-    assert_eq!(again.newest_first(), [(number, thing)]);
+    assert_eq!(again.newest_first(), [(number, resource)]);
     assert_eq!(journal.clear(number), Ok(Left::Nothing));
     fs::set_permissions(&folder.0, fs::Permissions::from_mode(0o777)).expect("it is ours");
     let failure = restore_in(&folder.0, &mut |_| ()).expect_err("anybody may write there");
