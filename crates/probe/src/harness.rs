@@ -53,8 +53,8 @@ pub struct Outcome {
 /// Do one request with workload `W`, handing every sample and note to `emit`.
 ///
 /// # Errors
-/// What prevented it: a wrong request, a machine that cannot, or a preparation or calibration that failed. A repetition
-/// that fails is a failed sample, not an error.
+/// `Failure::Request` for a wrong request; `Failure::Unavailable` where this machine cannot do it; `Failure::Failed` if
+/// the preparation or the calibration failed. A repetition that fails is a failed sample, not an error.
 pub fn run<W: Workload>(
     request: &Request,
     instrument: &Instrument,

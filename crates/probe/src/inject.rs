@@ -88,7 +88,8 @@ pub trait Disturbance {
     /// Make ready in the child, before the first phase.
     ///
     /// # Errors
-    /// What it needs is missing: memory, a file, a permission. The child then reports it and ends.
+    /// `Failure::Unavailable` or `Failure::Failed` if memory, a file or a permission is missing. The child then reports
+    /// it and ends.
     fn ready(&mut self) -> Result<(), Failure> {
         Ok(())
     }
@@ -97,7 +98,7 @@ pub trait Disturbance {
     /// was done, in units that mean something for this cause. Waits are waits for the end of the injection.
     ///
     /// # Errors
-    /// What went wrong: the injection ends.
+    /// `Failure::Failed` with the kernel's reason: the injection ends.
     fn step(&mut self, stop: &Listener, left: Duration) -> Result<u64, Failure>;
 }
 
@@ -174,7 +175,8 @@ pub fn describe() -> Vec<Value> {
 /// Run the verb: disturb until a signal comes or the time is over.
 ///
 /// # Errors
-/// What forbids it, before anything is changed; or why an injection ended early.
+/// `Failure::Request` for a wrong argument and `Failure::Unavailable` for what this machine cannot do, before anything
+/// is changed; `Failure::Failed` if an injection ended early, or standard output cannot be written.
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     cancel::install()?;
     let site = arguments.site()?;

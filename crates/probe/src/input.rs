@@ -44,7 +44,7 @@ impl<'a> Lines<'a> {
     /// The next line without its end, or `None` at the end of input or once the probe is to stop.
     ///
     /// # Errors
-    /// If reading fails, or a line is longer than 1 MiB.
+    /// The errno of poll(2) or read(2); `io::ErrorKind::InvalidData` for a line of more than 1 MiB.
     pub fn next_line(&mut self) -> io::Result<Option<Vec<u8>>> {
         loop {
             if cancel::requested() {
@@ -91,7 +91,7 @@ impl<'a> Lines<'a> {
     /// Wait until there is input; false at its end or once the probe is to stop.
     ///
     /// # Errors
-    /// If reading fails.
+    /// The errno of poll(2) or read(2).
     pub fn wait(&mut self) -> io::Result<bool> {
         while self.pending.is_empty() {
             if cancel::requested() || self.ended {

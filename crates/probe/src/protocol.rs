@@ -103,7 +103,7 @@ fn renewal(fields: &Map<String, Value>) -> Option<Option<PathBuf>> {
 /// Read what one line asks for.
 ///
 /// # Errors
-/// What is wrong with it, and which field.
+/// [`Refused`] with the request's number and the wrong field, as far as they are known.
 pub fn parse(line: &[u8]) -> Result<Asked, Refused> {
     let mut fields: Map<String, Value> = serde_json::from_slice(line).map_err(|error| Refused {
         id: None,

@@ -30,7 +30,7 @@ pub enum End {
 /// Greet with what is known of this machine, and serve requests from `lines`, answering on `output`.
 ///
 /// # Errors
-/// If the input cannot be read or the output is gone.
+/// The error of [`Lines::next_line`], or that of writing to `output`, such as `EPIPE`.
 pub fn serve(
     instrument: &Instrument,
     environment: &serde_json::Value,

@@ -266,7 +266,9 @@ fn parse(text: &str) -> Result<(&'static Tunable, &str), Failure> {
 /// Without `wanted`, list the settings; else hold them until standard input ends.
 ///
 /// # Errors
-/// One is not known, not here, or cannot be set: what was set before it is restored.
+/// `Failure::Request` for a setting that is not known or given twice; `Failure::Unavailable` for one that this machine
+/// does not have, or that cannot be set: what was set before it is restored; `Failure::Failed` if standard output
+/// cannot be written.
 pub fn run(wanted: &[String]) -> Result<(), Failure> {
     if wanted.is_empty() {
         let all: Vec<Value> = TUNABLES.iter().map(Tunable::describe).collect();

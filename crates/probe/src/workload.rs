@@ -53,13 +53,13 @@ pub trait Workload: Sized {
     /// any result: it is not reported.
     ///
     /// # Errors
-    /// A repetition that could not be done is a failed sample.
+    /// `Failure::Failed` or `Failure::Unavailable` for a repetition that could not be done: it is a failed sample.
     fn run(&mut self, iterations: u64, region: &mut Region) -> Result<Work, Failure>;
 
     /// Check that the work claimed was really done (child status, bytes, return values).
     ///
     /// # Errors
-    /// What is wrong, in a line: the sample then counts as failed, never as fast.
+    /// `Failure::Failed` with what is wrong, in a line: the sample then counts as failed, never as fast.
     fn verify(&mut self, work: &Work) -> Result<(), Failure>;
 }
 

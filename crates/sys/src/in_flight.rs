@@ -24,7 +24,7 @@ impl Ring {
     /// A ring with room for so many entries.
     ///
     /// # Errors
-    /// The kernel does not offer `io_uring`.
+    /// The errno of io_uring_setup(2): `ENOSYS` or `EPERM` where the kernel does not offer `io_uring`.
     pub fn new(entries: u32) -> io::Result<Self> {
         Ok(Self {
             ring: IoUring::new(entries)?,
@@ -58,7 +58,7 @@ impl Ring {
     /// the wait early.
     ///
     /// # Errors
-    /// The kernel's, or a signal has asked to stop while the kernel was short of memory.
+    /// The errno of io_uring_enter(2); `EAGAIN`, `EBUSY` or `EINTR` only if a signal has asked to stop.
     #[inline]
     pub fn wait(&mut self) -> io::Result<()> {
         let waited = self.ring.submit_and_wait(1);

@@ -13,8 +13,8 @@ use oscope_sys::error::Failure;
 /// The clock asked for on the command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum RequestedClock {
-    /// The TSC where the processor promises that it runs at a constant rate, the kernel trusts it and the CPUs' counters
-    /// agree, else the monotonic clock.
+    /// The TSC where the processor promises that it runs at a constant rate, the kernel trusts it and the CPUs'
+    /// counters agree, else the monotonic clock.
     Auto,
     /// The TSC, also without that promise.
     Tsc,

@@ -121,8 +121,8 @@ impl Skew {
     /// memory of the process that had them.
     ///
     /// # Errors
-    /// Those of [`Offsets::measure`]; `Failure::Unavailable` where no process can be made; `Failure::Failed` if it dies,
-    /// or after a signal.
+    /// Those of [`Offsets::measure`]; `Failure::Unavailable` where no process can be made; `Failure::Failed` if it
+    /// dies, or after a signal.
     pub fn between(cpus: &[usize]) -> Result<Option<Self>, Failure> {
         if cpus.len() < 2 {
             return Ok(None);

@@ -138,7 +138,7 @@ impl Bank {
     /// Tries each member with the work known for it, and names those that do not count it rightly.
     ///
     /// # Errors
-    /// If the group cannot be switched or read.
+    /// The errno of ioctl(2) or read(2) on the group of counters (perf_event_open(2)).
     pub fn prove(&mut self, unavailable: &mut BTreeMap<String, String>) -> io::Result<()> {
         let unproved = "no work of known count is written for this processor";
         let mut verdicts: BTreeMap<&str, Result<(), Failure>> = BTreeMap::new();

@@ -25,7 +25,7 @@ impl Inherited {
     /// Open those of a program's counters that have proved themselves in `proved`.
     ///
     /// # Errors
-    /// The kernel's refusal.
+    /// The errno of perf_event_open(2), such as `EACCES` where `kernel.perf_event_paranoid` forbids it.
     pub fn open(proved: &[&str]) -> io::Result<Self> {
         let events: Vec<_> = PROGRAM_EVENTS
             .into_iter()
@@ -47,7 +47,7 @@ impl Inherited {
     /// Start counting.
     ///
     /// # Errors
-    /// The kernel's refusal.
+    /// The errno of ioctl(2), `PERF_EVENT_IOC_ENABLE`.
     pub fn enable(&mut self) -> io::Result<()> {
         self.0
             .iter_mut()
@@ -57,7 +57,7 @@ impl Inherited {
     /// Stop counting.
     ///
     /// # Errors
-    /// The kernel's refusal.
+    /// The errno of ioctl(2), `PERF_EVENT_IOC_DISABLE`.
     pub fn disable(&mut self) -> io::Result<()> {
         self.0
             .iter_mut()

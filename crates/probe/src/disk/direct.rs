@@ -25,7 +25,7 @@ pub struct Alignment {
 /// What direct I/O on `file` asks for; `None` where its file system has no direct I/O.
 ///
 /// # Errors
-/// What statx(2) answers.
+/// The errno of statx(2), such as `ENOSYS` before Linux 4.11.
 pub fn alignment(file: &File) -> io::Result<Option<Alignment>> {
     let mut status = MaybeUninit::<libc::statx>::zeroed();
     // SAFETY: the path is an empty string, which AT_EMPTY_PATH allows, and `status` has room for the answer.

@@ -98,7 +98,7 @@ impl Source {
     /// The file opened once more for reading, with further flags of open(2), such as `O_DIRECT`.
     ///
     /// # Errors
-    /// What open(2) answers.
+    /// The errno of open(2), such as `EINVAL` where the file system has no direct I/O.
     pub fn reopen(&self, flags: i32) -> std::io::Result<File> {
         // By its descriptor, not its name, which may be another file's by now; it is no FIFO, and so needs no
         // O_NONBLOCK, with which io_uring answers EAGAIN for ever on some file systems.

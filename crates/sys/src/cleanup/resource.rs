@@ -112,8 +112,8 @@ impl Resource {
     /// Undo what was made since the machine was started.
     ///
     /// # Errors
-    /// `Failure::Unavailable` or `Failure::Failed` where it is not what was made, and so must not be undone, or where the
-    /// kernel refuses.
+    /// `Failure::Unavailable` or `Failure::Failed` where it is not what was made, and so must not be undone, or where
+    /// the kernel refuses.
     pub fn undo(&self) -> Result<Outcome, Failure> {
         match self {
             Self::File { path } => remove_file(path),

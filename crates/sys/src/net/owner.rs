@@ -41,7 +41,7 @@ pub enum Owner {
 /// addresses.
 ///
 /// # Errors
-/// The kernel does not answer.
+/// The errno of socket(2), send(2) or recv(2) of sock_diag(7).
 pub fn owner(local: SocketAddr, remote: SocketAddr) -> io::Result<Option<Owner>> {
     let (local, remote) = (canonical(local), canonical(remote));
     let asked = socket(
@@ -138,7 +138,7 @@ fn number(bytes: &[u8], at: usize) -> Option<u32> {
 /// Whether an address is this machine's own: of the loopback network, or of one of this network namespace's interfaces.
 ///
 /// # Errors
-/// The kernel does not list its interfaces.
+/// The errno of getifaddrs(3).
 pub fn is_own_address(address: IpAddr) -> io::Result<bool> {
     let address = address.to_canonical();
     if address.is_loopback() {

@@ -194,7 +194,7 @@ impl Drop for Strays {
 /// of every process is read.
 ///
 /// # Errors
-/// That of `proc`, where neither is possible.
+/// The errno of reading `proc`, such as `ENOENT` where it is not mounted.
 fn children(proc: &Path) -> io::Result<Vec<i32>> {
     let process = std::process::id();
     match fs::read_to_string(proc.join(format!("self/task/{process}/children"))) {

@@ -211,7 +211,7 @@ fn chunks(length: u64) -> impl Iterator<Item = (u64, usize)> {
 /// Close a file and return the error that close(2) reports; dropping it would lose that error.
 ///
 /// # Errors
-/// The error of what was written before.
+/// The errno of close(2), such as `EDQUOT`, `ENOSPC` or `EIO` of what was written before.
 pub fn close(file: File) -> io::Result<()> {
     nix::unistd::close(file).map_err(io::Error::from)
 }

@@ -119,8 +119,7 @@ impl Sender {
 
     /// The other end was moved to this process, if to any: a side of the ring that sleeps looks whether it lives. To be
     /// called once that is made, as by [`MeasuredPeer::spawn`](super::measured_peer::MeasuredPeer::spawn). A descriptor
-    /// needs
-    /// no such call.
+    /// needs no such call.
     pub fn watch(&mut self, process: Option<Pid>) {
         if let Self::Ring(writer) = self {
             writer.watch(process);

@@ -19,7 +19,7 @@ const LONGEST_FILLING: Duration = Duration::from_secs(1);
 /// second, or a signal came.
 ///
 /// # Errors
-/// `Failure` if the channel cannot be made or refuses for another reason.
+/// Those of [`one_way`]; `Failure::Failed` with the kernel's reason if the channel refuses for another one.
 pub fn capacity(plan: Plan, piece: &[u8]) -> Result<Option<u64>, Failure> {
     let (mut sender, _receiver) = one_way(Plan {
         waiting: Waiting::Refuses,
@@ -41,7 +41,7 @@ pub fn capacity(plan: Plan, piece: &[u8]) -> Result<Option<u64>, Failure> {
 /// The most bytes of `block` that one message may have; of a channel without messages, all of it.
 ///
 /// # Errors
-/// `Failure` if the channel cannot be made, or takes no message at all.
+/// Those of [`one_way`]; `Failure::Failed` if the channel takes no message at all.
 pub fn message(plan: Plan, block: &mut [u8]) -> Result<usize, Failure> {
     if plan.kind != Kind::Seqpacket {
         return Ok(block.len());
@@ -81,7 +81,7 @@ pub fn message(plan: Plan, block: &mut [u8]) -> Result<usize, Failure> {
 /// What the kernel made of the socket buffers asked for, where it is something else.
 ///
 /// # Errors
-/// `Failure` if the kernel does not report it.
+/// `Failure::Failed` with the reason of getsockopt(2).
 pub fn granted(
     asked: usize,
     sender: BorrowedFd,

@@ -86,7 +86,8 @@ fn size(text: &str, range: RangeInclusive<u64>) -> Result<u64, String> {
 /// Transfer once, and print as much as was asked for.
 ///
 /// # Errors
-/// As the workload's `prepare`, `run` and `verify`; where standard output cannot be written.
+/// Those of the workload's `prepare`, `run` and `verify`; `Failure::Failed` after a signal, or if standard output
+/// cannot be written.
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     cancel::install()?;
     if !arguments.bare {

@@ -18,7 +18,8 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// Do what may fail while memory is full: try again for a second, if that is why it failed.
 ///
 /// # Errors
-/// That of the last try where memory stayed full; at once any other.
+/// `Failure::Failed` with `ENOMEM`, `EFAULT` or `EAGAIN` of the last try where memory stayed full; any other failure of
+/// `call` at once.
 pub fn retry<T>(mut call: impl FnMut() -> Result<T, Failure>) -> Result<T, Failure> {
     for _ in 1..TRIES {
         match call() {

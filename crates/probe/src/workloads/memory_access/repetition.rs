@@ -73,7 +73,8 @@ impl Plan {
     /// Do the repetition in the calling process, which ends afterwards.
     ///
     /// # Errors
-    /// What went wrong, or what this machine does not give.
+    /// `Failure::Unavailable` where this machine has no such memory; `Failure::Failed` with the kernel's reason for the
+    /// rest.
     pub fn carry_out(&self, lent: Lent, region: &mut Region) -> Result<Found, Failure> {
         if let Some(pressure) = lent.pressure {
             pressure.join()?;

@@ -121,7 +121,8 @@ impl Maker {
     /// Make one child and wait for its end. Whatever happens, no child is left behind.
     ///
     /// # Errors
-    /// The call's own error.
+    /// The errno of fork(2), clone(2), clone3(2), posix_spawn(3) or pthread_create(3), such as `EAGAIN`, or of the
+    /// wait.
     pub fn live(&mut self, clock: &Clock) -> io::Result<Life> {
         // It lives until the child has ended, which a child in this memory relies on.
         let errand = Errand {
@@ -196,8 +197,8 @@ fn vfork(errand: &Errand, stack: &mut VforkStack) -> io::Result<(Child, Stamp)> 
         let errand = unsafe { &*errand.cast::<Errand>() };
         stamp_and_exit(errand.slot, Stamp::now(errand.clock))
     }
-    // SAFETY: `begin` reads the clock, makes three stores to the errand's slot and leaves by `_exit`; it changes nothing
-    // of the errand itself.
+    // SAFETY: `begin` reads the clock, makes three stores to the errand's slot and leaves by `_exit`; it changes
+    // nothing of the errand itself.
     let process = unsafe { stack.start(begin, std::ptr::from_ref(errand).cast_mut()) };
     let stamp = Stamp::now(errand.clock);
     made(process, stamp)

@@ -51,7 +51,7 @@ impl Sender {
     /// too, and is the inner result.
     ///
     /// # Errors
-    /// Where the two did not meet: the receiver ended, or did not come in time.
+    /// `Failure::Failed` where the two did not meet: the receiver ended, or did not come in time.
     pub fn send(
         &self,
         place: Place,

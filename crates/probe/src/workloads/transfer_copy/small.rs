@@ -118,7 +118,7 @@ fn prepare(stream: &TcpStream) -> io::Result<()> {
 /// not acknowledged at once either.
 ///
 /// # Errors
-/// What setsockopt(2) answers.
+/// The errno of setsockopt(2).
 pub fn delay_acknowledgements(socket: &impl AsRawFd) -> io::Result<()> {
     let off: libc::c_int = 0;
     // SAFETY: the value has the length passed, and lives during the call.
