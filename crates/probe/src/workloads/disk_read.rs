@@ -4,6 +4,7 @@ mod adaptive;
 mod blocks;
 mod mapped;
 mod method;
+mod parameters;
 mod pass;
 mod ring;
 
@@ -12,12 +13,11 @@ use std::time::{Duration, Instant};
 
 use memmap2::{Advice, MmapMut};
 use nix::time::ClockId;
-use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::description::{Describe, Description, Metrics, Quantity, SchedulingIsolation};
+use crate::description::{Describe, Description, Metrics, SchedulingIsolation};
 use crate::disk::residency::{Residency, make_cold, make_warm};
-use crate::disk::source::{Place, Source};
+use crate::disk::source::Source;
 use crate::disk::{content, direct, layers};
 use crate::region::Region;
 use crate::workload::{Context, Iterations, Work, Workload};
@@ -28,51 +28,9 @@ use oscope_sys::affinity::Pinned;
 use oscope_sys::error::Failure;
 use oscope_sys::machine::memory::page_bytes;
 use oscope_sys::worker::{assign_cpus, run_pinned, take_seat};
+use parameters::Cache;
+pub use parameters::{Parameters, Values};
 use pass::{Pass, Tally, Use};
-
-/// State of the page cache before each repetition.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Cache {
-    Found,
-    Cold,
-    Warm,
-}
-
-/// Parameters of `disk.read`.
-#[derive(Debug, Deserialize, Describe)]
-pub struct Parameters {
-    #[serde(flatten)]
-    place: Place,
-    /// Bytes asked for by one call; with mmap, bytes mapped by one call. 0: chosen for the engine.
-    #[parameter(bytes(128 << 10, 0..=32 << 20))]
-    block_size: u64,
-    /// Blocks to be read at most; 0: to the end of the file.
-    #[parameter(integer(0, 0..=1 << 53))]
-    count: u64,
-    /// State of the page cache before each repetition, proved by looking: as it is found, without a page of the file,
-    /// or with all.
-    #[parameter(choice("found"))]
-    cache: Cache,
-    /// read(2), pread(2), a mapping, pread(2) with O_DIRECT, io_uring with O_DIRECT; auto: the best for this machine
-    /// and the state of the file.
-    #[parameter(choice("read"))]
-    engine: Engine,
-    /// Threads that read; 0: one for each allowed CPU. Several are spread over the CPUs, one alone stays on the
-    /// probe's.
-    #[parameter(integer(1, 0..=1024))]
-    threads: u64,
-    /// Reads in flight in each thread.
-    #[parameter(integer(32, 1..=256).only_with("engine", &["uring"]))]
-    queue_depth: u64,
-    /// What is done with the bytes: nothing (with mmap, a byte of each page is looked at), or the XOR of all
-    /// little-endian 32-bit words.
-    #[parameter(choice("none"))]
-    work: Use,
-    /// A repetition ends after this long, wherever it is in the file.
-    #[parameter(seconds(3600.0, 0.001..=86400.0))]
-    longest: f64,
-}
 
 /// The prepared workload.
 #[derive(Debug)]
@@ -383,30 +341,6 @@ fn measured(region: &mut Region, work: &mut dyn FnMut()) -> f64 {
     let before = now();
     region.measure(work);
     Duration::from(now() - before).as_secs_f64()
-}
-
-/// The metrics of a repetition.
-#[derive(Metrics)]
-pub struct Values {
-    #[metric(rate("MiB/s", "bytes read"))]
-    pub throughput: f64,
-    #[metric(time("s", Quantity::Time).of("the reading"))]
-    pub time_s: f64,
-    #[metric(found("B", "bytes read"))]
-    pub bytes: f64,
-    #[metric(found("calls", "reads requested from the kernel").note("With mmap, windows mapped."))]
-    calls: f64,
-    #[metric(time("s", Quantity::CpuTime).of("all threads").note("User and system, while the clock runs."))]
-    cpu_s: f64,
-    #[metric(found("1", "XOR of the little-endian 32-bit words read")
-        .note("Zeros pad a short tail.")
-        .null_when("with work=none, or where `longest` ended the reading"))]
-    xor: Option<f64>,
-    #[metric(found("1", "share of the pages to read that were in the page cache before")
-        .null_when("where the file is neither the user's own nor writable"))]
-    resident: Option<f64>,
-    #[metric(found("1", "earlier reads of the file by this process"))]
-    earlier_reads: f64,
 }
 
 #[cfg(test)]

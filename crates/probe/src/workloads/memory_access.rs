@@ -6,6 +6,7 @@ mod expected;
 mod parameters;
 mod patience;
 mod policy;
+mod preparation;
 mod presence;
 mod reclaim;
 mod repetition;
@@ -14,24 +15,22 @@ mod usage;
 mod walk;
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use super::fresh_process::in_fresh_process;
 use crate::cache_model::Geometry;
 use crate::counters::Counters;
 use crate::description::{Describe, Description, Metrics, SchedulingIsolation};
-use crate::pressure::{self, Competition, Pressure};
+use crate::pressure::{Competition, Pressure};
 use crate::region::Region;
 use crate::workload::{Context, Iterations, Work, Workload};
-use area::{AreaSpec, Backing};
-use expected::Expected;
+use area::Backing;
 use oscope_sys::cancel;
 use oscope_sys::cleanup::CleanupGuard;
 use oscope_sys::error::Failure;
 use oscope_sys::machine::memory::page_bytes;
 use oscope_sys::mapping::Pages;
 pub use parameters::Parameters;
-use parameters::{CounterValues, MappingValues, Pressed, PressureValues, Source, WalkValues};
+use parameters::{CounterValues, MappingValues, PressureValues, WalkValues};
 use presence::Presence;
 use repetition::{Found, Lent, Plan};
 use simulation::{Addresses, Simulated};
@@ -88,7 +87,7 @@ impl Workload for MemoryAccess {
     }
 
     fn prepare(parameters: Parameters, context: &Context) -> Result<Self, Failure> {
-        let wanted = wanted(&parameters)?;
+        let wanted = preparation::area_spec(&parameters)?;
         let more_swap = if wanted.pressed {
             parameters.swap_size
         } else {
@@ -96,9 +95,9 @@ impl Workload for MemoryAccess {
         };
         area::check_room(wanted.bytes(), more_swap)?;
         let mut notes = Vec::new();
-        let geometry = geometry(&parameters, &mut notes)?;
+        let geometry = preparation::geometry(&parameters, &mut notes)?;
         notes.extend(geometry.map(|geometry| format!("simulated: {geometry}")));
-        let counters = hardware(parameters.counters, &mut notes)?;
+        let counters = preparation::hardware(parameters.counters, &mut notes)?;
         let bases = Bases::new(parameters.pattern, parameters.footprint, parameters.size);
         let plan = Plan {
             wanted,
@@ -108,10 +107,10 @@ impl Workload for MemoryAccess {
         let policy = parameters.policy.set()?;
         let pressure = wanted
             .pressed
-            .then(|| Pressure::prepare(pressing(&parameters, &plan), context))
+            .then(|| Pressure::prepare(preparation::pressing(&parameters, &plan), context))
             .transpose()?;
         Ok(Self {
-            touched: touched(&plan),
+            touched: preparation::touched(&plan),
             plan,
             directory: parameters.directory,
             pressure,
@@ -241,103 +240,6 @@ impl MemoryAccess {
         let notes = self.notes.iter().cloned();
         notes.chain(pressure.into_iter().flatten()).collect()
     }
-}
-
-/// What memory the parameters mean.
-fn wanted(parameters: &Parameters) -> Result<AreaSpec, Failure> {
-    let page = page_bytes();
-    if parameters.size % page != 0 {
-        return Err(Failure::request(
-            "size",
-            format!(
-                "must be a multiple of the page size, {page} B, not {}",
-                parameters.size
-            ),
-        ));
-    }
-    if parameters.pages == Pages::Huge && parameters.mapping != Backing::Anonymous {
-        return Err(Failure::request(
-            "pages",
-            "must be 4K with mapping=private or shared: a file is not mapped in huge pages",
-        ));
-    }
-    Ok(AreaSpec {
-        backing: parameters.mapping,
-        populate: parameters.populate,
-        initialise: parameters.initialise,
-        pages: parameters.pages,
-        size: parameters.size,
-        granule: parameters.pages.granule()?.max(page),
-        pressed: parameters.pressure == Pressed::Compete,
-    })
-}
-
-/// The pages that must be there after the walk. Of a file the kernel maps more, and may take some away.
-fn touched(plan: &Plan) -> Option<u64> {
-    let wanted = &plan.wanted;
-    if wanted.backing != Backing::Anonymous {
-        return None;
-    }
-    let granules = if wanted.starts_present() {
-        wanted.bytes() / wanted.granule
-    } else {
-        Expected::of(plan.bases.clone(), plan.sets, wanted.granule).touched
-    };
-    Some(granules * (wanted.granule / page_bytes()))
-}
-
-fn pressing(parameters: &Parameters, plan: &Plan) -> pressure::Plan {
-    pressure::Plan {
-        scope: parameters.scope,
-        limit: parameters.limit,
-        swap: parameters.swap,
-        swap_bytes: parameters.swap_size,
-        wait: Duration::from_secs_f64(parameters.wait),
-        steps: parameters.steps,
-        directory: parameters.directory.clone(),
-        beside: plan.wanted.bytes() + area::FLUSHED_BYTES,
-    }
-}
-
-/// The geometry to be simulated, if any is.
-fn geometry(parameters: &Parameters, notes: &mut Vec<String>) -> Result<Option<Geometry>, Failure> {
-    if !parameters.counters.asks_model() {
-        return Ok(None);
-    }
-    if parameters.geometry == "host" {
-        let (geometry, assumed) = Geometry::of_this_cpu()?;
-        notes.extend(assumed);
-        return Ok(Some(geometry));
-    }
-    let named = Geometry::named(&parameters.geometry);
-    named
-        .map(Some)
-        .ok_or_else(|| Failure::request("geometry", "is none that the model knows"))
-}
-
-/// The counters of this machine that are believed, if they are asked; why others are not is noted.
-fn hardware(source: Source, notes: &mut Vec<String>) -> Result<Option<Counters>, Failure> {
-    if !source.asks_hardware() {
-        return Ok(None);
-    }
-    let counters = Counters::memory();
-    let mut reasons = counters.unavailable().iter();
-    if !counters.available().is_empty() {
-        notes.extend(reasons.map(|(name, reason)| format!("{name} is not measured: {reason}")));
-        return Ok(Some(counters));
-    }
-    let reason = reasons
-        .next()
-        .map_or("no counter opens", |(_, reason)| reason);
-    let (reason, remedy) = reason.split_once("; ").unwrap_or((reason, ""));
-    if source == Source::Both {
-        notes.push(format!("the hardware counts nothing: {reason}"));
-        return Ok(None);
-    }
-    Err(Failure::unavailable(
-        format!("the hardware counts nothing: {reason}"),
-        format!("choose counters=simulated; or {remedy}"),
-    ))
 }
 
 /// Why the measured process failed: if the competitor has ended, or the kernel killed somebody for want of memory

@@ -10,6 +10,7 @@ use nix::sys::wait::WaitStatus;
 use super::*;
 use crate::clock::{Clock, RequestedClock};
 use crate::disk::scratch::Files;
+use crate::disk::source::Place;
 use crate::workload::Shared;
 use crate::xor;
 use oscope_sys::worker::{Child, POLL_INTERVAL};

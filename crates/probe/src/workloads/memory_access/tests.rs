@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::expected::Expected;
 use super::*;
 use crate::clock::{Clock, RequestedClock};
 use crate::parameters::complete;
