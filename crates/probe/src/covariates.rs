@@ -150,18 +150,23 @@ impl<'a> Covariates<'a> {
 impl Snapshot {
     /// Every difference that both snapshots allow; a count that went backwards is none.
     fn since(&self, before: &Self) -> Vec<(&'static str, Option<u64>)> {
-        let interrupts = |kind: fn(&parse::Interrupts) -> Option<u64>| {
-            difference(
-                before.interrupts.as_ref().and_then(kind),
-                self.interrupts.as_ref().and_then(kind),
-            )
-        };
-        let usage = |field: fn(&Usage) -> i64| {
-            difference(
-                before.usage.as_ref().map(field),
-                self.usage.as_ref().map(field),
-            )
-        };
+        let mut differences = self.thread_since(before);
+        differences.extend(self.system_since(before));
+        differences
+    }
+
+    fn usage_since(&self, before: &Self, field: fn(&Usage) -> i64) -> Option<u64> {
+        difference(
+            before.usage.as_ref().map(field),
+            self.usage.as_ref().map(field),
+        )
+    }
+
+    /// What the kernel keeps of this thread.
+    fn thread_since(&self, before: &Self) -> Vec<(&'static str, Option<u64>)> {
+        let usage = |field| self.usage_since(before, field);
+        let cpu_changed = before.usage.as_ref();
+        let cpu_changed = cpu_changed.map(|_| u64::from(self.cpu != before.cpu));
         vec![
             ("counted_ns", difference(before.at_ns, self.at_ns)),
             ("run_delay_ns", difference(before.run_delay, self.run_delay)),
@@ -185,13 +190,21 @@ impl Snapshot {
             ),
             ("migrations", difference(before.migrations, self.migrations)),
             ("cpu", Some(self.cpu as u64)),
-            (
-                "cpu_changed",
-                before
-                    .usage
-                    .as_ref()
-                    .map(|_| u64::from(self.cpu != before.cpu)),
-            ),
+            ("cpu_changed", cpu_changed),
+        ]
+    }
+
+    /// What the kernel keeps of the CPU and of the whole system, and the thread's reads of block devices.
+    fn system_since(&self, before: &Self) -> Vec<(&'static str, Option<u64>)> {
+        let interrupts = |kind: fn(&parse::Interrupts) -> Option<u64>| {
+            difference(
+                before.interrupts.as_ref().and_then(kind),
+                self.interrupts.as_ref().and_then(kind),
+            )
+        };
+        let others = before.runnable_others.zip(self.runnable_others);
+        let block_inputs = self.usage_since(before, Usage::block_reads);
+        vec![
             ("interrupts", interrupts(|counts| Some(counts.all))),
             ("timer_interrupts", interrupts(|counts| counts.timer)),
             (
@@ -207,14 +220,8 @@ impl Snapshot {
                 "neighbour_ns",
                 difference(before.busy_elsewhere_ns, self.busy_elsewhere_ns),
             ),
-            (
-                "runnable_others",
-                before
-                    .runnable_others
-                    .zip(self.runnable_others)
-                    .map(|(one, other)| one + other),
-            ),
-            ("block_inputs", usage(Usage::block_reads)),
+            ("runnable_others", others.map(|(one, other)| one + other)),
+            ("block_inputs", block_inputs),
             (
                 "memory_pressure_us",
                 difference(before.memory_pressure_us, self.memory_pressure_us),

@@ -193,7 +193,7 @@ fn file(bytes: u64, directory: &Path) -> Result<Swap, Failure> {
     fill(&file, bytes).map_err(|error| refused("giving it its space", &error))?;
     let uuid = swap_area::new_uuid()?;
     swap_area::format(&file, bytes, page_bytes(), &uuid)
-        .map_err(|error| refused("writing its header", &error))?;
+        .map_err(|error| no_zram("writing its header", &error))?;
     // The file itself, also where somebody has renamed a folder above it meanwhile.
     let through = format!("/proc/self/fd/{}", file.as_raw_fd());
     let on = switch_on(&path, through.as_ref(), uuid)?;
@@ -233,13 +233,6 @@ fn fill(file: &File, bytes: u64) -> std::io::Result<()> {
 fn zram(bytes: u64) -> Result<Swap, Failure> {
     must_be_root()?;
     let turn = turn()?;
-    let refused = |doing: &str, error: &std::io::Error| {
-        Failure::unavailable_system(
-            &format!("no zram device can be made: {doing}"),
-            error,
-            "run as root on a kernel with CONFIG_ZRAM (modprobe zram), or choose --set swap=file",
-        )
-    };
     let room = memory::machine_room().map_err(Failure::failed)?;
     if room < bytes + MARGIN_BYTES {
         return Err(Failure::unavailable(
@@ -247,36 +240,16 @@ fn zram(bytes: u64) -> Result<Swap, Failure> {
             "choose less with --set swap_size=SIZE, or --set swap=file",
         ));
     }
-    let control = "/sys/class/zram-control/hot_add";
-    fs::metadata(control).map_err(|error| refused(control, &error))?;
-    let before = resource::device_numbers()?;
-    let mut below = CleanupGuard::log_intent(Resource::Zram {
-        device: None,
-        before: before.clone(),
-    })?;
-    // Reading it makes a device and returns its number (Documentation/admin-guide/blockdev/zram.rst).
-    let number = fs::read_to_string(control).map_err(|error| refused(control, &error))?;
-    let number = number.trim().parse().map_err(|error| {
-        Failure::failed(format!(
-            "{control} returned {number:?}, which is not a number: {error}"
-        ))
-    })?;
-    let sequence = resource::sequence(number)?
-        .ok_or_else(|| Failure::failed(format!("zram{number} is gone")))?;
-    let device = Device { number, sequence };
-    below.update(Resource::Zram {
-        device: Some(device),
-        before,
-    })?;
+    let (number, below) = zram_device()?;
     let size = device_folder(number).join("disksize");
-    fs::write(&size, bytes.to_string()).map_err(|error| refused("giving it its size", &error))?;
+    fs::write(&size, bytes.to_string()).map_err(|error| no_zram("giving it its size", &error))?;
     let path = PathBuf::from(format!("/dev/zram{number}"));
     let uuid = swap_area::new_uuid()?;
     let mut options = OpenOptions::new();
     let opened = options.write(true).open(&path);
     opened
         .and_then(|file| swap_area::format(&file, bytes, page_bytes(), &uuid))
-        .map_err(|error| refused("writing its header", &error))?;
+        .map_err(|error| no_zram("writing its header", &error))?;
     let algorithm = fs::read_to_string(device_folder(number).join("comp_algorithm"));
     let algorithm = algorithm.as_deref().map(memory::chosen_word);
     Ok(Swap {
@@ -289,6 +262,40 @@ fn zram(bytes: u64) -> Result<Swap, Failure> {
         _below: below,
         _turn: turn,
     })
+}
+
+/// A new zram device: its number, and what takes it down.
+fn zram_device() -> Result<(u32, CleanupGuard), Failure> {
+    let control = "/sys/class/zram-control/hot_add";
+    fs::metadata(control).map_err(|error| no_zram(control, &error))?;
+    let before = resource::device_numbers()?;
+    let mut below = CleanupGuard::log_intent(Resource::Zram {
+        device: None,
+        before: before.clone(),
+    })?;
+    // Reading it makes a device and returns its number (Documentation/admin-guide/blockdev/zram.rst).
+    let number = fs::read_to_string(control).map_err(|error| no_zram(control, &error))?;
+    let number = number.trim().parse().map_err(|error| {
+        Failure::failed(format!(
+            "{control} returned {number:?}, which is not a number: {error}"
+        ))
+    })?;
+    let sequence = resource::sequence(number)?
+        .ok_or_else(|| Failure::failed(format!("zram{number} is gone")))?;
+    let device = Device { number, sequence };
+    below.update(Resource::Zram {
+        device: Some(device),
+        before,
+    })?;
+    Ok((number, below))
+}
+
+fn no_zram(doing: &str, error: &std::io::Error) -> Failure {
+    Failure::unavailable_system(
+        &format!("no zram device can be made: {doing}"),
+        error,
+        "run as root on a kernel with CONFIG_ZRAM (modprobe zram), or choose --set swap=file",
+    )
 }
 
 fn must_be_root() -> Result<(), Failure> {

@@ -158,20 +158,8 @@ impl IpcThroughput {
         let block = usize::try_from(parameters.buffer).map_err(|_| {
             Failure::request("buffer", "does not fit into this machine's addresses")
         })?;
-        let placement = match (parameters.mode, parameters.placement) {
-            (Mode::OneThread, Placement::Other) => Placement::Same,
-            (_, asked) => asked,
-        };
-        let seats = placement.assign_cpus(context)?;
-        let plan = Plan {
-            kind: parameters.channel,
-            waiting: match parameters.mode {
-                Mode::OneThread => Waiting::Refuses,
-                _ if seats.crowded => Waiting::Sleeps,
-                _ => Waiting::Spins,
-            },
-            socket_buffer: (parameters.sockbuf == SocketBuffer::Buffer).then_some(block),
-        };
+        let seats = placement(&parameters).assign_cpus(context)?;
+        let plan = plan(&parameters, block, seats.crowded);
         let mut notes = remarks(&parameters);
         let (sender, mut receiver) = channel::one_way(plan)?;
         notes.extend(granted(plan, &sender, &receiver)?);
@@ -270,6 +258,27 @@ impl IpcThroughput {
                 })
             }
         }
+    }
+}
+
+/// One thread has both ends of the channel on its CPU.
+fn placement(parameters: &Parameters) -> Placement {
+    match (parameters.mode, parameters.placement) {
+        (Mode::OneThread, Placement::Other) => Placement::Same,
+        (_, asked) => asked,
+    }
+}
+
+/// The channel to be made; `crowded` is whether both sides have but one CPU.
+fn plan(parameters: &Parameters, block: usize, crowded: bool) -> Plan {
+    Plan {
+        kind: parameters.channel,
+        waiting: match parameters.mode {
+            Mode::OneThread => Waiting::Refuses,
+            _ if crowded => Waiting::Sleeps,
+            _ => Waiting::Spins,
+        },
+        socket_buffer: (parameters.sockbuf == SocketBuffer::Buffer).then_some(block),
     }
 }
 
