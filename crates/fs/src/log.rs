@@ -9,7 +9,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Mutex;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use oscope_sys::error::one_line;
 
@@ -67,16 +67,13 @@ pub fn note(text: &str) {
     }
 }
 
+/// The last second of the year 9999, the last that has such a stamp.
+const LAST_SECOND: u64 = 253_402_300_799;
+
 /// Seconds since 1970 as `2026-11-22T08:45:00Z`.
 pub fn stamp(seconds: u64) -> String {
-    let (days, rest) = (seconds / 86_400, seconds % 86_400);
-    let (year, month, day) = civil(days);
-    format!(
-        "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z",
-        rest / 3600,
-        rest / 60 % 60,
-        rest % 60
-    )
+    let time = UNIX_EPOCH + Duration::from_secs(seconds.min(LAST_SECOND));
+    humantime::format_rfc3339_seconds(time).to_string()
 }
 
 /// Seconds since 1970, 0 on a machine whose clock is before that.
@@ -84,22 +81,6 @@ pub fn now() -> u64 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |since| since.as_secs())
-}
-
-/// Year, month and day of a day since 1970-01-01, counted in eras of 400 years that begin on 1 March.
-fn civil(days: u64) -> (u64, u64, u64) {
-    let shifted = days + 719_468;
-    let (era, of_era) = (shifted / 146_097, shifted % 146_097);
-    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let from_march = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * from_march + 2) / 5 + 1;
-    let month = if from_march < 10 {
-        from_march + 3
-    } else {
-        from_march - 9
-    };
-    (year_of_era + era * 400 + u64::from(month <= 2), month, day)
 }
 
 fn held() -> std::sync::MutexGuard<'static, Option<Log>> {
@@ -121,6 +102,8 @@ mod tests {
             (951_782_400, "2000-02-29T00:00:00Z"),
             (1_795_337_100, "2026-11-22T08:45:00Z"),
             (4_107_542_400, "2100-03-01T00:00:00Z"),
+            (LAST_SECOND, "9999-12-31T23:59:59Z"),
+            (u64::MAX, "9999-12-31T23:59:59Z"),
         ] {
             assert_eq!(stamp(seconds), expected);
         }

@@ -189,7 +189,8 @@ const MOST_DIGITS: usize = 100;
 /// About 30 years.
 const MOST_SECONDS: f64 = 1e9;
 
-/// What an option takes that is a limit: a duration as everywhere in Oscope, of a millisecond or more.
+/// What an option takes that is a limit: a duration as everywhere in Oscope, of a millisecond or more. Not by
+/// `humantime`, which takes no bare number, but years, months and sums such as `1h 30min`.
 ///
 /// # Errors
 /// `Failure::Request`: it is no duration, or out of range; the message names the option.

@@ -49,6 +49,8 @@ pub fn size(text: &str) -> Result<u64, String> {
 }
 
 /// The time that `text` stands for, more than none and at most a year; a bare number is seconds.
+///
+/// Not by `humantime`, which takes no bare number, but years, months and sums such as `1h 30min`.
 pub fn duration(text: &str) -> Result<Duration, String> {
     let wrong = || format!("{text:?} is not a duration: write it like 500ms, 10s, 2m or 1h");
     let nanoseconds = scaled(text, DURATIONS).ok_or_else(wrong)?;

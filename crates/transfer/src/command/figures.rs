@@ -18,7 +18,7 @@ pub fn count(number: u64) -> String {
     grouped(&number.to_string())
 }
 
-/// Seconds, to four digits.
+/// Seconds, to four digits in one unit, which `humantime` does not write.
 pub fn seconds(value: f64) -> String {
     with_unit(value, &TIMES, "")
 }
