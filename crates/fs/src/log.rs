@@ -5,7 +5,6 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Mutex;
@@ -39,10 +38,7 @@ pub fn open(folder: &Path, on_standard_error: bool) -> io::Result<()> {
         .custom_flags(libc::O_NOFOLLOW)
         .open(path)?;
     if !on_standard_error {
-        // SAFETY: both are open descriptors of this process; dup2 touches no memory.
-        if unsafe { libc::dup2(file.as_raw_fd(), libc::STDERR_FILENO) } < 0 {
-            return Err(io::Error::last_os_error());
-        }
+        nix::unistd::dup2_stderr(&file)?;
     }
     let log = Log {
         file,

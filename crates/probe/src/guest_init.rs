@@ -17,6 +17,7 @@ use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 
 use nix::errno::Errno;
+use nix::mount::MsFlags;
 use nix::sys::signal::Signal;
 use nix::sys::wait::{WaitStatus, wait};
 use nix::unistd::Pid;
@@ -153,7 +154,7 @@ fn make_disk() -> Result<(), Failure> {
         source: DISK,
         target: DATA,
         kind: "ext4",
-        flags: libc::MS_NOATIME,
+        flags: MsFlags::MS_NOATIME,
         options: "",
     })?;
     let lost = Path::new(DATA).join("lost+found");

@@ -1,7 +1,7 @@
 //! Reading request lines so that a signal always ends the wait.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, ppoll};
@@ -106,19 +106,11 @@ impl<'a> Lines<'a> {
 
     fn read_more(&mut self) -> io::Result<()> {
         let mut buffer = [0; 4096];
-        // SAFETY: the buffer is as long as said, and the descriptor is borrowed, so open.
-        let count = unsafe {
-            libc::read(
-                self.source.as_raw_fd(),
-                buffer.as_mut_ptr().cast(),
-                buffer.len(),
-            )
-        };
-        match usize::try_from(count) {
+        match nix::unistd::read(self.source, &mut buffer) {
             Ok(0) => self.ended = true,
             Ok(count) => self.pending.extend_from_slice(&buffer[..count]),
-            Err(_) if Errno::last() == Errno::EINTR => {}
-            Err(_) => return Err(io::Error::last_os_error()),
+            Err(Errno::EINTR) => {}
+            Err(error) => return Err(error.into()),
         }
         Ok(())
     }

@@ -1,14 +1,15 @@
 //! What is whole gets its own name.
 
-use std::ffi::{CStr, CString};
+use std::ffi::CStr;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd};
 
 use nix::NixPath;
 use nix::errno::Errno;
-use nix::fcntl::{AtFlags, RenameFlags, renameat, renameat2};
+use nix::fcntl::{AT_FDCWD, AtFlags, RenameFlags, renameat, renameat2};
 use nix::sys::stat::fstatat;
+use nix::unistd::linkat;
 
 use super::names;
 use super::wire::Entry;
@@ -21,32 +22,13 @@ use oscope_sys::error::Failure;
 /// links.
 pub fn link(file: &File, parent: BorrowedFd, base: &CStr) -> io::Result<()> {
     // Before Linux 6.10 the first way took a privilege (CAP_DAC_READ_SEARCH); the second takes a mounted proc(5).
-    let ways: [(RawFd, CString, i32); 2] = [
-        (file.as_raw_fd(), CString::default(), libc::AT_EMPTY_PATH),
-        (
-            libc::AT_FDCWD,
-            CString::new(format!("/proc/self/fd/{}", file.as_raw_fd())).unwrap_or_default(),
-            libc::AT_SYMLINK_FOLLOW,
-        ),
-    ];
-    let mut result = Ok(());
-    for (from, path, flags) in &ways {
-        // SAFETY: both names are strings that live through the call; the descriptors are open.
-        let answer = unsafe {
-            libc::linkat(
-                *from,
-                path.as_ptr(),
-                parent.as_raw_fd(),
-                base.as_ptr(),
-                *flags,
-            )
-        };
-        if answer == 0 {
-            return Ok(());
-        }
-        result = Err(io::Error::last_os_error());
-    }
-    result
+    let by_proc = format!("/proc/self/fd/{}", file.as_raw_fd());
+    linkat(file, c"", parent, base, AtFlags::AT_EMPTY_PATH)
+        .or_else(|_| {
+            let flags = AtFlags::AT_SYMLINK_FOLLOW;
+            linkat(AT_FDCWD, by_proc.as_str(), parent, base, flags)
+        })
+        .map_err(io::Error::from)
 }
 
 /// Rename something to its own name; if it `replaces`, in place of what has it. Otherwise nothing had it at the

@@ -8,6 +8,8 @@ use std::os::unix::fs::FileExt;
 use std::time::Instant;
 
 use memmap2::MmapOptions;
+use nix::errno::Errno;
+use nix::fcntl::posix_fallocate;
 
 use super::link::{Link, counted};
 use super::send_methods::{Piece, Pipe, offset};
@@ -117,16 +119,10 @@ impl ReceiveStep for Mapped {
 
 /// Why a page of the mapping could not be had: `fallocate` for it returns the error.
 fn no_page(piece: Piece, filled: usize) -> Stop {
-    // SAFETY: no pointers are passed, and the file is open.
-    let got = unsafe {
-        libc::posix_fallocate(
-            piece.file.as_raw_fd(),
-            offset(piece.at + filled as u64),
-            offset((piece.length.min(WINDOW) - filled) as u64),
-        )
-    };
-    let number = if got == 0 { libc::EFAULT } else { got };
-    unwritten(piece.name, &io::Error::from_raw_os_error(number))
+    let left = (piece.length.min(WINDOW) - filled) as u64;
+    let got = posix_fallocate(piece.file, offset(piece.at + filled as u64), offset(left));
+    let error = got.err().unwrap_or(Errno::EFAULT);
+    unwritten(piece.name, &io::Error::from(error))
 }
 
 /// `splice`, by way of a pipe.

@@ -2,11 +2,13 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::time::Instant;
 
 use memmap2::{Mmap, MmapOptions};
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::unistd::pipe2;
 
 use super::link::{Link, counted};
 use super::stop::Stop;
@@ -214,24 +216,12 @@ impl Pipe {
     /// # Errors
     /// Those of pipe2(2), such as `EMFILE`.
     pub fn new(wanted: usize) -> io::Result<Self> {
-        let mut ends = [0; 2];
-        // SAFETY: the array has room for both descriptors.
-        if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: both are new, open, and owned by nobody else.
-        let (out, into) = unsafe { (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])) };
+        let (out, into) = pipe2(OFlag::O_CLOEXEC)?;
         let asked = i32::try_from(wanted.min(1 << 20)).unwrap_or(1 << 20);
-        // SAFETY: no pointers are passed. The size below shows what the limit of pipes forbids.
-        let size = unsafe {
-            libc::fcntl(into.as_raw_fd(), libc::F_SETPIPE_SZ, asked);
-            libc::fcntl(into.as_raw_fd(), libc::F_GETPIPE_SZ)
-        };
-        Ok(Self {
-            out,
-            into,
-            size: usize::try_from(size).map_err(|_| io::Error::last_os_error())?,
-        })
+        // The size below shows what the limit of pipes forbids.
+        let _ = fcntl(&into, FcntlArg::F_SETPIPE_SZ(asked));
+        let size = fcntl(&into, FcntlArg::F_GETPIPE_SZ)? as usize;
+        Ok(Self { out, into, size })
     }
 }
 

@@ -5,12 +5,12 @@
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Mutex;
 
 use nix::fcntl::OFlag;
 use nix::sys::wait::waitpid;
-use nix::unistd::{ForkResult, Pid, fork, pipe2, setsid};
+use nix::unistd::{ForkResult, Pid, dup2_stderr, dup2_stdin, dup2_stdout, fork, pipe2, setsid};
 use serde::{Deserialize, Serialize};
 
 use super::failed;
@@ -128,13 +128,10 @@ fn leave() -> Result<(), Failure> {
         .write(true)
         .open("/dev/null")
         .map_err(cannot)?;
-    for stream in [libc::STDIN_FILENO, libc::STDOUT_FILENO, libc::STDERR_FILENO] {
-        // SAFETY: the first is open, the second a number; dup2 touches no memory.
-        if unsafe { libc::dup2(nowhere.as_raw_fd(), stream) } < 0 {
-            return Err(cannot(std::io::Error::last_os_error()));
-        }
-    }
-    Ok(())
+    dup2_stdin(&nowhere)
+        .and_then(|()| dup2_stdout(&nowhere))
+        .and_then(|()| dup2_stderr(&nowhere))
+        .map_err(|error| cannot(error.into()))
 }
 
 fn attend(reading: OwnedFd, child: Pid) -> Result<Side, Failure> {

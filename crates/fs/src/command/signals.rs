@@ -1,10 +1,11 @@
 //! SIGINT, SIGTERM and SIGHUP as bytes in a pipe. The handlers, unlike blocked signals, are not inherited by ssh.
 
 use std::io;
-use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
+use std::os::fd::{AsFd, IntoRawFd, OwnedFd};
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use nix::fcntl::OFlag;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 use nix::unistd::pipe2;
 
@@ -54,26 +55,16 @@ extern "C" fn remember(_signal: libc::c_int) {
 
 /// Wait until a signal came (true), or the other end of `pipe` is closed (false).
 pub fn wait(reading: &OwnedFd, pipe: Option<&OwnedFd>) -> bool {
-    let mut watched = [
-        libc::pollfd {
-            fd: reading.as_raw_fd(),
-            events: libc::POLLIN,
-            revents: 0,
-        },
-        // poll(2) skips descriptors below zero, and always reports errors.
-        libc::pollfd {
-            fd: pipe.map_or(-1, AsRawFd::as_raw_fd),
-            events: 0,
-            revents: 0,
-        },
-    ];
+    let mut watched = vec![PollFd::new(reading.as_fd(), PollFlags::POLLIN)];
+    // poll(2) always reports errors.
+    watched.extend(pipe.map(|pipe| PollFd::new(pipe.as_fd(), PollFlags::empty())));
     loop {
-        // SAFETY: the array is valid for two entries, for the whole call.
-        let ready = unsafe { libc::poll(watched.as_mut_ptr(), 2, -1) };
-        if ready > 0 && watched[0].revents != 0 {
+        let ready = poll(&mut watched, PollTimeout::NONE).is_ok();
+        let mut happened = watched.iter().map(|one| one.any() != Some(false));
+        if ready && happened.next() == Some(true) {
             return true;
         }
-        if ready > 0 && watched[1].revents != 0 {
+        if ready && happened.next() == Some(true) {
             return false;
         }
     }

@@ -5,6 +5,8 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::AsRawFd;
 
+use nix::sys::statfs::fstatfs;
+
 use oscope_sys::error::Failure;
 
 /// Alignment that suits every device so far, where the kernel does not report what is needed (before Linux 6.1).
@@ -62,13 +64,7 @@ pub fn alignment(file: &File) -> io::Result<Option<Alignment>> {
 /// Whether the file system has no device: tmpfs takes O_DIRECT since Linux 6.6, and copies from its pages all the same
 /// (`mm/shmem.c`).
 fn is_in_memory(file: &File) -> io::Result<bool> {
-    let mut found = MaybeUninit::<libc::statfs>::zeroed();
-    // SAFETY: the file is open, and `found` has room for the answer.
-    if unsafe { libc::fstatfs(file.as_raw_fd(), found.as_mut_ptr()) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the call succeeded; what it did not fill is zero, which every field may be.
-    let kind = unsafe { found.assume_init() }.f_type;
+    let kind = fstatfs(file)?.filesystem_type().0;
     Ok([TMPFS_MAGIC, RAMFS_MAGIC].contains(&(kind as u32)))
 }
 

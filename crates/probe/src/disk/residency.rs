@@ -344,9 +344,9 @@ mod tests {
     #[test]
     fn of_a_file_of_somebody_else_nothing_is_reported_rather_than_all() {
         let asked = std::thread::spawn(|| {
-            // SAFETY: it changes the calling thread alone, which ends with it; refused to others than root, who own the
-            // file no more.
-            unsafe { libc::setfsuid(65534) };
+            // It changes the calling thread alone, which ends with it; refused to others than root, who own the file no
+            // more.
+            nix::unistd::setfsuid(nix::unistd::Uid::from_raw(65534));
             let file = File::open("/etc/passwd").unwrap();
             let length = file.metadata().unwrap().len();
             mincore(&file, length)

@@ -1,12 +1,15 @@
 //! What only the first process of a machine does: mounting, the loopback interface, and switching off.
 
-use std::ffi::CString;
 use std::fs;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 use std::ptr;
 use std::thread;
 use std::time::Duration;
+
+use nix::mount::MsFlags;
+use nix::sys::reboot::{RebootMode, reboot};
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 
 use oscope_sys::error::Failure;
 
@@ -20,7 +23,7 @@ pub struct Mount {
     /// The file system's name in the kernel.
     pub kind: &'static str,
     /// Options of every file system (mount(2)).
-    pub flags: libc::c_ulong,
+    pub flags: MsFlags,
     /// Options of this one.
     pub options: &'static str,
 }
@@ -30,7 +33,7 @@ const fn of(kind: &'static str, target: &'static str, options: &'static str) -> 
         source: kind,
         target,
         kind,
-        flags: 0,
+        flags: MsFlags::empty(),
         options,
     }
 }
@@ -56,29 +59,14 @@ pub const MOUNTS: &[Mount] = &[
 pub fn mount(one: &Mount) -> Result<(), Failure> {
     let doing = format!("mounting {} at {}", one.kind, one.target);
     fs::create_dir_all(one.target).map_err(|error| Failure::system(&doing, error))?;
-    let text = |text: &str| {
-        CString::new(text).map_err(|error| Failure::failed(format!("{doing}: {error}")))
-    };
-    let (source, target, kind, options) = (
-        text(one.source)?,
-        text(one.target)?,
-        text(one.kind)?,
-        text(one.options)?,
-    );
-    // SAFETY: all five are texts that end with NUL and live until the call returns (mount(2)).
-    let done = unsafe {
-        libc::mount(
-            source.as_ptr(),
-            target.as_ptr(),
-            kind.as_ptr(),
-            one.flags,
-            options.as_ptr().cast(),
-        )
-    };
-    match done {
-        0 => Ok(()),
-        _ => Err(Failure::system(&doing, io::Error::last_os_error())),
-    }
+    nix::mount::mount(
+        Some(one.source),
+        one.target,
+        Some(one.kind),
+        one.flags,
+        Some(one.options),
+    )
+    .map_err(|error| Failure::system(&doing, error))
 }
 
 /// Switch the interface `lo` on (netdevice(7)).
@@ -87,13 +75,9 @@ pub fn mount(one: &Mount) -> Result<(), Failure> {
 /// `Failure::Failed` with the kernel's reason.
 pub fn show_loopback() -> Result<(), Failure> {
     let failed = |error| Failure::system("switching on the interface lo", error);
-    // SAFETY: makes a descriptor, or returns -1.
-    let socket = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
-    if socket < 0 {
-        return Err(failed(io::Error::last_os_error()));
-    }
-    // SAFETY: it was just made, and nobody else has it.
-    let socket = unsafe { OwnedFd::from_raw_fd(socket) };
+    let (kind, flags) = (SockType::Datagram, SockFlag::SOCK_CLOEXEC);
+    let socket = socket(AddressFamily::Inet, kind, flags, None)
+        .map_err(|error| failed(io::Error::from(error)))?;
     // SAFETY: a plain structure, for which all zeros are a value.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     for (to, from) in request.ifr_name.iter_mut().zip(b"lo") {
@@ -115,11 +99,10 @@ pub fn show_loopback() -> Result<(), Failure> {
 
 /// End the guest by a restart, at which QEMU exits (`-no-reboot`): switching off takes ACPI, which a guest may lack.
 pub fn restart() -> ! {
-    // SAFETY: takes no memory of ours (reboot(2)).
-    unsafe { libc::reboot(libc::RB_AUTOBOOT) };
+    let Err(error) = reboot(RebootMode::RB_AUTOBOOT);
     eprintln!(
         "oscope-init: the guest cannot be ended: {}",
-        io::Error::last_os_error()
+        io::Error::from(error)
     );
     // The first process must not end: the kernel would panic, and hide the line above.
     loop {

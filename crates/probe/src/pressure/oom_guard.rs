@@ -12,13 +12,14 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read};
-use std::os::fd::{AsFd, AsRawFd, FromRawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -143,13 +144,8 @@ struct Limits {
 impl Limits {
     /// An eventfd(2) that the kernel signals when a process goes to sleep in the group at `path`.
     fn watch(&self, path: &Path) -> io::Result<File> {
-        // SAFETY: the call takes two numbers.
-        let event = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) };
-        if event < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the kernel has just made it, and nobody else has it.
-        let event = unsafe { File::from_raw_fd(event) };
+        let event = EventFd::from_flags(EfdFlags::EFD_CLOEXEC)?;
+        let event = File::from(OwnedFd::from(event));
         let control = File::open(&self.control)?;
         let line = format!("{} {}", event.as_raw_fd(), control.as_raw_fd());
         fs::write(path.join("cgroup.event_control"), line)?;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use nix::NixPath;
 use nix::errno::Errno;
-use nix::fcntl::{Flock, FlockArg};
+use nix::fcntl::{Flock, FlockArg, posix_fallocate};
 use nix::sys::statfs::{BTRFS_SUPER_MAGIC, fstatfs};
 use nix::sys::statvfs::fstatvfs;
 use serde::Deserialize;
@@ -221,11 +221,9 @@ fn fill(file: &File, bytes: u64) -> std::io::Result<()> {
         })?;
     }
     loop {
-        // SAFETY: the call takes an open descriptor and two numbers.
-        match unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, bytes as libc::off_t) } {
-            0 => return Ok(()),
-            libc::EINTR => {}
-            error => return Err(std::io::Error::from_raw_os_error(error)),
+        match posix_fallocate(file, 0, bytes as libc::off_t) {
+            Err(Errno::EINTR) => {}
+            other => return other.map_err(std::io::Error::from),
         }
     }
 }

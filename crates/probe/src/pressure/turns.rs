@@ -59,9 +59,8 @@ impl Turns {
 
     fn pass(&self, own: u32, other: u32) {
         // Else a sleep takes up to 50 µs longer (prctl(2), PR_SET_TIMERSLACK), and is as long as the kernel likes.
-        // SAFETY: takes a number and touches no memory.
-        SHARP.call_once(|| unsafe {
-            libc::prctl(libc::PR_SET_TIMERSLACK, 1);
+        SHARP.call_once(|| {
+            let _ = nix::sys::prctl::set_timerslack(1);
         });
         std::thread::sleep(REST);
         self.whose.store(other, Ordering::Release);

@@ -1,10 +1,10 @@
 //! Transfers that go wrong: reported on both sides, nothing wrong under a final name, and done by the next try.
 
-use std::ffi::CString;
 use std::fs::OpenOptions;
 use std::os::fd::AsRawFd;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
+
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
 
 use super::*;
 
@@ -355,40 +355,28 @@ fn a_partial_that_another_transfer_has_is_refused() {
 }
 
 /// A tmpfs of one size, or one file at another's place; gone at the end.
-pub(super) struct SmallDisk(CString);
+pub(super) struct SmallDisk(PathBuf);
 
 impl SmallDisk {
     /// `None` where mounting is not allowed.
     fn mount(at: &Path, options: &str) -> Option<Self> {
-        Self::mounted(Path::new("tmpfs"), at, 0, options)
+        Self::mounted(Path::new("tmpfs"), at, MsFlags::empty(), options)
     }
 
     /// The same.
     pub(super) fn bind(from: &Path, at: &Path) -> Option<Self> {
-        Self::mounted(from, at, libc::MS_BIND, "")
+        Self::mounted(from, at, MsFlags::MS_BIND, "")
     }
 
-    fn mounted(from: &Path, at: &Path, flags: libc::c_ulong, options: &str) -> Option<Self> {
-        let text = |path: &Path| CString::new(path.as_os_str().as_bytes()).expect("no NUL");
-        let (from, at, options) = (text(from), text(at), text(Path::new(options)));
-        // SAFETY: all strings end with NUL and live through the call.
-        let mounted = unsafe {
-            libc::mount(
-                from.as_ptr(),
-                at.as_ptr(),
-                c"tmpfs".as_ptr(),
-                flags,
-                options.as_ptr().cast(),
-            )
-        };
-        (mounted == 0).then_some(Self(at))
+    fn mounted(from: &Path, at: &Path, flags: MsFlags, options: &str) -> Option<Self> {
+        let mounted = mount(Some(from), at, Some("tmpfs"), flags, Some(options));
+        mounted.is_ok().then(|| Self(at.to_owned()))
     }
 }
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        // SAFETY: the string ends with NUL and lives through the call.
-        unsafe { libc::umount2(self.0.as_ptr(), libc::MNT_DETACH) };
+        let _ = umount2(&self.0, MntFlags::MNT_DETACH);
     }
 }
 
@@ -410,17 +398,8 @@ fn a_full_disk_is_reported_on_both_sides_and_the_transfer_resumes() {
         assert!(message.contains("No space left"), "{message} {receiver:?}");
         assert!(!place.there("big").exists());
         assert_eq!(place.partials().len(), 1);
-        // SAFETY: the strings end with NUL and live through the call.
-        let grown = unsafe {
-            libc::mount(
-                c"tmpfs".as_ptr(),
-                disk.0.as_ptr(),
-                c"tmpfs".as_ptr(),
-                libc::MS_REMOUNT,
-                c"size=64m".as_ptr().cast(),
-            )
-        };
-        assert_eq!(grown, 0);
+        let (tmpfs, grown) = (Some("tmpfs"), Some("size=64m"));
+        mount(tmpfs, &disk.0, tmpfs, MsFlags::MS_REMOUNT, grown).expect("root grows a tmpfs");
         let (sent, _) = transfer(&place, &files, &how.0, &how.1);
         assert!(sent.expect("sent").here.bytes < BIG as u64, "{receiver:?}");
         assert!(fs::read(place.there("big")).expect("there") == bytes);

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use nix::errno::Errno;
 use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, unshare};
 
 use super::super::Store;
 use super::{LIMIT, changed, fetched, find, next_life, open, read, version};
@@ -16,9 +17,8 @@ const NOWHERE: Option<&str> = None;
 /// A folder with a tmpfs of one MiB on it, for the calling thread and those that it starts.
 fn small_disk() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
-    // SAFETY: unshare(2) takes no pointers; it changes the name space of mounts of this thread only.
-    let unshared = unsafe { nix::libc::unshare(nix::libc::CLONE_NEWNS) };
-    assert_eq!(unshared, 0, "needs root: {}", Errno::last());
+    // It changes the name space of mounts of this thread only.
+    unshare(CloneFlags::CLONE_NEWNS).expect("needs root");
     mount(
         NOWHERE,
         "/",

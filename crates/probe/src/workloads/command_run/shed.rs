@@ -4,7 +4,6 @@
 //! constants that it shares with the probe and the libraries; what it needs again comes back with the first use.
 
 use std::fs::{self, File, OpenOptions};
-use std::os::fd::AsRawFd;
 
 use crate::program_files::{PRESENT, pagemap, unwritable};
 use oscope_sys::machine::memory::page_bytes;
@@ -57,8 +56,7 @@ impl Peak {
     /// proc_pid_clear_refs(5)). Where it cannot, its figure of a smaller program is this process' own.
     pub fn forget(&self) {
         if let Some(peak) = &self.0 {
-            // SAFETY: one byte of a constant is read.
-            unsafe { libc::write(peak.as_raw_fd(), c"5".as_ptr().cast(), 1) };
+            let _ = nix::unistd::write(peak, b"5");
         }
     }
 }

@@ -7,7 +7,7 @@
 use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -73,10 +73,7 @@ impl FileSet {
     /// # Errors
     /// `Failure::Failed` with the kernel's reason.
     pub fn sync(&self) -> Result<(), Failure> {
-        // SAFETY: the call takes a file descriptor, which is open, and nothing else.
-        Errno::result(unsafe { libc::syncfs(self.folder.itself.as_raw_fd()) })
-            .map(|_| ())
-            .map_err(|error| Failure::system("syncfs", error))
+        nix::unistd::syncfs(&self.folder.itself).map_err(|error| Failure::system("syncfs", error))
     }
 
     fn fill(&self) -> Result<(), Failure> {

@@ -2,11 +2,15 @@
 
 use std::io;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use clap::ValueEnum;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::sys::socket::sockopt::{RcvBuf, SndBuf};
+use nix::sys::socket::{
+    AddressFamily, GetSockOpt, SockFlag, SockType, getsockopt, setsockopt, socketpair,
+};
 use nix::unistd::Pid;
 use serde::Deserialize;
 
@@ -238,8 +242,8 @@ fn pipe(waiting: Waiting) -> Result<(OwnedFd, OwnedFd), Failure> {
 fn sockets(plan: Plan) -> Result<(OwnedFd, OwnedFd), Failure> {
     let (one, other) = match plan.kind {
         Kind::Tcp => connection(plan.socket_buffer)?,
-        Kind::Seqpacket => socket_pair(libc::SOCK_SEQPACKET)?,
-        _ => socket_pair(libc::SOCK_STREAM)?,
+        Kind::Seqpacket => socket_pair(SockType::SeqPacket)?,
+        _ => socket_pair(SockType::Stream)?,
     };
     for socket in [&one, &other] {
         set_buffers(socket.as_fd(), plan.socket_buffer)?;
@@ -248,14 +252,9 @@ fn sockets(plan: Plan) -> Result<(OwnedFd, OwnedFd), Failure> {
     Ok((one, other))
 }
 
-fn socket_pair(kind: libc::c_int) -> Result<(OwnedFd, OwnedFd), Failure> {
-    let mut ends = [0; 2];
-    let kind = kind | libc::SOCK_CLOEXEC;
-    // SAFETY: there is room for two descriptors.
-    let answer = unsafe { libc::socketpair(libc::AF_UNIX, kind, 0, ends.as_mut_ptr()) };
-    Errno::result(answer).map_err(|error| refused("a pair of sockets", &error.into()))?;
-    // SAFETY: the kernel has just made both descriptors for us alone.
-    Ok(unsafe { (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])) })
+fn socket_pair(kind: SockType) -> Result<(OwnedFd, OwnedFd), Failure> {
+    socketpair(AddressFamily::Unix, kind, None, SockFlag::SOCK_CLOEXEC)
+        .map_err(|error| refused("a pair of sockets", &error.into()))
 }
 
 /// A connection over the loopback.
@@ -304,44 +303,22 @@ fn set_buffers(socket: BorrowedFd, bytes: Option<usize>) -> Result<(), Failure> 
         return Ok(());
     };
     // The kernel takes no more than net.core.wmem_max and rmem_max anyhow (socket(7)).
-    let bytes = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
-    for option in [libc::SO_SNDBUF, libc::SO_RCVBUF] {
-        // SAFETY: the value is an int, and valid for the call.
-        let answer = unsafe {
-            libc::setsockopt(
-                socket.as_raw_fd(),
-                libc::SOL_SOCKET,
-                option,
-                (&raw const bytes).cast(),
-                size_of_val(&bytes) as libc::socklen_t,
-            )
-        };
-        Errno::result(answer)
-            .map_err(|error| Failure::system("setting a socket's buffer", error))?;
-    }
-    Ok(())
+    let bytes = bytes.min(libc::c_int::MAX as usize);
+    setsockopt(&socket, SndBuf, &bytes)
+        .and_then(|()| setsockopt(&socket, RcvBuf, &bytes))
+        .map_err(|error| Failure::system("setting a socket's buffer", error))
 }
 
-/// What the kernel keeps as SO_SNDBUF or SO_RCVBUF, in bytes: twice what was asked, or more, for its own bookkeeping
-/// (socket(7)).
+/// What the kernel keeps as `SndBuf` or `RcvBuf` (SO_SNDBUF, SO_RCVBUF), in bytes: twice what was asked, or more, for
+/// its own bookkeeping (socket(7)).
 ///
 /// # Errors
 /// `Failure::Failed` if it is no socket.
-pub fn socket_buffer(socket: BorrowedFd, option: libc::c_int) -> Result<usize, Failure> {
-    let mut bytes: libc::c_int = 0;
-    let mut length = size_of_val(&bytes) as libc::socklen_t;
-    // SAFETY: the value is an int, and valid for the call.
-    let answer = unsafe {
-        libc::getsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            option,
-            (&raw mut bytes).cast(),
-            &raw mut length,
-        )
-    };
-    Errno::result(answer)
-        .map(|_| bytes as usize)
+pub fn socket_buffer(
+    socket: BorrowedFd,
+    option: impl GetSockOpt<Val = usize>,
+) -> Result<usize, Failure> {
+    getsockopt(&socket, option)
         .map_err(|error| Failure::system("reading a socket's buffer size", error))
 }
 

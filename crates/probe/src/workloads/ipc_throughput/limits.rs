@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, fcntl};
+use nix::sys::socket::sockopt::{RcvBuf, SndBuf};
 
 use crate::workloads::ipc::channel::{Kind, Plan, Waiting, one_way, socket_buffer};
 use oscope_sys::cancel;
@@ -87,8 +88,8 @@ pub fn granted(
     sender: BorrowedFd,
     receiver: BorrowedFd,
 ) -> Result<Option<String>, Failure> {
-    let send = socket_buffer(sender, libc::SO_SNDBUF)?;
-    let receive = socket_buffer(receiver, libc::SO_RCVBUF)?;
+    let send = socket_buffer(sender, SndBuf)?;
+    let receive = socket_buffer(receiver, RcvBuf)?;
     let other = (send, receive) != (asked, asked);
     Ok(other.then(|| {
         format!(

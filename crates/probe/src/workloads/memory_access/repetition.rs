@@ -142,10 +142,7 @@ impl Plan {
 /// Have this process be given base pages, also where the kernel gives huge ones unasked (`PR_SET_THP_DISABLE`,
 /// prctl(2)). Advice against them would come after MAP_POPULATE.
 fn forbid_huge_pages() -> Result<(), Failure> {
-    // SAFETY: it takes numbers only.
-    let answer = unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, 1, 0, 0, 0) };
-    nix::errno::Errno::result(answer)
-        .map(drop)
+    nix::sys::prctl::set_thp_disable(true)
         .map_err(|error| Failure::system("forbidding huge pages (PR_SET_THP_DISABLE)", error))
 }
 

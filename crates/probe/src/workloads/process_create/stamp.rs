@@ -1,9 +1,12 @@
 //! The page in which a child leaves the time at which it began to run.
 
 use std::ffi::{CStr, CString};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::unistd::ftruncate;
 
 use crate::clock::offsets::Offsets;
 use crate::clock::{Clock, ClockKind, counter, reading};
@@ -117,19 +120,14 @@ impl Page {
     /// # Errors
     /// `Failure::Failed` if the kernel has no memory or descriptor left.
     pub fn new() -> Result<Self, Failure> {
-        // SAFETY: the name is a C string. Without MFD_CLOEXEC the program that posix_spawn starts inherits the
-        // descriptor.
-        let number = unsafe { libc::memfd_create(c"oscope-stamp".as_ptr(), 0) };
-        if number < 0 {
-            return Err(system("memfd_create"));
-        }
-        // SAFETY: the descriptor is fresh and nobody else's.
-        let file = unsafe { OwnedFd::from_raw_fd(number) };
-        // SAFETY: the descriptor is open.
-        if unsafe { libc::ftruncate(number, PAGE_BYTES as libc::off_t) } != 0 {
-            return Err(system("ftruncate of a memory file"));
-        }
-        let slot = map(number).ok_or_else(|| system("mapping a memory file"))?;
+        // Without MFD_CLOEXEC the program that posix_spawn starts inherits the descriptor.
+        let file = memfd_create(c"oscope-stamp", MFdFlags::empty())
+            .map_err(|error| Failure::system("memfd_create", error))?;
+        ftruncate(&file, PAGE_BYTES as libc::off_t)
+            .map_err(|error| Failure::system("ftruncate of a memory file", error))?;
+        let slot = map(file.as_raw_fd()).ok_or_else(|| {
+            Failure::system("mapping a memory file", std::io::Error::last_os_error())
+        })?;
         let page = Self { slot, file };
         page.slot().take();
         Ok(page)
@@ -171,10 +169,6 @@ fn map(file: libc::c_int) -> Option<NonNull<Slot>> {
     (address != libc::MAP_FAILED)
         .then(|| NonNull::new(address.cast()))
         .flatten()
-}
-
-fn system(doing: &str) -> Failure {
-    Failure::system(doing, std::io::Error::last_os_error())
 }
 
 /// Runs before `main` in every copy of this program, and returns at once unless it was started to stamp.

@@ -1,13 +1,14 @@
 //! How the two sides come together: a place where one of them will listen, and the other that finds it.
 
 use std::io::{self, ErrorKind};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
+use std::os::fd::{AsFd, AsRawFd};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::{self, AddressFamily, Backlog, SockFlag, SockType, SockaddrIn};
 
 use super::parameters::ConnectMode;
 use oscope_sys::cancel;
@@ -23,7 +24,7 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 /// Longest time that one side waits for the other, beyond what that one is late.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Connections that may wait to be accepted: there is one.
-const BACKLOG: libc::c_int = 16;
+const BACKLOG: i32 = 16;
 
 /// Where a side will be found.
 #[derive(Debug)]
@@ -63,10 +64,8 @@ impl ListenEndpoint {
     /// # Errors
     /// `Failure::Failed` with the kernel's reason.
     pub fn open(&self) -> Result<(), Failure> {
-        // SAFETY: the call takes two numbers, and the descriptor is ours.
-        let answer = unsafe { libc::listen(self.socket.as_raw_fd(), BACKLOG) };
-        Errno::result(answer)
-            .map(drop)
+        Backlog::new(BACKLOG)
+            .and_then(|backlog| socket::listen(&self.socket, backlog))
             .map_err(|error| Failure::system("listen", io::Error::from(error)))
     }
 
@@ -114,25 +113,10 @@ impl ListenEndpoint {
 /// A port that is merely free might be given to the connecting socket itself, which is then connected to itself (RFC
 /// 9293, 3.5).
 fn reserve(at: Ipv4Addr) -> io::Result<TcpListener> {
-    // SAFETY: the call takes three numbers.
-    let descriptor =
-        unsafe { libc::socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) };
-    let descriptor = Errno::result(descriptor)?;
-    // SAFETY: the kernel has just made this descriptor for us alone.
-    let socket = unsafe { OwnedFd::from_raw_fd(descriptor) };
-    // SAFETY: a structure of numbers may be zeros.
-    let mut address: libc::sockaddr_in = unsafe { std::mem::zeroed() };
-    address.sin_family = libc::AF_INET as libc::sa_family_t;
-    address.sin_addr.s_addr = u32::from(at).to_be();
-    // SAFETY: the address has the length passed, and lives during the call.
-    let answer = unsafe {
-        libc::bind(
-            socket.as_raw_fd(),
-            (&raw const address).cast(),
-            size_of::<libc::sockaddr_in>() as libc::socklen_t,
-        )
-    };
-    Errno::result(answer)?;
+    let (kind, flags) = (SockType::Stream, SockFlag::SOCK_CLOEXEC);
+    let socket = socket::socket(AddressFamily::Inet, kind, flags, None)?;
+    let address = SockaddrIn::from(SocketAddrV4::new(at, 0));
+    socket::bind(socket.as_raw_fd(), &address)?;
     Ok(TcpListener::from(socket))
 }
 

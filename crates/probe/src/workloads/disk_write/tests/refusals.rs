@@ -1,9 +1,9 @@
 //! What cannot be written is reported, and nothing that was there before is lost.
 
-use std::ffi::CString;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
+use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::resource::{Resource, setrlimit};
 
@@ -49,22 +49,15 @@ fn on_a_small_file_system<T: Send>(
         eprintln!("skipped: only root can mount a file system");
         return None;
     }
-    let place = CString::new(place.to_str().unwrap()).unwrap();
-    let options = CString::new(format!("size={bytes}")).unwrap();
+    let options = format!("size={bytes}");
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
             unshare(CloneFlags::CLONE_NEWNS).unwrap();
-            let (none, tmpfs) = (std::ptr::null(), c"tmpfs".as_ptr());
-            let private = libc::MS_REC | libc::MS_PRIVATE;
-            // SAFETY: all texts end with a NUL and outlive the calls. The namespace, and the mount with it, ends with
-            // the thread.
-            let answers = unsafe {
-                [
-                    libc::mount(tmpfs, c"/".as_ptr(), none, private, none.cast()),
-                    libc::mount(tmpfs, place.as_ptr(), tmpfs, 0, options.as_ptr().cast()),
-                ]
-            };
-            assert_eq!(answers, [0, 0], "{}", std::io::Error::last_os_error());
+            // The namespace, and the mount with it, ends with the thread.
+            let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
+            mount(None::<&str>, "/", None::<&str>, private, None::<&str>).unwrap();
+            let (tmpfs, options) = (Some("tmpfs"), Some(options.as_str()));
+            mount(tmpfs, place, tmpfs, MsFlags::empty(), options).unwrap();
             work()
         });
         Some(thread.join().unwrap())
