@@ -126,7 +126,7 @@ fn choose(
         Processor::X86 { rdtscp: false, .. } => Some("the processor has no rdtscp instruction"),
         Processor::X86 { .. } => None,
     };
-    let distrusted = || why_distrusted(processor, kernel, skew);
+    let judged = || judge(processor, kernel, skew);
     match (wanted, lacking) {
         (RequestedClock::Tsc, Some(reason)) => Err(Failure::unavailable(
             format!("--clock tsc: {reason}"),
@@ -143,12 +143,11 @@ fn choose(
         (RequestedClock::Instructions, None) => Ok((ClockKind::Instructions, None)),
         (_, Some(reason)) => Ok((ClockKind::MonotonicRaw, Some(reason.into()))),
         (RequestedClock::Tsc, None) => {
-            let why = distrusted().map(|why| format!("asked for by --clock tsc, though {why}"));
+            let (_, why) = judged();
+            let why = why.map(|why| format!("asked for by --clock tsc, though {why}"));
             Ok((ClockKind::Tsc, why))
         }
-        (_, None) => Ok(distrusted().map_or((ClockKind::Tsc, None), |why| {
-            (ClockKind::MonotonicRaw, Some(why))
-        })),
+        (_, None) => Ok(judged()),
     }
 }
 
@@ -187,33 +186,44 @@ fn choose_arm64(
     }
 }
 
-/// Why a TSC that can be read may not keep time.
-fn why_distrusted(
+/// The clock to use where the TSC can be read, and what speaks against the TSC. Where the CPUs cannot be asked whether
+/// their counters agree, the kernel's verdict stands: it has compared them itself (arch/x86/kernel/tsc_sync.c).
+fn judge(
     processor: Processor,
     kernel: Kernel,
     skew: impl FnOnce() -> Result<Option<Skew>, Failure>,
-) -> Option<String> {
-    if let Processor::X86 {
-        invariant_tsc: false,
-        ..
-    } = processor
-    {
-        return Some("CPUID does not promise a constant TSC rate (0x80000007 EDX bit 8)".into());
-    }
-    match kernel {
-        Kernel::Distrusts => Some(format!(
-            "the kernel does not trust the TSC: it is not in {CLOCK_SOURCES}"
-        )),
-        Kernel::Silent => Some(format!(
-            "{CLOCK_SOURCES} cannot be read: whether the kernel trusts the TSC is not known"
-        )),
+) -> (ClockKind, Option<String>) {
+    let constant = !matches!(
+        processor,
+        Processor::X86 {
+            invariant_tsc: false,
+            ..
+        }
+    );
+    let refusal = match kernel {
+        _ if !constant => {
+            "CPUID does not promise a constant TSC rate (0x80000007 EDX bit 8)".into()
+        }
+        Kernel::Distrusts => {
+            format!("the kernel does not trust the TSC: it is not in {CLOCK_SOURCES}")
+        }
+        Kernel::Silent => {
+            format!(
+                "{CLOCK_SOURCES} cannot be read: whether the kernel trusts the TSC is not known"
+            )
+        }
         Kernel::Trusts => match skew() {
-            Ok(skew) => skew.map(|skew| skew.to_string()),
-            Err(failure) => Some(format!(
-                "whether the CPUs' counters agree is not known: {failure}"
-            )),
+            Ok(None) => return (ClockKind::Tsc, None),
+            Ok(Some(skew)) => skew.to_string(),
+            Err(failure) => {
+                let why = format!(
+                    "the kernel trusts it; whether the CPUs' counters agree is not known: {failure}"
+                );
+                return (ClockKind::Tsc, Some(why));
+            }
         },
-    }
+    };
+    (ClockKind::MonotonicRaw, Some(refusal))
 }
 
 #[cfg(test)]
@@ -260,15 +270,17 @@ mod tests {
         let chosen = |wanted, skew: fn() -> Result<Option<Skew>, Failure>| {
             choose(wanted, x86(true, true), Kernel::Trusts, skew).unwrap()
         };
-        for (skew, words) in [
+        for (skew, auto, words) in [
             (
                 apart as fn() -> _,
+                ClockKind::MonotonicRaw,
                 "of CPU 1 differs from that of CPU 0 by -500",
             ),
-            (unknown, "CPU 1 did not answer CPU 0"),
+            // The kernel's own comparison stands.
+            (unknown, ClockKind::Tsc, "CPU 1 did not answer CPU 0"),
         ] {
             let (kind, why) = chosen(RequestedClock::Auto, skew);
-            assert_eq!(kind, ClockKind::MonotonicRaw);
+            assert_eq!(kind, auto);
             assert!(why.as_ref().unwrap().contains(words), "{why:?}");
             let (kind, why) = chosen(RequestedClock::Tsc, skew);
             assert_eq!(kind, ClockKind::Tsc);
