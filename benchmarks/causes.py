@@ -144,8 +144,8 @@ class Score:
     def text(self) -> str:
         """The share with its 95 % interval (Wilson 1927), and what was named instead."""
         low, high = Rate(self.right, self.tries).interval
-        told = f"{self.right} of {self.tries} ({low:.0%} to {high:.0%})"
-        return f"{told}; {self.others}" if self.others else told
+        share = f"{self.right} of {self.tries} ({low:.0%} to {high:.0%})"
+        return f"{share}; {self.others}" if self.others else share
 
 
 def scored(tries: int, seed: int, chosen: Iterable[Case], place: Path, *, verbose: bool) -> Iterator[Score]:
@@ -169,8 +169,8 @@ def scored(tries: int, seed: int, chosen: Iterable[Case], place: Path, *, verbos
                 if not hit:
                     instead[names[0]] += 1
                 if verbose:
-                    told = "; ".join(f"{' '.join(names)} {share:.0%}" for names, share in found.ranked())
-                    print(f"  {case.cause} {turn + 1}: {'right' if hit else 'WRONG'}: {told}", flush=True)
+                    ranking = "; ".join(f"{' '.join(names)} {share:.0%}" for names, share in found.ranked())
+                    print(f"  {case.cause} {turn + 1}: {'right' if hit else 'WRONG'}: {ranking}", flush=True)
             yield Score(case.cause, tries, right, instead)
 
 

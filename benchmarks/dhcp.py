@@ -81,9 +81,9 @@ def memory(path: Path, found: int) -> int:
     with tempfile.TemporaryFile() as out, subprocess.Popen(words, stdout=out) as process:
         peak = peak_memory(process)
         out.seek(0)
-        told = out.readline().decode().split(" DHCP ")[0]
-    if process.returncode != 0 or int("".join(filter(str.isdigit, told))) != found:
-        raise RuntimeError(f"oscope dhcp found {told} messages, not {found}")
+        headline = out.readline().decode().split(" DHCP ")[0]
+    if process.returncode != 0 or int("".join(filter(str.isdigit, headline))) != found:
+        raise RuntimeError(f"oscope dhcp found {headline} messages, not {found}")
     return peak
 
 

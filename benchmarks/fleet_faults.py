@@ -66,7 +66,7 @@ class Trial:
     scene: Scene
     random: np.random.Generator
     acknowledged: dict[str, Rows] = field(default_factory=dict)
-    told: list[str] = field(default_factory=list)
+    error_texts: list[str] = field(default_factory=list)
     """Standard error of each command."""
     table: str = ""
     """Standard output of the command that had the faults."""
@@ -106,7 +106,7 @@ class Trial:
         finally:
             begun.kill()
             begun.wait()
-            self.told.append(errors.read_text())
+            self.error_texts.append(errors.read_text())
             self.table = output.read_text()
         self._acknowledge()
         return code
@@ -135,12 +135,12 @@ class Trial:
 
     def _judge(self, code: int) -> None:
         """Check what the command that had the faults said at its end."""
-        told = self.told[0]
-        if "Traceback" in told:
+        text = self.error_texts[0]
+        if "Traceback" in text:
             raise WrongError("a traceback")
         if code < 0:
             return
-        last = told.splitlines()[-1]
+        last = text.splitlines()[-1]
         lacking = self._lacking()
         if code == 0 and lacking:
             raise WrongError(f"code 0, but {lacking} lack something")
@@ -166,7 +166,7 @@ class Trial:
         """Resume until all is there, twice at most; return how often."""
         for attempt in (1, 2):
             answer = self.scene.oscope("fleet", "run", "--resume", "last", *self._how(address))
-            self.told.append(answer.err)
+            self.error_texts.append(answer.err)
             if "Traceback" in answer.err:
                 raise WrongError("a traceback on --resume")
             if answer.code == 0:
@@ -209,7 +209,9 @@ def trial(number: int, seed: int, only: str | None, made: fleet_hosts.Fleet, ser
                 return f"right  {what}: {it.run(faults)}"
             except Exception as error:  # noqa: BLE001 - any is a finding, and the next trial is to come.
                 kinds.heal(there)
-                detail = "\n".join(f"  | {line}" for text in it.told for line in text.splitlines()[-25:])
+                detail = "\n".join(
+                    f"  | {line}" for text in it.error_texts for line in text.splitlines()[-25:]
+                )
                 return f"wrong  {what}: {type(error).__name__}: {error}\n{detail}"
 
 

@@ -245,8 +245,8 @@ def kills(bench: Bench) -> Iterator[Figure]:
                 bad[kind] += 1
                 print(f"  {outcome}", file=sys.stderr)
             shutil.rmtree(home)
-    told = ", ".join(f"{number} {kind}" for kind, number in bad.items())
-    yield Figure(BAD, bad.total(), detail=f"of {count}{': ' if bad else ''}{told}")
+    kinds = ", ".join(f"{number} {kind}" for kind, number in bad.items())
+    yield Figure(BAD, bad.total(), detail=f"of {count}{': ' if bad else ''}{kinds}")
 
 
 NEEDS = ("sshd", "sshfs", "scp")

@@ -83,10 +83,10 @@ def on_a_journal(folder: Path, rounds: int, files: int) -> Took:
         rounds,
         files,
     ]
-    told = subprocess.run(
+    output = subprocess.run(
         [str(word) for word in words], stdout=subprocess.PIPE, check=True, timeout=LIMIT_S
     ).stdout
-    took: Took = json.loads(told)
+    took: Took = json.loads(output)
     return took
 
 

@@ -190,8 +190,8 @@ def reclaiming(bench: Bench) -> Iterator[Figure]:
     sections = {section.title: section.answer for section in LAB.sections(read(path))}
     for mapping, bar in POLICIES.items():
         answer = next(text for title, text in sections.items() if mapping in title)
-        told = "reclaim-active" in answer and "could not" not in answer
-        yield Figure(bar, int(told), detail=answer)
+        reported = "reclaim-active" in answer and "could not" not in answer
+        yield Figure(bar, int(reported), detail=answer)
 
 
 PARTS = (

@@ -47,10 +47,10 @@ def line() -> Iterator[Line]:
         assert carrying.stdin is not None
         assert carrying.stdout is not None
         try:
-            told = carrying.stdout.readline().split()
-            if len(told) != 3:
+            fields = carrying.stdout.readline().split()
+            if len(fields) != 3:
                 raise RuntimeError(f"the line ended with {carrying.wait(LIMIT_S)}")
-            pid, *spaces = told
+            pid, *spaces = fields
             yield Line(*(("nsenter", f"--net=/proc/{pid}/fd/{each}") for each in spaces))
         finally:
             carrying.stdin.close()
@@ -73,14 +73,14 @@ class Sides:
         transfer, key = (BIN / "oscope", "transfer"), ("--key", self.key)
         listen = ("--once", "--listen", f"{THERE}:0", "--into", self.into)
         with line() as over:
-            took, told = pair(
+            took, output = pair(
                 (*over.receiver, *transfer, "receive", *key, *listen),
                 (*over.sender, *transfer, "send", *key, "--json", "-", self.source, "{}"),
                 told_address,
             )
         if arrived.read_bytes() != self.source.read_bytes():
             raise RuntimeError(f"{arrived} is not {self.source}")
-        tally = json.loads(told)["receiver"]
+        tally = json.loads(output)["receiver"]
         self.reported["oscope"].append(tally["bytes"] / (tally["time_ns"] / 1e9))
         return took
 
@@ -88,12 +88,12 @@ class Sides:
         """Send as many bytes; return the seconds of both commands."""
         size = self.source.stat().st_size
         with line() as over:
-            took, told = pair(
+            took, output = pair(
                 (*over.receiver, "iperf3", "-s", "-1", "--forceflush"),
                 (*over.sender, "iperf3", "-c", "{}", "-n", size, "-J"),
                 lambda said: THERE if "listening" in said else None,
             )
-        self.reported["iperf3"].append(json.loads(told)["end"]["sum_received"]["bits_per_second"] / 8)
+        self.reported["iperf3"].append(json.loads(output)["end"]["sum_received"]["bits_per_second"] / 8)
         return took
 
 

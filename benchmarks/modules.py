@@ -95,10 +95,10 @@ def files_of(found: dict[str, Any]) -> tuple[int, int]:
     """Return how many files arrived as they were, and how many were sent, by both methods."""
     right, sent = 0, 0
     for method in ("fcntl", "mmap"):
-        told = found[method]
-        sent += told["files"]
-        if told["status"] == [0, 0] and not told["left"]:
-            right += told["files"] - len(told["wrong"])
+        result = found[method]
+        sent += result["files"]
+        if result["status"] == [0, 0] and not result["left"]:
+            right += result["files"] - len(result["wrong"])
     return right, sent
 
 

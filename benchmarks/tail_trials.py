@@ -131,7 +131,7 @@ def side_of(trial: str, delay_ns: float, samples: Floats, blocks: npt.NDArray[np
 
 def write(place: Path, sides: Sequence[Side]) -> None:
     """Write all sides into one compressed file."""
-    told = [
+    description = [
         {key: value for key, value in asdict(side).items() if key not in ("values", "blocks")}
         | {"samples": len(side.values)}
         for side in sides
@@ -142,7 +142,7 @@ def write(place: Path, sides: Sequence[Side]) -> None:
             values=np.concatenate([side.values for side in sides]),
             # Blocks repeat; their steps compress to next to nothing.
             blocks=np.concatenate([np.diff(side.blocks, prepend=0).astype(np.int16) for side in sides]),
-            sides=np.array(json.dumps(told)),
+            sides=np.array(json.dumps(description)),
         )
 
 

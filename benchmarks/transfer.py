@@ -323,8 +323,8 @@ def faults(bench: Bench) -> Iterator[Figure]:
             if outcome.problems:
                 bad[kind] += 1
                 print(f"  {outcome}", file=sys.stderr)
-    told = ", ".join(f"{number} {kind}" for kind, number in bad.items())
-    yield Figure(WRONG, bad.total(), detail=f"of {count} ({', '.join(kinds)}){': ' if bad else ''}{told}")
+    counts = ", ".join(f"{number} {kind}" for kind, number in bad.items())
+    yield Figure(WRONG, bad.total(), detail=f"of {count} ({', '.join(kinds)}){': ' if bad else ''}{counts}")
     yield Figure(AGAIN, prefixes - resumed, detail=f"of {prefixes} that had left something right")
 
 

@@ -25,12 +25,12 @@ class Ours:
 
     def engine(self) -> float:
         """Return the seconds of the probe's two verbs."""
-        took, told = pair(
+        took, output = pair(
             [find_probe(), *RECEIVE, "--into", self._into],
             [find_probe(), "send", TRUSTED, "{}", self._source],
             _address,
         )
-        events = [json.loads(line) for line in told.splitlines()]
+        events = [json.loads(line) for line in output.splitlines()]
         (done,) = (event for event in events if event["event"] == "done")
         self._keep("engine", done["here"])
         return took
@@ -45,12 +45,12 @@ class Ours:
         less = ["--no-verify"] if digest == "none" else []
         verify = less or ["--digest", digest]
         trust = [TRUSTED] if key is None else ["--key", key]
-        took, told = pair(
+        took, output = pair(
             [*oscope, *ONCE, *trust, *less, "--into", self._into],
             [*oscope, "send", *trust, "--json", "-", *verify, self._source, "{}"],
             told_address,
         )
-        self._keep(digest if key is None else f"encrypted, {digest}", json.loads(told)["sender"])
+        self._keep(digest if key is None else f"encrypted, {digest}", json.loads(output)["sender"])
         return took
 
     def _keep(self, name: str, tally: dict[str, Any]) -> None:

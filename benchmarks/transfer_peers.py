@@ -82,10 +82,10 @@ def iperf3(size: int, *options: str) -> tuple[float, float]:
         server = programs.start("iperf3", "-s", "-1", "-B", HOST, "-p", port, **quiet)
         wait_for_port(port, server)
         words = ("iperf3", "-c", HOST, "-p", port, "-n", size, "-J", *options)
-        told, _ = programs.start(*words, stdout=subprocess.PIPE, text=True).communicate()
+        output, _ = programs.start(*words, stdout=subprocess.PIPE, text=True).communicate()
         programs.wait()
         took = time.monotonic() - begin
-    end = json.loads(told)["end"]
+    end = json.loads(output)["end"]
     if end["sum_sent"]["bytes"] < size:
         raise RuntimeError(f"iperf3 sent {end['sum_sent']['bytes']} bytes")
     return took, end["sum_received"]["bits_per_second"] / 8
@@ -180,7 +180,7 @@ def pair(
                 raise RuntimeError(f"{receiver.args!r} ended with {receiver.wait()} before it listened")
             address = hear(line)
         words = (str(word).replace("{}", address) for word in send)
-        told, _ = programs.start(*words, stdout=subprocess.PIPE, text=True).communicate()
+        output, _ = programs.start(*words, stdout=subprocess.PIPE, text=True).communicate()
         receiver.communicate()
         programs.wait()
-        return time.monotonic() - begin, told
+        return time.monotonic() - begin, output

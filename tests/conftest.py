@@ -231,5 +231,5 @@ def session_command(tmp_path: Path) -> CommandLine:
     program.chmod(0o755)
     folder = tmp_path / "here"
     folder.mkdir()
-    told = {"FAKE_REQUESTS": str(tmp_path / "requests"), "FAKE_EVENTS": "[]"}
-    return CommandLine(folder, {"OSCOPE_PROBE": str(program), **told})
+    environment = {"FAKE_REQUESTS": str(tmp_path / "requests"), "FAKE_EVENTS": "[]"}
+    return CommandLine(folder, {"OSCOPE_PROBE": str(program), **environment})

@@ -48,15 +48,15 @@ class Cutting:
 @contextlib.contextmanager
 def cutting_server(folder: Path) -> Iterator[Cutting]:
     """Run an sshd with that as its subsystem; none of it runs after the block."""
-    keys, told = folder / "keys", folder / "told"
-    for path in (keys, told):
+    keys, orders = folder / "keys", folder / "orders"
+    for path in (keys, orders):
         path.mkdir()
     with privilege_separation(), contextlib.closing(SshServer(keys)) as server:
         settings = keys / "sshd_config"
-        ours = f"Subsystem sftp {sys.executable} -I -S {fs_holding.__file__} {told}"
+        ours = f"Subsystem sftp {sys.executable} -I -S {fs_holding.__file__} {orders}"
         lines = settings.read_text().splitlines()
         assert sum(line.startswith("Subsystem") for line in lines) == 1
         changed = [ours if line.startswith("Subsystem") else line for line in lines]
         settings.write_text("\n".join([*changed, ""]))
         server.start()
-        yield Cutting(server, told)
+        yield Cutting(server, orders)

@@ -24,14 +24,14 @@ def test_a_bisection_finds_the_commit_and_says_how_sure_it_is(
     found = tmp_path / "found.json"
     done = bench_git("bench", *BYTES, "--git", "c0..main", "--bisect", "--export", "json", str(found), *SHOW)
     assert done.code == 0, done.err
-    told = json.loads(found.read_bytes())
-    assert [each["subject"] for each in told["suspects"]] == ["Change 5"]
-    assert told["differ"] == "yes"
-    assert 0.95 <= told["probability"] < 1
+    result = json.loads(found.read_bytes())
+    assert [each["subject"] for each in result["suspects"]] == ["Change 5"]
+    assert result["differ"] == "yes"
+    assert 0.95 <= result["probability"] < 1
     assert "(Change 5) changed written_bytes: probability" in done.out
     assert "there written_bytes changes by +50" in done.out
-    assert sum(each["probability"] for each in told["commits"]) == pytest.approx(1, abs=1e-4)
-    assert bench_git.runs() == told["runs"]
+    assert sum(each["probability"] for each in result["commits"]) == pytest.approx(1, abs=1e-4)
+    assert bench_git.runs() == result["runs"]
     assert "bisection: " in bench_git("show", "last").out
     assert repository.state() == before
     assert left() == []
@@ -55,9 +55,9 @@ def test_commits_that_do_not_build_are_skipped_and_named_with_their_last_lines(
         "--export", "json", str(found), *SHOW,
     )  # fmt: skip
     assert done.code == 0, done.err
-    told = json.loads(found.read_bytes())
-    assert [each["subject"] for each in told["suspects"]] == ["Other 4", "Other 5", "Other 6"]
-    assert {each["subject"] for each in told["commits"] if each["skipped"]} == {"Other 4", "Other 5"}
+    result = json.loads(found.read_bytes())
+    assert [each["subject"] for each in result["suspects"]] == ["Other 4", "Other 5", "Other 6"]
+    assert {each["subject"] for each in result["commits"] if each["skipped"]} == {"Other 4", "Other 5"}
     assert "its build: broken on purpose" in done.err
     assert "ended with exit code 3" in done.err
     assert "one of 3 commits changed written_bytes" in done.out
@@ -114,12 +114,12 @@ def test_a_busy_loop_that_got_slower_is_found_by_its_time(
         "--build", "cc -O1 -o spin spin.c", "--export", "json", str(found), "--", "./spin",
     )  # fmt: skip
     assert done.code == 0, done.err
-    told = json.loads(found.read_bytes())
-    suspects = {each["subject"] for each in told["suspects"]}
+    result = json.loads(found.read_bytes())
+    suspects = {each["subject"] for each in result["suspects"]}
     assert "Loop 4" in suspects, done.out
     # The one before may be skipped, and is then not told from it.
     assert suspects <= {"Loop 3", "Loop 4"}
-    assert 0.5 < told["probability"] < 1
+    assert 0.5 < result["probability"] < 1
     assert left() == []
 
 
@@ -163,7 +163,7 @@ def test_a_bisection_that_was_interrupted_goes_on_from_its_runs(
     run = err.split("--resume ")[-1].split()[0]
     done = bench_git("bench", "--resume", run, "--export", "json", str(found))
     assert done.code == 0, done.err
-    told = json.loads(found.read_bytes())
-    assert [each["subject"] for each in told["suspects"]] == ["Change 5"]
-    assert told["runs"][: len(before)] == before
+    result = json.loads(found.read_bytes())
+    assert [each["subject"] for each in result["suspects"]] == ["Change 5"]
+    assert result["runs"][: len(before)] == before
     assert left() == []

@@ -131,9 +131,9 @@ def test_more_work_takes_longer_and_the_sentence_says_by_how_much(bench: Command
     )  # fmt: skip
     assert done.code == 0, done.err
     (found,) = json.loads((bench.folder / "table.json").read_bytes())["found"]
-    told = re.search(r"takes ([0-9.]+) \[([0-9.]+), ([0-9.]+)\] times as long as", found)
-    assert told is not None, found
-    ratio, low, high = map(float, told.groups())
+    match = re.search(r"takes ([0-9.]+) \[([0-9.]+), ([0-9.]+)\] times as long as", found)
+    assert match is not None, found
+    ratio, low, high = map(float, match.groups())
     # The median of the ratios within the blocks, on their logarithms: on a busy machine it is far from the
     # ratio of the medians, and the two ratios in the middle are far from each other.
     less, more = blocks_of(bench.folder)
@@ -143,7 +143,7 @@ def test_more_work_takes_longer_and_the_sentence_says_by_how_much(bench: Command
     ]
     assert len(within) >= 20
     # Of a wide interval fewer digits are printed.
-    half_a_digit = 0.5 * 10.0 ** -len(told.group(1).partition(".")[2])
+    half_a_digit = 0.5 * 10.0 ** -len(match.group(1).partition(".")[2])
     assert ratio == pytest.approx(math.exp(statistics.median(within)), rel=0.01, abs=half_a_digit)
     assert max(1, low) <= ratio <= high
     # The stored run answers as the bench did, on the terminal and in the report.
@@ -261,7 +261,7 @@ def test_another_metric_is_judged_where_asked_for(bench: CommandLine) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "told"),
+    ("words", "code", "message"),
     [
         (("nosuchprogram",), 2, "there is no program nosuchprogram in PATH"),
         (("./missing",), 2, "there is no program ./missing"),
@@ -275,7 +275,7 @@ def test_another_metric_is_judged_where_asked_for(bench: CommandLine) -> None:
     ],
 )
 def test_what_cannot_be_run_is_told_in_one_line(
-    bench: CommandLine, words: tuple[str, ...], code: int, told: str
+    bench: CommandLine, words: tuple[str, ...], code: int, message: str
 ) -> None:
     (bench.folder / "plain").write_text("#!/bin/sh\n")
     for name, text in (("script", "no first line"), ("lost", "#!/no/interpreter\n")):
@@ -283,7 +283,7 @@ def test_what_cannot_be_run_is_told_in_one_line(
         (bench.folder / name).chmod(0o755)
     done = bench("bench", "--", *words)
     assert (done.code, done.out) == (code, "")
-    assert told in one_line(done)
+    assert message in one_line(done)
 
 
 @pytest.mark.parametrize("name", ["missing/file", "fifo", "", "/dev/stdout", "/proc/self/fd/1"])

@@ -83,7 +83,7 @@ def _params(bench_git: CommandLine) -> list[dict[str, str]]:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (("--git", "c0", "--git", "nosuch"), "--git nosuch: there is no such revision in"),
         (("--git", "c0", "--git", "-x"), "names no revision"),
@@ -100,12 +100,12 @@ def _params(bench_git: CommandLine) -> list[dict[str, str]]:
     ],
 )
 def test_what_makes_no_sense_is_told_in_one_line(
-    bench_git: CommandLine, repository: Repository, words: tuple[str, ...], told: str
+    bench_git: CommandLine, repository: Repository, words: tuple[str, ...], message: str
 ) -> None:
     before = repository.state()
     done = bench_git("bench", *BYTES, *words, *SHOW)
     assert (done.code, done.out) == (2, "")
-    assert told in last_line(done)
+    assert message in last_line(done)
     assert repository.state() == before
     assert left() == []
     assert bench_git.runs() == []
@@ -287,8 +287,8 @@ def test_what_a_killed_bench_left_the_next_command_removes(
     process.communicate()
     assert repository.state() == before
     assert left() == [folder]
-    told = bench_git("runs").err
-    assert f"removed, left by a bench that was killed: worktrees in {folder}" in told
+    errors = bench_git("runs").err
+    assert f"removed, left by a bench that was killed: worktrees in {folder}" in errors
     assert left() == []
     assert repository.state() == before
     assert repository.git("worktree", "list").count("\n") == 0
@@ -301,8 +301,8 @@ def test_a_folder_that_is_not_as_it_was_made_is_left_alone(bench_git: CommandLin
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     (root / "oscope-00000001").symlink_to(elsewhere)
-    told = bench_git("runs").err
-    assert "is not the folder that was made" in told
+    errors = bench_git("runs").err
+    assert "is not the folder that was made" in errors
     assert elsewhere.exists()
     assert (root / "notes").exists()
 

@@ -191,9 +191,9 @@ def command(probe: Path, tmp_path: Path) -> CommandLine:
 
 @pytest.mark.alone
 def test_a_known_difference_is_measured_stored_and_carried_by_later_runs(command: CommandLine) -> None:
-    told = command("calibrate", *SUBJECT, *SMALL, "--effect", "300%", "--keep", "pairs.db", "--json", "-")
-    assert told.code == 0, told.err
-    found = json.loads(told.out)
+    done = command("calibrate", *SUBJECT, *SMALL, "--effect", "300%", "--keep", "pairs.db", "--json", "-")
+    assert done.code == 0, done.err
+    found = json.loads(done.out)
     assert found["inspection"] == "trust.calibration"
     result = found["result"]
     assert {each["effect"] for each in result["trials"]} == {0.0, 3.0}
@@ -243,9 +243,9 @@ def test_the_certificate_has_what_is_known() -> None:
 
 
 def test_it_is_an_inspection_of_any_run(command: CommandLine) -> None:
-    told = command("run", "trust.calibration", "--profile", "quick", "--json", "-")
-    assert told.code == 0, told.err
-    found = json.loads(told.out)["result"]
+    done = command("run", "trust.calibration", "--profile", "quick", "--json", "-")
+    assert done.code == 0, done.err
+    found = json.loads(done.out)["result"]
     assert not found["interrupted"]
     # Five subjects, two ways, with a difference and without.
     assert len(found["trials"]) == 20
@@ -254,8 +254,8 @@ def test_it_is_an_inspection_of_any_run(command: CommandLine) -> None:
 
 @pytest.mark.alone
 def test_the_sides_of_a_pair_differ_in_the_delay_alone(command: CommandLine) -> None:
-    told = command("calibrate", *SUBJECT, *SMALL, "--effect", "100%", "--keep", "pairs.db", "--json", "-")
-    assert told.code == 0, told.err
+    done = command("calibrate", *SUBJECT, *SMALL, "--effect", "100%", "--keep", "pairs.db", "--json", "-")
+    assert done.code == 0, done.err
     listed = command("--store", "pairs.db", "runs").out.splitlines()
     settings = []
     for name in [line.split()[0] for line in listed if line.startswith("20")]:
@@ -322,14 +322,14 @@ def test_a_signal_after_the_last_sample_of_a_pair_ends_the_calibration(
     ],
 )
 def test_wrong_requests_are_one_line(oscope: CommandLine, words: tuple[str, ...], message: str) -> None:
-    told = oscope("calibrate", *words)
-    assert told.code == 2
-    (line,) = told.err.splitlines()
+    done = oscope("calibrate", *words)
+    assert done.code == 2
+    (line,) = done.err.splitlines()
     assert message in line
 
 
 def test_a_factor_that_is_not_there_is_refused_in_one_line(command: CommandLine) -> None:
-    told = command("calibrate", "syscall.cost", *SMALL, "--effect", "0", "--set", "nonsense=1")
-    assert told.code == 2
-    (line,) = told.err.splitlines()
+    done = command("calibrate", "syscall.cost", *SMALL, "--effect", "0", "--set", "nonsense=1")
+    assert done.code == 2
+    (line,) = done.err.splitlines()
     assert "no experiment here has a factor 'nonsense'" in line

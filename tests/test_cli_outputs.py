@@ -201,13 +201,13 @@ def test_neither_a_store_nor_a_program_is_replaced(
     # That of a session is a new file, whatever its name.
     if parameter.id != "session record OUT":
         refuse(parameter, "kept.db-wal")
-    told = refuse(parameter, "kept.db")
-    assert "store of runs" in told or "is there already" in told
+    error = refuse(parameter, "kept.db")
+    assert "store of runs" in error or "is there already" in error
     shutil.copy("/bin/true", "program")
     Path("script").write_text("#!/bin/sh\nexit 0\n")
     for name in ("program", "script"):
-        told = refuse(parameter, name)
-        assert "is a program" in told or "is there already" in told
+        error = refuse(parameter, name)
+        assert "is a program" in error or "is there already" in error
 
 
 @pytest.mark.parametrize("parameter", OUTPUTS, ids=lambda each: each.id)

@@ -194,8 +194,8 @@ def test_the_first_screen_warns_where_many_samples_were_affected(catalogue: Cata
         point.only(np.arange(len(point)) < 6), disturbed=point.disturbed[:6], again=()
     )
     many = dataclasses.replace(results, points=(twice, twice))
-    told = "others took the CPU during 20 % of the samples or more: repeat it when idle"
-    assert interference.warning([many]) == told
+    warning = "others took the CPU during 20 % of the samples or more: repeat it when idle"
+    assert interference.warning([many]) == warning
     quiet = dataclasses.replace(twice, disturbed=())
     assert interference.warning([dataclasses.replace(many, points=(quiet, quiet))]) is None
     few = dataclasses.replace(many, points=(dataclasses.replace(twice, disturbed=point.disturbed[:1]), quiet))

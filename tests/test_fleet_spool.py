@@ -126,16 +126,16 @@ def test_a_run_that_went_on_elsewhere_is_not_mixed(tmp_path: Path, catalogue: Ca
 def test_a_database_that_is_away_loses_nothing(
     postgresql_server: PostgreSQL, postgresql: str, tmp_path: Path, catalogue: Catalogue
 ) -> None:
-    path, told = tmp_path / "spool.db", []
+    path, notes = tmp_path / "spool.db", []
     with Store.open(path) as store:
         runs = [make_run(store, catalogue) for _ in range(3)]
-        with Delivering(path, postgresql, runs, told.append) as delivering:
+        with Delivering(path, postgresql, runs, notes.append) as delivering:
             try:
                 for block in range(60):
                     if block == 20:
                         postgresql_server.stop()
                     if block == 40:
-                        wait_until(lambda: told, "the outage is noticed")
+                        wait_until(lambda: notes, "the outage is noticed")
                         postgresql_server.start()
                     for run_id in runs:
                         add(store, run_id, block, range(10), Happening("note", f"{block}"))
@@ -148,10 +148,10 @@ def test_a_database_that_is_away_loses_nothing(
             for run_id in runs:
                 assert content(central, run_id) == content(store, run_id)
                 assert len(content(central, run_id)["samples"]) == 1200
-    assert "is not reachable" in told[0]
-    assert "kept in" in told[0]
-    assert "the store is back" in told[1]
-    assert len(told) == 2
+    assert "is not reachable" in notes[0]
+    assert "kept in" in notes[0]
+    assert "the store is back" in notes[1]
+    assert len(notes) == 2
 
 
 def test_what_is_not_delivered_is_counted(
@@ -250,21 +250,21 @@ def test_what_a_workers_turn_could_not_deliver_is_delivered_by_the_next(
     left_behind: tuple[str, dict[str, list[Any]]], postgresql: str, tmp_path: Path
 ) -> None:
     run_id, kept = left_behind
-    told: list[str] = []
-    with turns.turn_store(postgresql, run_id, told.append, threading.Event()) as store:
+    notes: list[str] = []
+    with turns.turn_store(postgresql, run_id, notes.append, threading.Event()) as store:
         assert content(store, run_id) == kept
         with Store.read(postgresql) as central:
             assert content(central, run_id) == kept
         with (
             pytest.raises(OscopeError, match="another worker"),
-            turns.turn_store(postgresql, run_id, told.append, threading.Event()),
+            turns.turn_store(postgresql, run_id, notes.append, threading.Event()),
         ):
             pass
         add(store, run_id, 2, range(4), Happening("note", "after"))
         whole = content(store, run_id)
     with Store.read(postgresql) as central:
         assert content(central, run_id) == whole
-    assert told == []
+    assert notes == []
     assert list(tmp_path.rglob("turn-*")) == []
 
 
@@ -275,11 +275,11 @@ def test_what_was_measured_elsewhere_meanwhile_is_kept_apart(
     with Store.open(postgresql) as central:
         add(central, run_id, 1, range(5), Happening("note", "another worker's"))
         there = content(central, run_id)
-    told: list[str] = []
-    with turns.turn_store(postgresql, run_id, told.append, threading.Event()) as store:
+    notes: list[str] = []
+    with turns.turn_store(postgresql, run_id, notes.append, threading.Event()) as store:
         assert content(store, run_id) == there
     (aside,) = tmp_path.rglob("turn-*")
-    assert told == [f"measured on another machine meanwhile; what was in a spool here is kept in {aside}"]
+    assert notes == [f"measured on another machine meanwhile; what was in a spool here is kept in {aside}"]
     with Store.read(aside) as store:
         assert content(store, run_id) == kept
 
@@ -464,20 +464,20 @@ def test_a_spool_is_taken_up_as_the_store_has_the_fleet(
     postgresql: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, catalogue: Catalogue
 ) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-    told: list[str] = []
+    notes: list[str] = []
     spool.make(postgresql, "fleet-1", lambda store: make_run(store, catalogue))
     path = spool.path_of(postgresql, "fleet-1")
     with Store.open(path) as spooled_store:
         (run,) = spooled_store.fleet("fleet-1").runs
         add(spooled_store, run.run_id, 0, range(3), Happening("note", "left here"))
-    spool.take_up(postgresql, "fleet-1", told.append)
+    spool.take_up(postgresql, "fleet-1", notes.append)
     with Store.read(path) as spooled_store, Store.open(postgresql) as central:
         assert content(central, run.run_id) == content(spooled_store, run.run_id)
         add(central, run.run_id, 1, range(3), Happening("note", "another controller's"))
-    assert told == []
-    spool.take_up(postgresql, "fleet-1", told.append)
+    assert notes == []
+    spool.take_up(postgresql, "fleet-1", notes.append)
     (aside,) = path.parent.glob("*.kept")
-    assert told == [f"measured on another machine meanwhile; what was in a spool here is kept in {aside}"]
+    assert notes == [f"measured on another machine meanwhile; what was in a spool here is kept in {aside}"]
     with Store.read(path) as spooled_store, Store.read(postgresql) as central:
         assert content(spooled_store, run.run_id) == content(central, run.run_id)
 

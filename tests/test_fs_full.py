@@ -75,23 +75,23 @@ def refusing(
         pytest.skip(lack)
     if not Path(SFTP_SERVER).exists():
         pytest.skip(f"{SFTP_SERVER} is not there: apt-get install openssh-sftp-server")
-    keys, told = tmp_path_factory.mktemp("keys"), tmp_path_factory.mktemp("told")
+    keys, orders = tmp_path_factory.mktemp("keys"), tmp_path_factory.mktemp("orders")
     real = [str(find_oscope_fs()), "serve"] if request.param else [SFTP_SERVER]
     with privilege_separation(), contextlib.closing(SshServer(keys)) as server:
         settings = keys / "sshd_config"
-        words = " ".join([sys.executable, "-I", "-S", fs_refusing.__file__, str(told), *real])
+        words = " ".join([sys.executable, "-I", "-S", fs_refusing.__file__, str(orders), *real])
         lines = settings.read_text().splitlines()
         changed = [f"Subsystem sftp {words}" if line.startswith("Subsystem") else line for line in lines]
         settings.write_text("\n".join([*changed, ""]))
         server.start()
-        yield server, told
+        yield server, orders
 
 
 @pytest.mark.timeout(3600)
 def test_rounds_of_refusing_each_step_lose_nothing(
     refusing: tuple[SshServer, Path], fs_folder: Path, tmp_path: Path
 ) -> None:
-    server, told = refusing
+    server, orders = refusing
     steps = dict.fromkeys(STEPS, 0)
 
     @contextlib.contextmanager
@@ -102,13 +102,13 @@ def test_rounds_of_refusing_each_step_lose_nothing(
         steps[step] += 1
         course.lingers = step == STEPS[-1]
         first = rng.randrange(size // (32 * KIB) + 1) if step == "write" else 0
-        order = told / "order"
+        order = orders / "order"
         order.write_text(f"{step},{first},{rng.choice(REFUSALS)}")
-        order.rename(told / "refuse")
+        order.rename(orders / "refuse")
         try:
             yield
         finally:
-            (told / "refuse").unlink()
+            (orders / "refuse").unlink()
 
     with mount(server, fs_folder, tmp_path / "home", *AT_ONCE) as mounted_at:
         # By SFTP alone no reason is given; a rename that nothing explains is taken for one of a mount point.

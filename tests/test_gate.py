@@ -325,11 +325,11 @@ def test_a_run_with_injected_interference_is_judged_only_where_it_is_named(oscop
     limit = ("--max-regression", "90%")
     assert f"gate: {second} against {first}" in oscope("gate", first, *limit).out
     assert oscope("gate", second, *limit).code == 2
-    told = "was measured with injected interference (hog): no clean measurement"
+    caveat = "was measured with injected interference (hog): no clean measurement"
     named = " ".join(oscope("gate", first, last, *limit, "--json", "gate.json").out.split())
-    assert f"note: syscall.cost: B {told}" in named
-    assert f"syscall.cost: B {told}" in json.loads((oscope.folder / "gate.json").read_text())["caveats"]
-    assert f"note: A {told}" in " ".join(oscope("compare", disturbed, second).out.split())
+    assert f"note: syscall.cost: B {caveat}" in named
+    assert f"syscall.cost: B {caveat}" in json.loads((oscope.folder / "gate.json").read_text())["caveats"]
+    assert f"note: A {caveat}" in " ".join(oscope("compare", disturbed, second).out.split())
 
 
 def test_the_json_counts_what_the_screen_counts(oscope: CommandLine) -> None:

@@ -238,9 +238,11 @@ def test_another_kernel_stays_in_the_line_and_is_marked_as_what_changed() -> Non
         "kernel release": ("6.1.0", "6.2.0"),
         "boot": ("boot-1", "boot-2"),
     }
-    ((told, untold),) = (line["series"] for line in to_object("syscall.cost", (line,))["lines"])
-    assert told["changes"][0]["run"] == runs[6].run_id
-    assert untold["changes"] == []
+    ((with_kernels, without_kernels),) = (
+        line["series"] for line in to_object("syscall.cost", (line,))["lines"]
+    )
+    assert with_kernels["changes"][0]["run"] == runs[6].run_id
+    assert without_kernels["changes"] == []
 
 
 @pytest.mark.parametrize(("factor", "word"), [(1.1, "more"), (0.9, "less")])
@@ -248,9 +250,9 @@ def test_a_change_and_its_interval_count_in_one_direction(factor: float, word: s
     runs = [run({"read": 240.0 * (factor if n >= 6 else 1)}, n) for n in range(12)]
     (line,) = collect(runs)
     (sentence,) = changes(line)
-    told = re.search(rf"([\d.]+) % {word} \(95 % interval (-?[\d.]+) to (-?[\d.]+) %\)", sentence)
-    assert told is not None, sentence
-    share, low, high = map(float, told.groups())
+    match = re.search(rf"([\d.]+) % {word} \(95 % interval (-?[\d.]+) to (-?[\d.]+) %\)", sentence)
+    assert match is not None, sentence
+    share, low, high = map(float, match.groups())
     assert 0 < low < share < high
 
 
@@ -376,8 +378,8 @@ def test_without_a_name_the_program_measured_last_is_shown(oscope: CommandLine, 
 
 def test_a_wrong_request_gets_one_line(oscope: CommandLine) -> None:
     measure(oscope)
-    for line, told in WRONG.items():
+    for line, message in WRONG.items():
         answer = oscope("history", *line.split())
         assert (answer.code, answer.out) == (2, ""), (line, answer)
         (error,) = answer.err.splitlines()
-        assert told in error, line
+        assert message in error, line

@@ -174,13 +174,13 @@ def test_the_answer_and_the_table_are_of_the_same_comparison(survey: dict[str, S
     rows = compared_ways(Run(Analysed.of(Results((made,))), made), "time_ns", "readwrite")
     assert len([each for each in rows if each.ends[1] == "mmap"]) == 10
     # On the edge of what is told: more rows would change the corrected p.
-    told = re.findall(r"at 100 MiB it takes ([^;]*?) its time", survey[LARGE].answer)
+    printed = re.findall(r"at 100 MiB it takes ([^;]*?) its time", survey[LARGE].answer)
     shown = {
         str(row[1]): row[3]
         for row in survey[LARGE].tables[1].rows
         if row[0] == "100 MiB" and row[2] == "mmap"
     }
-    assert told == [brackets(shown["random"]).replace(" [", " times [")]
+    assert printed == [brackets(shown["random"]).replace(" [", " times [")]
     assert number(shown["zeros"]) == pytest.approx(0.5, rel=0.1)
     # A byte by mmap takes half the CPU time, at either side.
     ratios = {tuple(row[:2]): row[2] for row in survey[WHERE].tables[1].rows}

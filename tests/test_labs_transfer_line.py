@@ -87,10 +87,10 @@ def test_a_lateness_without_a_step_is_named() -> None:
 
 
 def test_of_the_documents_step_no_more_is_claimed_than_its_figures_show(survey: dict[str, Section]) -> None:
-    told = " ".join(survey[STEP].text)
+    text = " ".join(survey[STEP].text)
     steps_of = {tuple(row[1:3]): row[4] for row in survey[STEP].tables[1].rows if row[0] == "receiver"}
     assert [series for series, step in steps_of.items() if step == "–"] == [("fcntl", "random")]
-    assert "cannot be decided from the report" in told
+    assert "cannot be decided from the report" in text
     assert "Steps of several seconds" in str(survey[STEP].tables[1].note)
 
 

@@ -456,8 +456,8 @@ def test_two_builds_of_a_program_are_measured_interleaved(project: CommandLine) 
     (here.folder / "better").chmod(0o755)
     done = here("ab", "./mybench", "./better", "sort.list", "--budget", "2s", "--json", "ab.json")
     assert done.code == 0, done.err
-    told = re.compile(r"sort\.list: B \([-\w]+, \./better\) against A \([-\w]+, \./mybench\)")
-    assert told.search(" ".join(done.out.split()))
+    verdict = re.compile(r"sort\.list: B \([-\w]+, \./better\) against A \([-\w]+, \./mybench\)")
+    assert verdict.search(" ".join(done.out.split()))
     one, two = json.loads((here.folder / "ab.json").read_text())
     assert [each["environment"]["program"]["name"] for each in (one, two)] == ["./mybench", "./better"]
     assert [set(values(each["points"][0], "items")) for each in (one, two)] == [{100}, {200}]

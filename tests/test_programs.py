@@ -255,7 +255,7 @@ def test_ends_that_cannot_be_told_apart_say_how_far_apart_they_may_be(metric: st
 
 def test_a_step_is_only_said_to_be_the_last_if_it_confirms_the_commit_found() -> None:
     found = Bisection(line(8))
-    told: list[str] = []
+    notes: list[str] = []
 
     def measure(chosen: Sequence[Revision]) -> ExperimentResults:
         sides = (found.line[0], *chosen, found.line[-1])
@@ -263,8 +263,8 @@ def test_a_step_is_only_said_to_be_the_last_if_it_confirms_the_commit_found() ->
         return step(sides, [10e6 if found.position(each) < 5 else 10.5e6 for each in sides], 0.03)
 
     found.learn(measure(()))
-    search(found, measure, told.append)
-    steps = [re.match(r"step (\d+) of about (\d+)", text) for text in told]
+    search(found, measure, notes.append)
+    steps = [re.match(r"step (\d+) of about (\d+)", text) for text in notes]
     counts = [(int(each[1]), int(each[2])) for each in steps if each]
     assert len(counts) > found.expected_steps - 1
     *earlier, last = counts

@@ -293,8 +293,8 @@ def test_metrics_that_a_side_lacks_are_told_in_one_line() -> None:
         return [caveat for caveat in caveats if "B has no value" in caveat]
 
     assert without(len(b.points)) == ["minor_faults, major_faults: not compared, B has no value"]
-    (told,) = without(1)
-    assert told.startswith("minor_faults, major_faults [call=")
+    (line,) = without(1)
+    assert line.startswith("minor_faults, major_faults [call=")
     assert without(0) == []
 
 
@@ -304,14 +304,14 @@ def test_a_side_with_injected_interference_is_named_with_what_was_injected() -> 
     def injected(side: ExperimentResults, injection: Injection) -> ExperimentResults:
         return replace(side, settings={**side.settings, "injection": injection.to_object()})
 
-    told = "was measured with injected interference"
-    assert not any(told in caveat for caveat in compare_results(a, b).caveats)
+    text = "was measured with injected interference"
+    assert not any(text in caveat for caveat in compare_results(a, b).caveats)
     hog = injected(a, Injection(causes=("hog",)))
-    found = [caveat for caveat in compare_results(hog, b).caveats if told in caveat]
-    assert found == [f"A {told} (hog): no clean measurement"]
+    found = [caveat for caveat in compare_results(hog, b).caveats if text in caveat]
+    assert found == [f"A {text} (hog): no clean measurement"]
     both = compare_results(hog, injected(b, Injection(causes=("interrupts",), delay_ns=50.0)))
-    found = [caveat for caveat in both.caveats if told in caveat]
-    assert found[1:] == [f"B {told} (interrupts, delay=50 ns): no clean measurement"]
+    found = [caveat for caveat in both.caveats if text in caveat]
+    assert found[1:] == [f"B {text} (interrupts, delay=50 ns): no clean measurement"]
 
 
 def test_levels_of_a_run_with_injected_interference_are_no_clean_measurement() -> None:

@@ -103,10 +103,10 @@ def test_the_screen_has_the_first_findings_in_their_order(survey: Analysed) -> N
     assert found
     heading = lines.index("Notable")
     end = next(index for index, line in enumerate(lines) if line.startswith("How sure"))
-    told = " ".join(" ".join(lines[heading + 1 : end]).split())
-    kept = [sentence for sentence in found if sentence in told]
+    text = " ".join(" ".join(lines[heading + 1 : end]).split())
+    kept = [sentence for sentence in found if sentence in text]
     assert len(kept) >= SOUGHT_FINDINGS
-    assert [told.index(sentence) for sentence in kept] == sorted(told.index(sentence) for sentence in kept)
+    assert [text.index(sentence) for sentence in kept] == sorted(text.index(sentence) for sentence in kept)
 
 
 def test_a_narrow_terminal_gets_no_wider_line(survey: Analysed) -> None:
@@ -154,18 +154,18 @@ def test_marks_stand_where_the_values_are(survey: Analysed) -> None:
 def test_a_throughput_says_how_wide_its_interval_is_where_it_is(survey: Analysed) -> None:
     rung = ladder(survey).throughputs[0]
 
-    def told(ci95: tuple[float, float] | None) -> str:
+    def rung_text(ci95: tuple[float, float] | None) -> str:
         return throughputs([dataclasses.replace(rung, summary=dataclasses.replace(rung.summary, ci95=ci95))])[
             0
         ]
 
     middle = rung.median
-    assert re.fullmatch(rf"{rung.name} [\d\u202f.]+", told((0.99 * middle, 1.01 * middle)))
-    assert told((0.8 * middle, 1.2 * middle)).endswith(" ±20 %")
-    assert " to " in told((0.2 * middle, 2 * middle))
-    assert told(None).endswith(" (once)")
-    assert told((0.9 * middle, 101 * middle)).endswith(" (too few samples)")
-    assert told((0.009 * middle, 2 * middle)).endswith(" (too few samples)")
+    assert re.fullmatch(rf"{rung.name} [\d\u202f.]+", rung_text((0.99 * middle, 1.01 * middle)))
+    assert rung_text((0.8 * middle, 1.2 * middle)).endswith(" ±20 %")
+    assert " to " in rung_text((0.2 * middle, 2 * middle))
+    assert rung_text(None).endswith(" (once)")
+    assert rung_text((0.9 * middle, 101 * middle)).endswith(" (too few samples)")
+    assert rung_text((0.009 * middle, 2 * middle)).endswith(" (too few samples)")
 
 
 def test_a_sentence_ends_neither_in_a_number_nor_in_an_abbreviated_unit() -> None:
@@ -235,14 +235,14 @@ def test_an_experiment_that_no_lab_answers_is_described_by_its_extremes() -> Non
 def test_technical_notes_need_verbose() -> None:
     results = Results((synthetic.throughput(reps=2),))
 
-    def told(*, verbose: bool) -> str:
+    def notes_of(*, verbose: bool) -> str:
         out = Console(width=80, file=io.StringIO())
         print_results(results, out, verbose=verbose)
         return " ".join(str(out.file.getvalue()).split())  # type: ignore[attr-defined]
 
-    assert "note: Only 2 processes" in told(verbose=True)
-    assert "note: Only 2 processes" not in told(verbose=False)
-    assert "--verbose adds 1 technical note" in told(verbose=False)
+    assert "note: Only 2 processes" in notes_of(verbose=True)
+    assert "note: Only 2 processes" not in notes_of(verbose=False)
+    assert "--verbose adds 1 technical note" in notes_of(verbose=False)
 
 
 def test_the_forms_of_a_table_have_every_cell() -> None:

@@ -119,9 +119,11 @@ def test_the_tables_are_on_standard_error_alone(program: Path, oscope: CommandLi
         "probe effect: ",
     ):
         assert words in answer.err
-    told = " ".join(answer.err.split())
-    assert "does not show whether it made the command slower" in told
-    assert "oscope bench --trace syscalls,sched,faults -- sh -c 'echo only this; exit 3' measures it" in told
+    errors = " ".join(answer.err.split())
+    assert "does not show whether it made the command slower" in errors
+    assert (
+        "oscope bench --trace syscalls,sched,faults -- sh -c 'echo only this; exit 3' measures it" in errors
+    )
     assert re.search(r"^execve +1 ", answer.err, re.MULTILINE)
     as_data = oscope("trace", "--json", "-", "--", str(program), "10", "alone")
     assert (as_data.code, as_data.err) == (STATUS, "")

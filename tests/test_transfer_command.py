@@ -99,8 +99,8 @@ def test_every_method_moves_the_same_bytes(sending: str, receiving: str, pair: P
     for size in sizes:
         assert (pair.into / f"files/{size}").read_bytes() == content(size, size), size
     if "auto" not in (sending, receiving):
-        told, other = methods(sender.out)
-        assert sending in told
+        method, other = methods(sender.out)
+        assert sending in method
         assert receiving in other
 
 
@@ -187,7 +187,7 @@ def test_what_cannot_be_sent_is_told_before_anything_is(pair: Pair) -> None:
     os.mkfifo(pair.oscope.folder / "pipe")
     put(pair.oscope.folder, "one/ledger", b"1")
     put(pair.oscope.folder, "two/ledger", b"2")
-    for words, told in (
+    for words, message in (
         (("missing",), "missing: "),
         (("pipe",), "pipe: "),
         (("one/ledger", "two/ledger"), "ledger: two files would have this name"),
@@ -195,7 +195,7 @@ def test_what_cannot_be_sent_is_told_before_anything_is(pair: Pair) -> None:
         answer = pair.oscope("transfer", "send", *TRUSTED, *words, f"{host}:{port}")
         assert answer.code in (1, 2), answer
         assert answer.out == ""
-        assert told in answer.err.splitlines()[-1]
+        assert message in answer.err.splitlines()[-1]
     assert seen(pair.into) == {}
 
 
@@ -292,7 +292,7 @@ def test_a_web_server_on_the_port_is_told(pair: Pair) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "told"),
+    ("said", "message"),
     [
         (content(100_000), "no Oscope transfer speaks on"),
         (b"oscope.transfer/9\n" + bytes(100), "version"),
@@ -301,13 +301,13 @@ def test_a_web_server_on_the_port_is_told(pair: Pair) -> None:
     ],
     ids=["random", "version", "damaged", "silent"],
 )
-def test_a_receiver_that_is_none_is_told(said: bytes, told: str, pair: Pair) -> None:
+def test_a_receiver_that_is_none_is_told(said: bytes, message: str, pair: Pair) -> None:
     put(pair.oscope.folder, "a", content(8 * MIB))
     # Only who never answers with anything of use is waited for in vain.
-    stall = "30s" if told else "1s"
+    stall = "30s" if message else "1s"
     with talker(lambda connection: connection.sendall(said)) as (host, port):
         line = error_of(pair.oscope("transfer", "send", *TRUSTED, "--stall", stall, "a", f"{host}:{port}"))
-    assert told in line
+    assert message in line
 
 
 def change_while_sent(pair: Pair, method: str, change: Callable[[], None]) -> tuple[str, str]:
@@ -315,10 +315,10 @@ def change_while_sent(pair: Pair, method: str, change: Callable[[], None]) -> tu
     receiver = pair.receiver()
     with Wire(receiver.listening(), Fault("call", "forth", 1 << 16), change) as wire:
         sender = pair.start("send", "--method", method, "ledger", wire.address)
-        told = error_of(sender.end()), error_of(receiver.end())
+        errors = error_of(sender.end()), error_of(receiver.end())
     assert wire.struck.is_set()
     assert [name for name in seen(pair.into) if not name.startswith(".oscope-partial-")] == []
-    return told
+    return errors
 
 
 @pytest.mark.parametrize("method", SENDERS[1:])

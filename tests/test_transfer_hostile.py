@@ -94,7 +94,7 @@ def test_the_digest_used_here_is_blake3(message: bytes, begin: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "message"),
     [
         (b"../outside/new", "'..'"),
         (b"a/../../outside/new", "'..'"),
@@ -109,13 +109,13 @@ def test_the_digest_used_here_is_blake3(message: bytes, begin: str) -> None:
         (b".oscope-partial-00000000000000000000000000000000", "unfinished transfer"),
     ],
 )
-def test_a_name_that_leads_astray_is_refused_on_both_sides(name: bytes, told: str, victim: Victim) -> None:
+def test_a_name_that_leads_astray_is_refused_on_both_sides(name: bytes, message: str, victim: Victim) -> None:
     with hostile(victim) as sender:
         # A good file before it: not even that is written.
         sender.claim(Claim(b"good"), Claim(name))
         refusal = sender.refusal()
-        assert told in refusal or len(name) > 128
-    assert told in victim.end().errors[0]
+        assert message in refusal or len(name) > 128
+    assert message in victim.end().errors[0]
     assert seen(victim.into) == {}
 
 
@@ -217,7 +217,7 @@ def test_a_manifest_that_lies_is_refused(manifest: bytes, victim: Victim) -> Non
 
 
 @pytest.mark.parametrize(
-    ("said", "told"),
+    ("said", "message"),
     [
         (b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", "no Oscope transfer"),
         (random.Random(5).randbytes(4096), "no Oscope transfer"),
@@ -226,11 +226,11 @@ def test_a_manifest_that_lies_is_refused(manifest: bytes, victim: Victim) -> Non
     ],
     ids=["http", "random", "older", "newer"],
 )
-def test_who_speaks_otherwise_is_told_apart(said: bytes, told: str, victim: Victim) -> None:
+def test_who_speaks_otherwise_is_told_apart(said: bytes, message: str, victim: Victim) -> None:
     with socket.create_connection(victim.side.address(), LIMIT_S) as connection:
         connection.sendall(said)
         error = victim.end().errors[0]
-    assert told in error
+    assert message in error
 
 
 def test_who_says_nothing_is_given_up(victim: Victim) -> None:
@@ -255,8 +255,8 @@ def test_who_names_its_files_a_byte_now_and_then_is_given_up(parts: list[bytes],
     victim.lose_patience(3)
     with hostile(victim) as sender:
         sender.say(PREAMBLE, hello())
-        told = find_refusal(sender.trickle(parts, 0.05))
-    assert "names its files too slowly" in told
+        refusal = find_refusal(sender.trickle(parts, 0.05))
+    assert "names its files too slowly" in refusal
     assert "names its files too slowly" in victim.end().errors[0]
 
 
@@ -266,8 +266,8 @@ def test_who_sends_contents_a_byte_now_and_then_is_given_up(victim: Victim) -> N
     with hostile(victim) as sender:
         sender.claim(Claim(b"new", size=1_000_000))
         sender.say(frame(DATA, varint(1_000_000)))
-        told = find_refusal(sender.trickle([b"x"] * 2000, 0.05))
-    assert "sends too slowly: more than 10 s behind 1024 B/s" in told
+        refusal = find_refusal(sender.trickle([b"x"] * 2000, 0.05))
+    assert "sends too slowly: more than 10 s behind 1024 B/s" in refusal
     assert "sends too slowly" in victim.end().errors[0]
 
 

@@ -198,5 +198,5 @@ def test_a_receiver_that_other_machines_reach_says_so(users: Users) -> None:
     receiver = users.receive(0, EVERYWHERE)
     port = receiver.address()[1]
     assert users.send(0, "127.0.0.1", port).code == 0
-    told = notes(receiver.end())
-    assert f"whoever reaches {EVERYWHERE}:{port} from another machine may send" in told[0]
+    lines = notes(receiver.end())
+    assert f"whoever reaches {EVERYWHERE}:{port} from another machine may send" in lines[0]

@@ -337,8 +337,8 @@ def test_runs_with_injected_interference_are_told(filled: Path, tmp_path: Path) 
     a, b = oscope.runs()[:2]
     mark_as_injected(store, b)
     with viewing(oscope) as viewed:
-        told = "B was measured with injected interference (hog): no clean measurement"
-        assert told in plain(viewed.page(f"/compare?a={a}&b={b}"))
+        caveat = "B was measured with injected interference (hog): no clean measurement"
+        assert caveat in plain(viewed.page(f"/compare?a={a}&b={b}"))
         past = plain(viewed.page("/history?experiment=syscall.cost"))
         assert "1 run with injected interference is left out" in past
         assert a in past
@@ -376,14 +376,14 @@ def test_a_port_that_is_taken_is_one_line(stored: CommandLine, viewed: Viewed) -
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [(("20999",), "the store has no run '20999'"), (("--port", "70000"), "--port 70000 is out of range")],
 )
-def test_a_wrong_request_is_one_line(stored: CommandLine, words: tuple[str, ...], told: str) -> None:
+def test_a_wrong_request_is_one_line(stored: CommandLine, words: tuple[str, ...], message: str) -> None:
     answer = stored("view", "--no-browser", *words)
     assert (answer.code, answer.out) == (2, "")
     assert len(answer.err.splitlines()) == 1
-    assert told in answer.err
+    assert message in answer.err
 
 
 def test_it_begins_with_the_run_that_is_named(stored: CommandLine) -> None:

@@ -83,7 +83,7 @@ class Scene:
         self.descriptors_at_first = self.descriptors()
         self._secret = state / "partial-names"
         self.sent = {"keyed": 0, "plain": 0}
-        self.told = b""
+        self.output = b""
         self.said = self._recorded()
         self._before = self._around()
 
@@ -131,16 +131,16 @@ class Scene:
         """Send a file as root; return whether it arrived. Fails where it arrived otherwise."""
         words = ("--key", str(self.key)) if which == "keyed" else ("--trusted-network",)
         with self._send(path, self.addresses[which], *words) as sender:
-            told, _ = sender.communicate(timeout=LIMIT_S)
+            output, _ = sender.communicate(timeout=LIMIT_S)
         if sender.returncode != 0:
-            self.told = told
+            self.output = output
             return False
         self.sent[which] += 1
         if path.is_dir():
             return True
         arrived = self.into / path.name
-        assert not arrived.is_symlink(), told
-        assert arrived.read_bytes() == path.read_bytes(), told
+        assert not arrived.is_symlink(), output
+        assert arrived.read_bytes() == path.read_bytes(), output
         assert arrived.stat().st_nlink == 1
         arrived.unlink()
         return True
@@ -391,7 +391,7 @@ def planted_partial(scene: Scene, rng: random.Random) -> None:
             plant(scene, rng, planted)
     before = {name: (scene.into / name).lstat() for name in scene.left()}
     assert before, "nothing is planted"
-    assert scene.honest(path, which), scene.told
+    assert scene.honest(path, which), scene.output
     after = {name: (scene.into / name).lstat() for name in scene.left()}
     for planted, status in before.items():
         assert after[planted].st_ino == status.st_ino, f"{planted} was replaced"
@@ -403,7 +403,7 @@ def planted_target(scene: Scene, rng: random.Random) -> None:
     """Plant something under the file's own name; it is replaced, neither followed nor written to."""
     path = scene.source(f"sent{rng.randrange(10**9)}", rng.choice((SMALL, LARGE)))
     plant(scene, rng, scene.into / path.name)
-    assert scene.honest(path, rng.choice(("keyed", "plain"))), scene.told
+    assert scene.honest(path, rng.choice(("keyed", "plain"))), scene.output
 
 
 def planted_folder(scene: Scene, rng: random.Random) -> None:

@@ -28,8 +28,8 @@ COUNTED = ("--cov", "--cov-report=")
 
 def llvm(tool: str) -> str:
     """Return the path of a tool of rustc's own version of LLVM. Exits with the remedy where there is none."""
-    told = subprocess.run(["rustc", "-vV"], capture_output=True, text=True, check=True).stdout
-    found = re.search(r"^LLVM version: (\d+)", told, re.MULTILINE)
+    output = subprocess.run(["rustc", "-vV"], capture_output=True, text=True, check=True).stdout
+    found = re.search(r"^LLVM version: (\d+)", output, re.MULTILINE)
     version = found[1] if found else "?"
     path = shutil.which(f"{tool}-{version}") or shutil.which(f"/usr/lib/llvm-{version}/bin/{tool}")
     if path is None:

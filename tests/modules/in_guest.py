@@ -103,12 +103,12 @@ def transfer(probe: str, method: str, files: list[Path], into: Path, port: int) 
     with started(receive) as receiver:
         send = [probe, "send", *options, address, *map(str, files)]
         code, sent = run(*send)
-        told = output(receiver)
+        received = output(receiver)
     wrong = [file.name for file in files if not is_same(file, into / file.name)]
     return {
         "status": [code, receiver.returncode],
         "sender": events(sent),
-        "receiver": events(told),
+        "receiver": events(received),
         "files": len(files),
         "wrong": wrong,
         "left": sorted(set(names_in(into)) - {file.name for file in files}),
@@ -131,10 +131,10 @@ def vanished(probe: str, small: Path, into: Path, port: int) -> dict[str, Any]:
         send = [probe, "send", *options, address, str(small)]
         code, _ = run(*send)
         receiver.terminate()
-        told = output(receiver)
+        received = output(receiver)
     return {
         "status": [code, receiver.returncode],
-        "receiver": events(told),
+        "receiver": events(received),
         "names": names_in(into),
         "same": is_same(small, into / small.name),
     }
@@ -157,11 +157,11 @@ def met_itself(probe: str, small: Path, into: Path, port: int) -> dict[str, Any]
         PORTS.write_text(usual)
         send = [probe, "send", *options, address, str(small)]
         code, sent = run(*send)
-        told = output(receiver)
+        received = output(receiver)
     return {
         "status": [code, receiver.returncode],
         "sender": events(sent),
-        "receiver": events(told),
+        "receiver": events(received),
         "same": is_same(small, into / small.name),
     }
 

@@ -112,9 +112,9 @@ class Line:
         """Return the places of the runs whose kernel is another than the run's before, with what changed."""
         found = {}
         for place in range(1, len(self.runs)):
-            told = _unlike(*(kernel_parts(run) for run in self.runs[place - 1 : place + 1]))
-            if told:
-                found[place] = "; ".join(f"{name} {a} → {b}" for name, (a, b) in told.items())
+            differences = _unlike(*(kernel_parts(run) for run in self.runs[place - 1 : place + 1]))
+            if differences:
+                found[place] = "; ".join(f"{name} {a} → {b}" for name, (a, b) in differences.items())
         return found
 
     def surroundings(self, series: Series, change: Change) -> dict[str, tuple[str, str]]:

@@ -51,7 +51,7 @@ class _Answered:
     def __init__(self, results: Analysed) -> None:
         self.results = results
         self._found: dict[str, Mapping[str, Section]] = {}
-        self._told: set[str] = set()
+        self._printed: set[str] = set()
 
     def section(self, answer: Answer) -> Section | None:
         """Return a section of a lab; None where the run has nothing for it."""
@@ -64,9 +64,9 @@ class _Answered:
 
     def once(self, section: Section) -> str:
         """Return the sentence of a section the first time it is asked for, else nothing."""
-        told = section.title in self._told
-        self._told.add(section.title)
-        return "" if told else section.answer
+        repeated = section.title in self._printed
+        self._printed.add(section.title)
+        return "" if repeated else section.answer
 
 
 def _section(document: Document, step: Step, results: Analysed, answered: _Answered) -> Section:
@@ -108,11 +108,11 @@ def _joined(own: Section, found: Sequence[Section]) -> Section:
 
 
 def _notes(step: Step) -> list[str]:
-    told = [step.note] if step.note else []
+    sentences = [step.note] if step.note else []
     if step.commands:
         word = "Command" if len(step.commands) == 1 else "Commands"
-        told.append(f"{word}: {'; '.join(f'`oscope {command}`' for command in step.commands)}.")
-    return told
+        sentences.append(f"{word}: {'; '.join(f'`oscope {command}`' for command in step.commands)}.")
+    return sentences
 
 
 def _not_measured(document: Document, step: Step) -> str:

@@ -144,7 +144,7 @@ def _ends(results: Analysed, groups: Sequence[tuple[str, str, Mapping[int, float
 
 def _spans(curves: Iterable[tuple[str, Sequence[At], Mapping[int, float]]]) -> str:
     """Give the rates at both ends of each curve, and their ratio beside the document's."""
-    told = []
+    sentences = []
     for name, found, cited in curves:
         if not found:
             continue
@@ -153,8 +153,8 @@ def _spans(curves: Iterable[tuple[str, Sequence[At], Mapping[int, float]]]) -> s
         )
         ratio = found[-1].summary.median / found[0].summary.median
         theirs = cited[found[-1].size] / cited[found[0].size]
-        told.append(f"{name}: {ends}, {ratio:.2g} times (original: {theirs:.2g} times).")
-    return " ".join(told)
+        sentences.append(f"{name}: {ends}, {ratio:.2g} times (original: {theirs:.2g} times).")
+    return " ".join(sentences)
 
 
 def cold(results: Analysed) -> Section:
@@ -338,7 +338,7 @@ def best_block(results: Analysed) -> Section | None:
     experiment = results.get("disk.xor")
     if experiment is None:
         return None
-    told = []
+    sentences = []
     for cache in ("cold", "warm"):
         found: list[At] = curve(Run(results, experiment), "time_s", cache=cache)
         if len(found) < 2:
@@ -348,14 +348,14 @@ def best_block(results: Analysed) -> Section | None:
         if len(alike) > MOST_NAMED:
             names = f"{len(alike)} of the other {len(found) - 1} block sizes"
         others = f"; {names} cannot be distinguished from it" if alike else ""
-        told.append(
+        sentences.append(
             f"{cache.capitalize()}, blocks of {first.name} took the least time, "
             f"{median(first.summary, 's')}{others}."
         )
-    if not told:
+    if not sentences:
         return None
-    told.append("The original report chose 1 MiB, by one pass each.")
-    return Section("", " ".join(told))
+    sentences.append("The original report chose 1 MiB, by one pass each.")
+    return Section("", " ".join(sentences))
 
 
 DRAWN: Mapping[str, Callable[[Analysed], Section | None]] = {

@@ -97,19 +97,19 @@ def table_one(results: Analysed) -> Section:
 
 
 def _answer(results: Analysed, runs: Sequence[Runs]) -> str:
-    told = []
+    parts = []
     for run in runs:
         summary = run.source.summary(results)
         if summary is None:
             continue
         cited = CITED[run.name.partition(",")[0]]
         own = own_scale(run.unit.scale([summary]), summary)
-        told.append(
+        parts.append(
             f"{run.name}: mean {own.text(summary.mean)} {run.unit.name}, standard deviation "
             f"{own.text(summary.std)} (original: {format_count(cited.mean)} and "
             f"{format_count(cited.deviation)} cycles)"
         )
-    return f"{'; '.join(told)}." if told else ""
+    return f"{'; '.join(parts)}." if parts else ""
 
 
 DRAWN: Mapping[str, Callable[[Analysed], Section | None]] = {"program": program, "table-1": table_one}

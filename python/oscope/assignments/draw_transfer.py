@@ -102,8 +102,8 @@ def _one(method: str) -> Callable[[Analysed], Section]:
 
 def _brief(results: Analysed, line: Line) -> str:
     """Give the averages of one file size, and the document's single figure."""
-    told = _averages(results, dict(zip(WAYS, line.sources, strict=True)))
-    return f"{line.names[0]}: {listed(told) or 'not measured'} (original: {line.cited[0]} ms, once)"
+    averages = _averages(results, dict(zip(WAYS, line.sources, strict=True)))
+    return f"{line.names[0]}: {listed(averages) or 'not measured'} (original: {line.cited[0]} ms, once)"
 
 
 def _several(method: str, files: int) -> Callable[[Analysed], Section]:
@@ -165,19 +165,19 @@ def _large(method: str, side: str, content: str) -> Callable[[Analysed], Section
 
 def _section(results: Analysed, table: Table, sources: Mapping[str, Source], average: float) -> Section:
     """Return the table, with the averages in a sentence."""
-    told = _averages(results, sources)
-    said = f"On average {listed(told)}; the original's average is {average:.5g} ms." if told else ""
+    averages = _averages(results, sources)
+    said = f"On average {listed(averages)}; the original's average is {average:.5g} ms." if averages else ""
     return Section("", said, tables=[table], missing=_missing(results, sources[DEVICES]))
 
 
 def _averages(results: Analysed, sources: Mapping[str, Source]) -> list[str]:
-    told = []
+    parts = []
     for way, source in sources.items():
         summary = source.summary(results)
         if summary is not None:
             own = own_scale(MILLISECONDS.scale([summary]), summary)
-            told.append(f"{own.with_unit(summary.mean)} (std {own.text(summary.std)}) {BY[way]}")
-    return told
+            parts.append(f"{own.with_unit(summary.mean)} (std {own.text(summary.std)}) {BY[way]}")
+    return parts
 
 
 def _runs(
@@ -234,7 +234,7 @@ def content(results: Analysed) -> Section | None:
     if experiment is None:
         return None
     time = TIMES[USER_SPACE]["slave"]
-    rows, told = [], []
+    rows, parts = [], []
     narrow = replace(experiment, metrics={time: experiment.metrics[time]})
     for found in compare_within(narrow, "content", "random", "zeros").rows:
         method = str(found.factors.get("sender"))
@@ -242,7 +242,7 @@ def content(results: Analysed) -> Section | None:
         cited = _theirs("slave", theirs, "zeros") / _theirs("slave", theirs, "random")
         ratio = bounded_text(found.ratio, *found.ci95)
         rows.append([RESULTS[theirs], f"{cited:.2f}", ratio, found.different])
-        told.append(
+        parts.append(
             f"{RESULTS[theirs]}: zeros take {ratio} times as long as random bytes (original: {cited:.2f})"
         )
     if not rows:
@@ -253,7 +253,7 @@ def content(results: Analysed) -> Section | None:
         "corrected (Holm). The original's is the ratio of its averages."
     )
     return Section(
-        "", f"{'; '.join(told)}.", tables=[Table("Zeros and random bytes", columns, rows, note=note)]
+        "", f"{'; '.join(parts)}.", tables=[Table("Zeros and random bytes", columns, rows, note=note)]
     )
 
 

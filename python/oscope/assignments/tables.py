@@ -185,12 +185,12 @@ def gaps(results: Analysed, sources: Iterable[Source]) -> str:
         where = "" if found is None else label(found[0], found[1].factors, found[0].varied())
         reason = source.reason(results).removeprefix(f"{NOT_MEASURED}: ")
         about.setdefault(reason, []).append(where or source.experiment)
-    told = []
+    sentences = []
     for reason, places in about.items():
         first = list(dict.fromkeys(places))
         more = f" and {len(first) - 3} more" if len(first) > 3 else ""
-        told.append(f"{'; '.join(first[:3])}{more}: {reason}.")
-    return " ".join(told)
+        sentences.append(f"{'; '.join(first[:3])}{more}: {reason}.")
+    return " ".join(sentences)
 
 
 def guest(results: Analysed, name: str) -> str:
@@ -201,15 +201,15 @@ def guest(results: Analysed, name: str) -> str:
         return ""
     kernel = (found.get("kernel") or {}).get("name", "unknown")
     accelerator = found.get("accelerator")
-    told = f"Guest: under the kernel {kernel} ({accelerator})."
+    text = f"Guest: under the kernel {kernel} ({accelerator})."
     if accelerator == "tcg":
-        told += " tcg emulates the processor: its times are the emulation's, not a machine's."
-    return told
+        text += " tcg emulates the processor: its times are the emulation's, not a machine's."
+    return text
 
 
 def sizes(results: Analysed, *names: str) -> str:
     """Return the levels that all points of an experiment share, as a note: what was measured here."""
-    told = []
+    sentences = []
     for name in names:
         experiment = results.get(name)
         if experiment is None:
@@ -217,8 +217,8 @@ def sizes(results: Analysed, *names: str) -> str:
         same = [each for each in fixed_levels(experiment) if not each.startswith("directory")]
         profile = experiment.settings.get("profile")
         shared = ", ".join([f"profile {profile}", *same]) if profile else ", ".join(same)
-        told.append(f"Here ({name}): {shared}.")
-    return " ".join(told)
+        sentences.append(f"Here ({name}): {shared}.")
+    return " ".join(sentences)
 
 
 @dataclass(frozen=True)

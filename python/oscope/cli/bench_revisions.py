@@ -146,12 +146,12 @@ def _bisect(bisection: Bisection, plan: Plan, workshop: Workshop, store: Store, 
 
 def _conclude(bisection: Bisection, metric: str, repository: Repository, store: Store, files: Files) -> int:
     """Show and store what was found, and write the files asked for."""
-    told = [*sentences(bisection, metric), *_merge_hint(bisection, repository)]
+    lines = [*sentences(bisection, metric), *_merge_hint(bisection, repository)]
     last = bisection.steps[-1].run_id
-    found = {"sentences": told, **bisection.to_object()}
+    found = {"sentences": lines, **bisection.to_object()}
     store.add(last, (), [Happening("bisection", found)])
     out = terminal.console(to_standard_error=files.take_standard_output)
-    print_bisection(bisection, told, out)
+    print_bisection(bisection, lines, out)
     terminal.print_stored(last, out)
     files.write(store.results(last), lambda kind: bisection_export(found, kind))
     return DONE

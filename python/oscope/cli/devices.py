@@ -91,14 +91,14 @@ def _modes(holdings: Sequence[Holding]) -> str:
 
 def _holders(holdings: Sequence[Holding]) -> str:
     """Tell who holds a device: `bash 1234: 0 1 2`."""
-    told = []
+    holders = []
     grouped = _by_process(holdings)
     for (pid, command), descriptors in list(grouped.items())[:MOST_PROCESSES]:
         name = "".join(letter if letter.isprintable() else "?" for letter in command)
-        told.append(f"{name} {pid}: {' '.join(descriptors)}")
+        holders.append(f"{name} {pid}: {' '.join(descriptors)}")
     if (left := len(grouped) - MOST_PROCESSES) > 0:
-        told.append(f"and {left} more")
-    return "; ".join(told)
+        holders.append(f"and {left} more")
+    return "; ".join(holders)
 
 
 def _by_process(holdings: Iterable[Holding]) -> Mapping[tuple[int, str], list[str]]:

@@ -104,7 +104,7 @@ class _ColdReading:
         """Where the probe finds the file."""
         self._path = path
         self._longest_s = longest_s
-        self._told: set[str] = set()
+        self._noted: set[str] = set()
 
     def seconds(self, size: int) -> float:
         """Return the seconds that reading all `size` bytes takes; reckoned, where that takes far too long."""
@@ -134,8 +134,8 @@ class _ColdReading:
 
     def note(self, text: str) -> None:
         """Tell what the probe says, once."""
-        if text not in self._told:
-            self._told.add(text)
+        if text not in self._noted:
+            self._noted.add(text)
             note(self._named(text))
 
     def _named(self, text: str) -> str:

@@ -64,8 +64,8 @@ def _sentence(error: BaseException) -> str:
         case OSError():
             return f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror or error)
         case _:
-            told = f"{type(error).__name__}: {error}"
-            return f"{told}: this is a bug in Oscope; oscope --verbose … shows the trace to report"
+            text = f"{type(error).__name__}: {error}"
+            return f"{text}: this is a bug in Oscope; oscope --verbose … shows the trace to report"
 
 
 def _usage(error: typer.TyperException) -> str:

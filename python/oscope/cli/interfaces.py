@@ -46,13 +46,13 @@ def _print_interfaces(network: Network, out: Console) -> None:
         link = f"link layer {interface.link_address}" if interface.link_address else "no link-layer address"
         print_prose(f"{_state(interface)}, {interface.kind}, {link}, MTU {interface.mtu} B", out, indent="  ")
         for address in interface.addresses:
-            print_prose(", ".join(_told(address)), out, indent="  ")
+            print_prose(", ".join(_descriptions(address)), out, indent="  ")
         gateways = _gateways(network, interface)
         if gateways:
             print_prose(f"gateway {', '.join(gateways)}", out, indent="  ")
 
 
-def _told(address: Address) -> Iterator[str]:
+def _descriptions(address: Address) -> Iterator[str]:
     yield f"{address.address}/{address.prefix}"
     if address.netmask:
         yield f"netmask {address.netmask}"
@@ -80,8 +80,8 @@ def _print_defaults(network: Network, out: Console) -> None:
     for family in (4, 6):
         carriers = network.carriers(family)
         own = [one for one in network.defaults if one.family == family]
-        told = ", ".join(_route(one) for one in carriers) or "none"
-        print_prose(f"default route of IPv{family}: {told}", out, style="bold")
+        routes = ", ".join(_route(one) for one in carriers) or "none"
+        print_prose(f"default route of IPv{family}: {routes}", out, style="bold")
         for other in own:
             if other not in carriers:
                 why = "" if other.is_usable else ", whose link is down"

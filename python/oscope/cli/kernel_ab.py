@@ -187,8 +187,8 @@ def _fail(
         more = f" (and {len(failures) - 1} more)" if len(failures) > 1 else ""
         raise OscopeError(f"{failures[0]}{more}", remedy="the rest is kept: oscope runs")
     if missed:
-        told = "; ".join(f"{name} ({reason})" for name, reason in missed.items())
-        raise OscopeError(f"there is no verdict on {told}", remedy="the rest is kept: oscope runs")
+        reasons = "; ".join(f"{name} ({reason})" for name, reason in missed.items())
+        raise OscopeError(f"there is no verdict on {reasons}", remedy="the rest is kept: oscope runs")
     found = [name for verdict in verdicts for name in worse(verdict.base, verdict.comparison)]
     if threshold is not None and found:
         raise OscopeError(f"worse by more than {threshold}: {', '.join(found)}")

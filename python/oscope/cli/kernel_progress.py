@@ -54,18 +54,18 @@ class Lines(Notes):
     def __init__(self) -> None:
         self._doing = ""
         self._total: int | None = None
-        self._told_at = 0.0
+        self._printed_at = 0.0
 
     def begin(self, doing: str, total: int | None) -> None:
         """Write what begins."""
-        self._doing, self._total, self._told_at = doing, total, time.monotonic()
+        self._doing, self._total, self._printed_at = doing, total, time.monotonic()
         note(doing)
 
     def progress(self, done: int) -> None:
         """Write how far it is, if the last line is old."""
         now = time.monotonic()
-        if now - self._told_at >= LINE_INTERVAL_S:
-            self._told_at = now
+        if now - self._printed_at >= LINE_INTERVAL_S:
+            self._printed_at = now
             share = f"{min(done / self._total, 1):.0%}" if self._total else f"{done} files"
             note(f"{self._doing}: {share}")
 

@@ -118,20 +118,20 @@ class Lines(Notes):
     def __init__(self) -> None:
         super().__init__()
         self._experiments: dict[str, PlannedExperiment] = {}
-        self._told_at = 0.0
+        self._printed_at = 0.0
 
     def begin(self, run_id: str, plan: Plan) -> None:
         """Write what will be measured."""
         super().begin(run_id, plan)
         self._experiments = {experiment.name: experiment for experiment in plan.experiments}
-        self._told_at = time.monotonic()
+        self._printed_at = time.monotonic()
         self.note(f"run {run_id}: {size(plan)}")
 
     def progress(self, progress: Progress) -> None:
         """Write where the run stands, if the last line is old."""
         now = time.monotonic()
-        if now - self._told_at >= LINE_INTERVAL_S:
-            self._told_at = now
+        if now - self._printed_at >= LINE_INTERVAL_S:
+            self._printed_at = now
             self._write(f"oscope: {counted(progress)}: {where(progress, self._experiments)}")
 
     def inspecting(self, name: str) -> None:

@@ -49,16 +49,16 @@ def select(names: Sequence[str], profile: Profile, known: Labs | None = None) ->
                 left_out.append(f"{one.name} is not in the quick profile: {reason}")
             else:
                 chosen[one.name] = one
-    told = dict.fromkeys(left_out)
-    if not names and told:
-        count = f"{len(told)} experiment{'s' if len(told) > 1 else ''}"
-        told = {f"the survey leaves out {count} of oscope list that take long or need a guest": None}
+    omitted = dict.fromkeys(left_out)
+    if not names and omitted:
+        count = f"{len(omitted)} experiment{'s' if len(omitted) > 1 else ''}"
+        omitted = {f"the survey leaves out {count} of oscope list that take long or need a guest": None}
     if not chosen:
         raise UsageError("nothing is left to run", remedy="use --profile full, or name the experiment itself")
     return Selection(
         tuple(one for one in chosen.values() if isinstance(one, Experiment)),
         named,
-        tuple(told),
+        tuple(omitted),
         tuple(one for one in chosen.values() if isinstance(one, Inspection)),
     )
 

@@ -67,8 +67,8 @@ def _calls(reading: Mapping[str, Any], run_s: float, out: Console) -> None:
     _sizes({name: row for name, row in calls.items() if "returned" in row}, out)
     spent = time_in_calls_ns(reading)
     if spent is not None:
-        told = f"{format_value(spent, None, 'ns')} in system calls, waiting included, summed over all threads"
-        print_prose(f"{told}: {format_share(spent / (run_s * 1e9))} of the run", out)
+        text = f"{format_value(spent, None, 'ns')} in system calls, waiting included, summed over all threads"
+        print_prose(f"{text}: {format_share(spent / (run_s * 1e9))} of the run", out)
 
 
 def _sizes(calls: Mapping[str, Mapping[str, Any]], out: Console) -> None:
@@ -98,11 +98,11 @@ def _switches(switches: Mapping[str, Any], out: Console) -> None:
     moved = format_count(switches.get("migrations", 0))
     print_prose(f"context switches: {', '.join(parts)}; moves to another CPU: {moved}", out)
     times = switches.get("wakeup_ns", ())
-    told = f"wake-ups: {format_count(switches.get('wakeups', 0))}"
+    text = f"wake-ups: {format_count(switches.get('wakeups', 0))}"
     if times:
         late = _bin(times, LATE)
-        told += f"; from waking to running: median at most {_bin(times, MEDIAN)}, 99 % at most {late}"
-    print_prose(told, out)
+        text += f"; from waking to running: median at most {_bin(times, MEDIAN)}, 99 % at most {late}"
+    print_prose(text, out)
 
 
 def _faults(faults: Sequence[Mapping[str, Any]], out: Console) -> None:

@@ -47,7 +47,7 @@ def tune(
         raise UsageError("no setting is named", remedy="write: oscope tune --set NAME=VALUE -- COMMAND")
 
     with tuning.tuned(tuning.parse(settings)) as held:
-        for line in told(held):
+        for line in describe(held):
             note(line)
         try:
             status = subprocess.run(words, check=False).returncode
@@ -58,7 +58,7 @@ def tune(
     return status if status >= 0 else 128 - status
 
 
-def told(held: Sequence[Held]) -> list[str]:
+def describe(held: Sequence[Held]) -> list[str]:
     """Return what a lease has set, a line a setting."""
     lines: dict[tuple[str, str, str | None, str | None], int] = {}
     for one in held:

@@ -64,12 +64,12 @@ def explain_variation(
         known = ", ".join(dict.fromkeys(name for e in results.experiments for name in e.metrics))
         what = f"has no metric {metric!r}" if metric else "has no samples that vary"
         raise UsageError(f"run {run} {what}", remedy=f"there is {known}" if known else "choose another run")
-    told = [(e, name, variation.of_experiment(results, e, name)) for e, name in chosen]
+    explained = [(e, name, variation.of_experiment(results, e, name)) for e, name in chosen]
     if target is not None:
-        data = {"schema": SCHEMA, "experiments": [_plain(*each) for each in told]}
+        data = {"schema": SCHEMA, "experiments": [_plain(*each) for each in explained]}
         target.write(record.dump(data))
     if not is_standard_output(target):
-        for each in told:
+        for each in explained:
             _print(results, *each, terminal.console())
     return DONE
 

@@ -30,5 +30,5 @@ def check_readable_to_its_end(path: Path, *, given_as: str = "", remedy: str) ->
     except (OSError, ValueError):
         return
     kind = KINDS.get(stat.S_IFMT(mode), "a file without a name")
-    told = kind if stat.S_ISDIR(mode) else f"{kind}, not a regular file"
-    raise UsageError(f"{given_as}{path} is {told}", remedy=remedy)
+    description = kind if stat.S_ISDIR(mode) else f"{kind}, not a regular file"
+    raise UsageError(f"{given_as}{path} is {description}", remedy=remedy)

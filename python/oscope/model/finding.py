@@ -33,7 +33,7 @@ def as_root(command: str) -> str:
     return command if os.geteuid() == 0 else f"sudo {command}"
 
 
-def why_missing(told: str) -> tuple[str, str | None]:
+def why_missing(text: str) -> tuple[str, str | None]:
     """Part what the probe says of a value that cannot be had: the reason, then the remedy."""
-    reason, _, remedy = told.partition("; ")
+    reason, _, remedy = text.partition("; ")
     return reason, remedy or None

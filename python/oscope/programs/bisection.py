@@ -270,35 +270,35 @@ def sentences(bisection: Bisection, metric: str) -> list[str]:
     suspects = bisection.line[group.before + 1 : group.after + 1]
     chance = _chance(group.probability)
     if len(suspects) == 1:
-        told = [f"{suspects[0].short} ({suspects[0].subject}) changed {metric}: {chance}"]
+        lines = [f"{suspects[0].short} ({suspects[0].subject}) changed {metric}: {chance}"]
     else:
         inner = [bisection.line[at] for at in range(group.before + 1, group.after) if at in bisection.skipped]
         named = ", ".join(f"{each.short} ({each.subject})" for each in suspects[:MOST_SUSPECTS])
         more = f" and {len(suspects) - MOST_SUSPECTS} more" if len(suspects) > MOST_SUSPECTS else ""
         why = f"; {len(inner)} of them could not be measured" if inner else ""
-        told = [f"one of {len(suspects)} commits changed {metric}: {named}{more}: {chance}{why}"]
+        lines = [f"one of {len(suspects)} commits changed {metric}: {named}{more}: {chance}{why}"]
     jump, ends = bisection.jump, bisection.ends[-1]
     if jump is not None and bisection.jumped == (group.before, group.after):
-        told.append(
+        lines.append(
             f"there {metric} changes by {_share(jump)}; from {first.name} to {last.name} by {_share(ends)}"
         )
         if group.probability >= ENOUGH and any(row.ci95[0] <= 1 <= row.ci95[1] for row in (jump, ends)):
-            told.append(
+            lines.append(
                 "the intervals are of the last step alone; "
                 f"the probability rests on all {len(bisection.steps)}"
             )
         if jump.ci95[0] > ends.ci95[1] or jump.ci95[1] < ends.ci95[0]:
-            told.append("other commits of the range change it too: bisect on both sides of this one")
+            lines.append("other commits of the range change it too: bisect on both sides of this one")
     if group.probability < ENOUGH:
-        told.append("this is less than 95 %: measure more with --reps, or a quieter machine")
-    return told
+        lines.append("this is less than 95 %: measure more with --reps, or a quieter machine")
+    return lines
 
 
 def _how_to_tell(ends: ComparedMetric, metric: str) -> list[str]:
     """Say how large a difference of the ends would have been found, and how a smaller one may be."""
-    told = []
+    lines = []
     if math.isfinite(ends.detectable):
-        told.append(
+        lines.append(
             f"a difference of {format_share(ends.detectable)} would have been found (with 80 % power)"
         )
     remedy = (
@@ -306,7 +306,7 @@ def _how_to_tell(ends: ComparedMetric, metric: str) -> list[str]:
     )
     if metric in WALL_TIMES:
         remedy += ", or judge CPU time with --metric cpu_ns, which scatters less where others use the CPUs"
-    return [*told, remedy]
+    return [*lines, remedy]
 
 
 def _chance(probability: float) -> str:

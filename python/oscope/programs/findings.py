@@ -137,10 +137,10 @@ class Findings:
 
     def _failures(self) -> list[str]:
         """Say which commands' runs failed, and are counted since that was asked for."""
-        told = list(filter(None, (failed_runs(row.point, row.name) for row in self.rows)))
-        more = len(told) - MOST_FAILING
+        sentences = list(filter(None, (failed_runs(row.point, row.name) for row in self.rows)))
+        more = len(sentences) - MOST_FAILING
         further = [f"{counted(more, 'further command')} failed, too"] if more > 0 else []
-        return ["; ".join([*told[:MOST_FAILING], *further])] if told else []
+        return ["; ".join([*sentences[:MOST_FAILING], *further])] if sentences else []
 
     def _pairs(self) -> list[str]:
         """Say why a difference is another one than that of the two medians in the table."""
@@ -163,34 +163,36 @@ class Findings:
         return [f"{text}; --metric cpu_ns judges what they use themselves"]
 
     def _starts(self) -> list[str]:
-        told = []
+        sentences = []
         if self.start_ns is not None:
             # `show` has it for each command.
             whence = "measured in this run" if len(self.rows) == 1 else "the median beside all commands"
-            told.append(
+            sentences.append(
                 f"start overhead: a program that does nothing (true) takes {_about(self.start_ns)}, "
                 f"{whence}; it is part of each time above"
             )
             for row in _untraced(self.rows):
                 times = measured(row.point, "net_ns" if self.shell_ns is not None else "time_ns")[0]
                 if len(times) and float(np.median(times)) < NEAR_START * self.start_ns:
-                    told.append(
+                    sentences.append(
                         f"{row.name} takes no longer than such a start: its own work does not show; "
                         "have it do more, or repeat it within one command"
                     )
         if self.call_ns is not None:
-            told.append(
+            sentences.append(
                 f"calling a function that does nothing takes {_about(self.call_ns)}, measured in this run; "
                 "it is part of each time above"
             )
             for row in self.rows:
                 if row.summary is not None and self._near_call(row):
-                    told.append(f"{row.name} takes little more than such a call: its own work hardly shows")
+                    sentences.append(
+                        f"{row.name} takes little more than such a call: its own work hardly shows"
+                    )
         if self.shell_ns is not None:
-            told.append(
+            sentences.append(
                 f"the shell's own start takes {_about(self.shell_ns)}: net_ns is without it, time_ns with it"
             )
-        return told
+        return sentences
 
     def _energy(self) -> list[str]:
         points = self.experiment.points

@@ -70,7 +70,7 @@ class Repository:
 
     def commits(self, ids: list[str], name: str | None = None) -> list[Revision]:
         """Return these commits with their subjects, in this order, called `name` or by their short ids."""
-        told = git.run(
+        output = git.run(
             self.top,
             "log",
             "--no-walk=unsorted",
@@ -79,7 +79,7 @@ class Repository:
             f"--format={_FIELDS}",
             text="\n".join(ids) + "\n",
         )
-        words = told.split("\0")
+        words = output.split("\0")
         found = dict(zip(words[::2], words[1::2], strict=False))
         return [Revision(each, _printable(found[each]), name or each[:DIGITS]) for each in ids]
 
@@ -126,8 +126,10 @@ class Repository:
 
     def uncommitted(self) -> int:
         """Return how many files of the checkout differ from its commit, of those that git tracks."""
-        told = git.find(self.top, "status", "--porcelain", "--untracked-files=no", "--ignore-submodules=none")
-        return len((told or "").splitlines())
+        output = git.find(
+            self.top, "status", "--porcelain", "--untracked-files=no", "--ignore-submodules=none"
+        )
+        return len((output or "").splitlines())
 
 
 def _printable(text: str) -> str:

@@ -201,12 +201,12 @@ class Workshop:
         """Check out the submodules that the user's checkout has, from its own copies: nothing is fetched."""
         if not (place / ".gitmodules").is_file():
             return
-        told = (
+        output = (
             git.find(place, "config", "-f", ".gitmodules", "-z", "--get-regexp", r"^submodule\..*\.path$")
             or ""
         )
         left = []
-        for entry in filter(None, told.split("\0")):
+        for entry in filter(None, output.split("\0")):
             key, _, path = entry.partition("\n")
             name = key.removeprefix("submodule.").removesuffix(".path")
             theirs = self.repository.common / "modules" / name
@@ -294,10 +294,10 @@ def _last_lines(log: Path) -> list[str]:
     try:
         with log.open("rb") as stream:
             stream.seek(max(0, log.stat().st_size - _LOG_END))
-            told = stream.read().decode(errors="replace")
+            text = stream.read().decode(errors="replace")
     except OSError:
         return []
     lines = [
-        "".join(c if c.isprintable() else " " for c in line).rstrip()[:_LINE] for line in told.splitlines()
+        "".join(c if c.isprintable() else " " for c in line).rstrip()[:_LINE] for line in text.splitlines()
     ]
     return [line for line in lines if line.strip()][-LAST_LINES:]

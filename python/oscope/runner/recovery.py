@@ -22,7 +22,7 @@ _START_TIME = 19
 _ENDED = frozenset("ZXx")
 """States of a process that has ended and was not yet waited for (proc(5), field 3)."""
 
-_told: set[Path] = set()
+_reported: set[Path] = set()
 """Directories that this process has looked after already."""
 
 
@@ -49,8 +49,8 @@ def restore(tell: Callable[[str], None]) -> None:
 def restore_once(tell: Callable[[str], None]) -> None:
     """Like `restore`, but do nothing from the second call of a process on."""
     directory = journals()
-    if directory not in _told:
-        _told.add(directory)
+    if directory not in _reported:
+        _reported.add(directory)
         restore(tell)
 
 

@@ -139,5 +139,5 @@ class Lease(Child):
         self.kill()
 
 
-def _held(told: Mapping[str, Any]) -> Held:
-    return Held(told["name"], told["path"], told["before"], told.get("now"), told.get("left"))
+def _held(entry: Mapping[str, Any]) -> Held:
+    return Held(entry["name"], entry["path"], entry["before"], entry.get("now"), entry.get("left"))

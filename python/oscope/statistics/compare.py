@@ -256,7 +256,7 @@ def _compare(
     for number, match in enumerate(matches):
         lacking: dict[str, list[str]] = {}
         for metric in metrics:
-            (a, told_a), (b, told_b) = undisturbed(metric, match.a, match.b)
+            (a, affected_a), (b, affected_b) = undisturbed(metric, match.a, match.b)
             sides = measure(a, b, metric)
             if sides is None:
                 lacking.setdefault(_without_value(a, b, metric.name), []).append(metric.name)
@@ -272,7 +272,7 @@ def _compare(
             known_points.append(earlier)
             tests.append((number, quantity(metric.name)))
             notes.update(dict.fromkeys(said))
-            tallies.add(metric.name, told_a, told_b)
+            tallies.add(metric.name, affected_a, affected_b)
         for side, names in lacking.items():
             without_value.setdefault((side, tuple(names)), []).append(match)
     notes.update(dict.fromkeys(_not_compared(without_value, len(matches))))

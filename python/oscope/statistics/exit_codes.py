@@ -35,8 +35,8 @@ def caveats(sides: Mapping[str, ExperimentResults]) -> list[str]:
     found = []
     for side, results in sides.items():
         named = ((point, str(point.factors.get("command", "the program"))) for point in results.points)
-        told = [text for point, name in named if (text := failed_runs(point, name))]
-        more = f" (and {len(told) - MOST_NAMED} more programs)" if len(told) > MOST_NAMED else ""
-        if told:
-            found.append(f"{side}: {'; '.join(told[:MOST_NAMED])}{more}: no measure of what they do")
+        sentences = [text for point, name in named if (text := failed_runs(point, name))]
+        more = f" (and {len(sentences) - MOST_NAMED} more programs)" if len(sentences) > MOST_NAMED else ""
+        if sentences:
+            found.append(f"{side}: {'; '.join(sentences[:MOST_NAMED])}{more}: no measure of what they do")
     return found

@@ -99,10 +99,10 @@ def _point_frame(experiment: ExperimentResults, point: PointSamples) -> pd.DataF
     )
 
 
-def _texts(count: int, told: Iterable[tuple[int, str]]) -> pd.api.extensions.ExtensionArray:
+def _texts(count: int, indexed: Iterable[tuple[int, str]]) -> pd.api.extensions.ExtensionArray:
     """Return a column of `count` texts, missing where there is none."""
     texts = np.full(count, None, dtype=object)
-    for index, text in told:
+    for index, text in indexed:
         texts[index] = text
     return pd.array(texts, dtype="string")
 

@@ -60,8 +60,8 @@ def _finish(conversation: Conversation) -> int:
         return DONE
     for counted in end.not_read:
         count = format_count(counted.packets)
-        told = f"{count} packets not understood ({counted.why}), the first is #{counted.first}"
-        note(f"{conversation.name}: {told}")
+        text = f"{count} packets not understood ({counted.why}), the first is #{counted.first}"
+        note(f"{conversation.name}: {text}")
     for counted in end.not_supported:
         note(f"{conversation.name}: {not_supported(counted)}, the first is #{counted.first}")
     if end.error:
@@ -123,9 +123,9 @@ def print_answers(answers: Sequence[Answer], out: Console) -> None:
 
 
 def _numbers(packets: Sequence[int]) -> str:
-    told = ", ".join(f"#{number}" for number in packets[:MOST_NUMBERS])
+    text = ", ".join(f"#{number}" for number in packets[:MOST_NUMBERS])
     left = len(packets) - MOST_NUMBERS
-    return f"{told} and {format_count(left)} more" if left > 0 else told
+    return f"{text} and {format_count(left)} more" if left > 0 else text
 
 
 def _counted(count: int, noun: str) -> str:

@@ -28,12 +28,12 @@ def run(names: Sequence[str], folder: Path, *, as_json: bool) -> None:
     """Play scenarios, keep their captures in `folder`, and print what they show."""
     running.check()
     programs = running.versions()
-    with watching() as told:
-        told.begin(f"DHCP: {', '.join(names)}", max(SCENARIOS[name].expected_s for name in names))
+    with watching() as progress:
+        progress.begin(f"DHCP: {', '.join(names)}", max(SCENARIOS[name].expected_s for name in names))
         played = running.play(
             names,
-            lambda name, text: told.note(f"{name}: {text}"),
-            lambda seconds: told.progress(int(seconds)),
+            lambda name, text: progress.note(f"{name}: {text}"),
+            lambda seconds: progress.progress(int(seconds)),
         )
     _keep(played, folder)
     results = [Result(name, one, folder) for name, one in played.items()]

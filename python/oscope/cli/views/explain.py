@@ -78,10 +78,10 @@ def _headline(found: Explanation) -> str:
     run = found.run
     if run is None:
         return f"{plain(found.source)}: {', '.join(parts)}"
-    told = f"{plain(shlex.join(run.command))} {run.ended} after {format_value(run.ended.time_s, None, 's')}"
+    text = f"{plain(shlex.join(run.command))} {run.ended} after {format_value(run.ended.time_s, None, 's')}"
     if run.beside_s is not None:
-        told += f" under strace, after {format_value(run.beside_s, None, 's')} in a run without"
-    return f"{told}; {', '.join(parts)}"
+        text += f" under strace, after {format_value(run.beside_s, None, 's')} in a run without"
+    return f"{text}; {', '.join(parts)}"
 
 
 def _program(image: Image, shown: Shown, out: Console) -> None:
@@ -98,10 +98,10 @@ def _program(image: Image, shown: Shown, out: Console) -> None:
         again = " (again)" if phase in seen else f": {_phase_words(sums[phase])}"
         seen.add(phase)
         out.print(Text(f"  {TITLES[phase]}{again}", style="cyan"), soft_wrap=True)
-        calls = [(call, told) for call, _, told in group]
+        calls = [(call, explanation) for call, _, explanation in group]
         many = len(calls) if left is None or phase != "program" else min(left, len(calls))
-        for call, told in calls[:many]:
-            _call(call, told, timed, out)
+        for call, explanation in calls[:many]:
+            _call(call, explanation, timed, out)
         if phase == "program" and left is not None:
             left -= many
             if many < len(calls):
@@ -127,14 +127,16 @@ def _shortened(text: str) -> str:
     return text if len(text) <= _WORDS else f"{text[:_WORDS]}…"
 
 
-def _call(call: Call, told: str, timed: bool, out: Console) -> None:
+def _call(call: Call, explanation: str, timed: bool, out: Console) -> None:
     """Print a call and what it is for, past the console, which takes long to look at many lines."""
     when = ""
     if timed:
         at = MISSING if call.at_ns is None else f"{call.at_ns / 1e6:.3f}"
         took = MISSING if call.took_ns is None else f"{call.took_ns / 1e6:.3f}"
         when = f"{at:>11}{took:>11} "
-    out.file.write(f"{when or '    '}{plain(call.text)}\n{_INDENT if timed else '      '}{plain(told)}\n")
+    out.file.write(
+        f"{when or '    '}{plain(call.text)}\n{_INDENT if timed else '      '}{plain(explanation)}\n"
+    )
 
 
 def _rest(calls: Sequence[Call], out: Console) -> None:
@@ -161,8 +163,8 @@ def _how_ended(task: Task) -> str:
 
 
 def _phase_words(each: summary.PhaseSum) -> str:
-    told = f"{format_count(each.count)} call{'' if each.count == 1 else 's'}"
-    return told if each.span_ns is None else f"{told}, {format_value(each.span_ns, None, 'ns')}"
+    text = f"{format_count(each.count)} call{'' if each.count == 1 else 's'}"
+    return text if each.span_ns is None else f"{text}, {format_value(each.span_ns, None, 'ns')}"
 
 
 def _tree(found: Explanation, shown: Shown, out: Console) -> None:
@@ -205,12 +207,12 @@ def _task_words(task: Task) -> str:
 
 def _findings(found: Explanation, shown: Shown, out: Console) -> None:
     """Print what was found; of other programs than the first only what was not found before."""
-    told: set[str] = set()
+    printed: set[str] = set()
     first = True
     for image, finding in findings.all_findings(found.tree):
-        if not shown.everything and finding.name in told:
+        if not shown.everything and finding.name in printed:
             continue
-        told.add(finding.name)
+        printed.add(finding.name)
         if first:
             out.print()
             out.print(Text("findings", style="bold"))

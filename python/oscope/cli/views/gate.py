@@ -52,11 +52,11 @@ def print_gate(gate: Gate, out: Console) -> None:
 def summary(gate: Gate) -> str:
     """Tell in a line how many rows have which verdict."""
     counts = Counter(judged.verdict for judged in gate.rows)
-    told = [
+    parts = [
         f"{counts['regressed']} of {len(gate.rows)} worse by more than {format_share(gate.limit)}",
         *(f"{counts[name]} {name}" for name in ("not proven", "within", "improved") if counts[name]),
     ]
-    return ", ".join(told)
+    return ", ".join(parts)
 
 
 def _power_of_all(gate: Gate) -> str:

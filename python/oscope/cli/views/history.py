@@ -43,16 +43,16 @@ def print_history(experiment: str, lines: tuple[Line, ...], out: Console) -> Non
 def remarks(line: Line) -> Iterator[str]:
     """Yield what is found in a line: its changes or that there is none, autocorrelation, other kernels."""
     searched = sum(series.is_searched for series in line.series)
-    told = list(changes(line))
+    sentences = list(changes(line))
     if searched < len(line.series):
         count = len(line.series) - searched
         what = "" if count == len(line.series) else f" in {count} of {len(line.series)} series"
         yield f"not enough runs to look for changes{what}: it takes {FEWEST_RUNS} or more comparable runs"
-        if searched and not told:
+        if searched and not sentences:
             yield f"{searched} series searched: {_NO_CHANGE}"
-    elif not told:
+    elif not sentences:
         yield _NO_CHANGE
-    yield from told
+    yield from sentences
     if wandering := autocorrelation(line):
         yield wandering
     if (builds := len(set(_builds(line)))) > 1:
@@ -68,8 +68,8 @@ def changes(line: Line) -> Iterator[str]:
     """Yield a sentence for each change: point, size, the run it begins with, what changed there."""
     for series in line.series:
         for change in series.changes:
-            told = line.surroundings(series, change)
-            what = "; ".join(f"{name} {a} → {b}" for name, (a, b) in told.items())
+            differences = line.surroundings(series, change)
+            what = "; ".join(f"{name} {a} → {b}" for name, (a, b) in differences.items())
             begin = _when(line.runs[change.at])
             yield (
                 f"change: {series_name(line, series)}: {_size(series, change)}, from {begin} on; "

@@ -195,9 +195,9 @@ def _certainty(results: Analysed) -> str:
     if known is None:
         return "not known here: oscope calibrate --quick finds out in two minutes"
     entries, alarms = from_object(known.get("certificate", ())), known["false_alarms"]
-    told = [f"10 s find a change of {reach.interleaved(entries)}"] if entries else []
-    told.append(f"false positives {alarms['count']} of {alarms['of']}")
-    return "; ".join(told)
+    parts = [f"10 s find a change of {reach.interleaved(entries)}"] if entries else []
+    parts.append(f"false positives {alarms['count']} of {alarms['of']}")
+    return "; ".join(parts)
 
 
 def _next(results: Results, found: Ladder, report: str | None) -> list[Text]:

@@ -88,7 +88,7 @@ def check(status: int, err: bytes, name: str) -> None:
     if status == 0:
         return
     lines = [line for line in err.decode(errors="replace").splitlines() if line.strip()]
-    told = lines[-1].removeprefix(_OWN) if lines else f"oscope {name} ended with status {status}"
+    text = lines[-1].removeprefix(_OWN) if lines else f"oscope {name} ended with status {status}"
     # Errors have one form: what, where, then a colon and the remedy.
-    what, colon, remedy = told.rpartition(": ")
-    raise OscopeError(what if colon else told, remedy=remedy if colon else None)
+    what, colon, remedy = text.rpartition(": ")
+    raise OscopeError(what if colon else text, remedy=remedy if colon else None)
