@@ -81,7 +81,7 @@ class Bar:
     """Whether it is missed only where its whole interval is: a share of few trials says little by itself."""
 
     @property
-    def wanted(self) -> str:
+    def bound(self) -> str:
         """Return what is wanted, such as `at least 0.97`; `-` where nothing is."""
         unit = f" {self.unit}" if self.unit else ""
         match self.least, self.most:

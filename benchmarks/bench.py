@@ -106,8 +106,8 @@ class Shown:
 
     def outcome(self, outcome: Outcome) -> None:
         """Show a line."""
-        style, wanted = STYLES[outcome.verdict], outcome.bar.wanted
-        text = f"{outcome.verdict:<12} {outcome.bar.name}: {measured(outcome)} (wanted: {wanted})"
+        style, bound = STYLES[outcome.verdict], outcome.bar.bound
+        text = f"{outcome.verdict:<12} {outcome.bar.name}: {measured(outcome)} (wanted: {bound})"
         self._console.print(f"  {text}", style=style, markup=False, soft_wrap=True)
 
     def left(self, seconds: float) -> None:
@@ -117,7 +117,7 @@ class Shown:
         self._progress.update(self._task, completed=done, left=self._left)
 
 
-def wanted(words: Sequence[str] | None) -> argparse.Namespace:
+def parse_options(words: Sequence[str] | None) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -142,7 +142,7 @@ def wanted(words: Sequence[str] | None) -> argparse.Namespace:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Measure, print the table, and write the page after a whole run."""
-    options = wanted(words)
+    options = parse_options(words)
     effort = Effort.FULL if options.full else Effort.SMOKE if options.smoke else Effort.SHORT
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     minutes = options.minutes or (SHORT_MINUTES if effort is Effort.SHORT else None)

@@ -224,7 +224,7 @@ def main() -> int:
             scores.append(score)
             print(f"{score.cause:<12} {score.text}", flush=True)
     every = total(scores)
-    print(f"{ALL.name}: {every.text} (wanted: {ALL.wanted})")
+    print(f"{ALL.name}: {every.text} (wanted: {ALL.bound})")
     return 0 if every.right >= WANTED * every.tries else 1
 
 

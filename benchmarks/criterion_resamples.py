@@ -55,13 +55,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("--pairs", type=int, default=8000)
     parser.add_argument("--seed", type=int, default=1)
-    wanted = parser.parse_args()
-    random = np.random.default_rng(wanted.seed)
+    options = parser.parse_args()
+    random = np.random.default_rng(options.seed)
     reference = Reference(random)
     print(f"{'effect':>6} {'pairs':>6} {f'with {RESAMPLES:,}':>12} {f'with {MANY:,}':>13} {'not alike':>9}")
-    few = np.zeros(wanted.pairs, bool)
-    many = np.zeros(wanted.pairs, bool)
-    effects = np.array([EFFECTS[number % len(EFFECTS)] for number in range(wanted.pairs)])
+    few = np.zeros(options.pairs, bool)
+    many = np.zeros(options.pairs, bool)
+    effects = np.array([EFFECTS[number % len(EFFECTS)] for number in range(options.pairs)])
     for number, effect in enumerate(effects):
         between = RUNS[number // len(EFFECTS) % len(RUNS)]
         a, b = side(random, 100, between), side(random, 100 * (1 + effect), between)

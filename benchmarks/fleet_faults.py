@@ -181,8 +181,8 @@ class Trial:
             if unknown := set(self.acknowledged) - {run.run_id for run in entry.runs}:
                 raise WrongError(f"runs are lost: {unknown}")
             for run in entry.runs:
-                wanted, found, doubled = counted_samples(store, run.run_id)
-                if wanted != REPS or found != wanted or doubled:
+                requested, found, doubled = counted_samples(store, run.run_id)
+                if requested != REPS or found != requested or doubled:
                     raise WrongError(f"{run.host} has {found} of {REPS} samples, {doubled} twice")
                 stored = content(store, run.run_id)
                 for part, rows in self.acknowledged.get(run.run_id, {}).items():

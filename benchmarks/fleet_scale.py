@@ -212,9 +212,9 @@ def main() -> int:
             row = measure(hosts, options.seed, server.database(), Path(folder), drift=options.drift)
         rows.append(row)
         print("  ".join(f"{name} {value:,.4g}" for name, value in row.items()), flush=True)
-        for name, wanted in BARS.items() if hosts <= 1000 else ():
-            if row[name] < wanted if name.endswith("samples/s]") else row[name] > wanted:
-                print(f"  missed: {name} {row[name]:,.4g}, wanted {wanted:,}")
+        for name, bound in BARS.items() if hosts <= 1000 else ():
+            if row[name] < bound if name.endswith("samples/s]") else row[name] > bound:
+                print(f"  missed: {name} {row[name]:,.4g}, wanted {bound:,}")
                 missed = True
     for hosts in (1000, LARGE) if len(rows) > 2 else ():
         found = extrapolated(rows, hosts)

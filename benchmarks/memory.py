@@ -151,13 +151,13 @@ def counts(bench: Bench) -> Iterator[Figure]:
     """
     sets = bench.pick(1 << 8, 1 << 15, 1 << 17)
     accesses = sets * WALKS * SET_LINES
-    wanted = {"read": accesses - accesses // 8, "write": accesses // 8}
+    expected = {"read": accesses - accesses // 8, "write": accesses // 8}
     for pattern, bar in COUNTS.items():
         params = {"pattern": pattern, "sets": sets, "counters": "simulated"}
         metrics = probe({"workload": "memory.access", "params": params})[0][0]["metrics"]
-        found = {kind: int(metrics[f"simulated_l1d_{kind}_access"]) for kind in wanted}
+        found = {kind: int(metrics[f"simulated_l1d_{kind}_access"]) for kind in expected}
         text = f"{found['read']:,} reads, {found['write']:,} writes, {sets:,} sets"
-        yield Figure(bar, sum(abs(found[kind] - wanted[kind]) for kind in wanted), detail=text)
+        yield Figure(bar, sum(abs(found[kind] - expected[kind]) for kind in expected), detail=text)
 
 
 @dataclass(frozen=True)

@@ -123,12 +123,12 @@ def wrong_of(found: dict[str, Any]) -> int:
 
 def guests(bench: Bench) -> Iterator[Figure]:
     """Boot as often as it takes, and give what was found in all boots."""
-    wanted = bench.pick(5, SEQUENCES, SEQUENCES)
+    total = bench.pick(5, SEQUENCES, SEQUENCES)
     kernel, program = build(bench), compile_calls()
     boots: list[dict[str, Any]] = []
     done = 0
-    while done < wanted and len(boots) < MOST_BOOTS:
-        boots.append(boot(kernel, program, wanted - done, 1 + len(boots) * SEEDS))
+    while done < total and len(boots) < MOST_BOOTS:
+        boots.append(boot(kernel, program, total - done, 1 + len(boots) * SEEDS))
         if bench.effort is not Effort.SMOKE and boots[-1]["leaks"] is None:
             raise RuntimeError("the checked kernel has no kmemleak")
         done += boots[-1]["random"]["sequences"]

@@ -61,18 +61,21 @@ def _run(name: str, **of: object) -> null.Scenario:
 
 NORMAL = _run("normal")
 SCENARIOS = (
-    *(Scenario(NORMAL, wanted) for wanted in (0.05, 0.023, 0.018, 0.014, 0.0115, 0.009)),
+    *(Scenario(NORMAL, half_width) for half_width in (0.05, 0.023, 0.018, 0.014, 0.0115, 0.009)),
     Scenario(_run("normal, all spread within processes", process_spread=0.0, spread=0.03), 0.008),
     *(
-        Scenario(_run("lognormal", spread=0.05, noise="lognormal"), wanted)
-        for wanted in (0.03, 0.018, 0.0125)
+        Scenario(_run("lognormal", spread=0.05, noise="lognormal"), half_width)
+        for half_width in (0.03, 0.018, 0.0125)
     ),
-    *(Scenario(_run("interrupts", noise="interrupts"), wanted) for wanted in (0.018, 0.0125)),
+    *(Scenario(_run("interrupts", noise="interrupts"), half_width) for half_width in (0.018, 0.0125)),
     Scenario(_run("5 % of blocks contended", contended=0.05), 0.015),
     Scenario(_run("repetitions AR(1) 0.7", process_spread=0.01, spread=0.02, correlation=0.7), 0.014),
-    *(Scenario(_run("blocks AR(1) 0.5", block_correlation=0.5), wanted) for wanted in (0.018, 0.0125)),
+    *(
+        Scenario(_run("blocks AR(1) 0.5", block_correlation=0.5), half_width)
+        for half_width in (0.018, 0.0125)
+    ),
     # Of the 61 slots, so that it rises by 2 % over 20 blocks.
-    *(Scenario(_run("drift 0.1 % a block", drift=0.061), wanted) for wanted in (0.018, 0.0125)),
+    *(Scenario(_run("drift 0.1 % a block", drift=0.061), half_width) for half_width in (0.018, 0.0125)),
 )
 
 

@@ -104,7 +104,7 @@ def table(run: Run) -> Table:
             found.add_section()
         style = STYLES[outcome.verdict]
         result = f"[{style}]{outcome.verdict}[/{style}]"
-        cells = (outcome.bar.name, measured(outcome), outcome.bar.wanted)
+        cells = (outcome.bar.name, measured(outcome), outcome.bar.bound)
         # Brackets in them are intervals, not styles.
         found.add_row(outcome.module, *(cell.replace("[", "\\[") for cell in cells), result)
         last = outcome.module
@@ -119,7 +119,7 @@ def page(run: Run, origin: Origin, took_s: float) -> str:
     lines += [_row(("module", "bar", "measured", "wanted", "result")), "|---|---|---|---|---|"]
     for one in run.outcomes:
         verdict = f"**{one.verdict}**" if one.verdict == "missed" else one.verdict
-        lines.append(_row((one.module, one.bar.name, measured(one), one.bar.wanted, verdict)))
+        lines.append(_row((one.module, one.bar.name, measured(one), one.bar.bound, verdict)))
     lines += ["", "## How each is measured", ""]
     for module in run.modules:
         lines += [f"### `{module.name}`", "", module.title, "", *_described(module), ""]

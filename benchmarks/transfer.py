@@ -65,14 +65,14 @@ def bars_of(kind: Kind) -> dict[tuple[str, str], Bar]:
     found = {}
     for peer, least in PEERS.items():
         needs = PEER_PROGRAMS[peer]
-        for side, what, wanted in (
+        for side, what, least_ratio in (
             ("command", "oscope transfer", least if judged else None),
             ("encrypted", "oscope transfer, encrypted", ENCRYPTED.get(peer) if judged else None),
             ("encrypted, BLAKE3", "oscope transfer, encrypted, with BLAKE3", None),
             ("command, XXH3", "oscope transfer with XXH3", None),
             ("engine", "engine alone", None),
         ):
-            found[side, peer] = Bar(f"{where}, {what} / {peer}", least=wanted, needs=needs)
+            found[side, peer] = Bar(f"{where}, {what} / {peer}", least=least_ratio, needs=needs)
         needs = (*needs, "iperf3")
         found["least", peer] = Bar(f"{where}, the least that it takes here / {peer}", needs=needs)
     for digest, name in (("blake3", "BLAKE3"), ("xxh3", "XXH3")):
@@ -90,11 +90,11 @@ def bars_of(kind: Kind) -> dict[tuple[str, str], Bar]:
 LARGE = {kind: bars_of(kind) for kind in ("4K", "huge")}
 SMALL_FILES = {
     (side, peer): Bar(f"{FILES:,} files of 1 KiB, {what} / {peer}", least=least, needs=PEER_PROGRAMS[peer])
-    for side, what, wanted in (
+    for side, what, least_ratio in (
         ("command", "oscope transfer", (10, 1)),
         ("engine", "engine alone", (None, None)),
     )
-    for peer, least in zip(("scp -r", "tar | nc | tar"), wanted, strict=True)
+    for peer, least in zip(("scp -r", "tar | nc | tar"), least_ratio, strict=True)
 }
 START = Bar("oscope transfer send: from the command to its first byte", "ms", most=30)
 WRONG = Bar("transfers with a fault: wrong, hung or not completed", least=0, most=0)

@@ -53,19 +53,19 @@ FOUND = {
 }
 
 
-def _measure(wanted: CalibrationSpec) -> list[Trial]:
+def _measure(spec: CalibrationSpec) -> list[Trial]:
     with watching() as listener:
-        return list(measure(wanted, listener, find=labs.experiment))
+        return list(measure(spec, listener, find=labs.experiment))
 
 
 def errors(load: str, bench: Bench) -> Iterator[Figure]:
     """Give false positives and coverage under a load, over all subjects and ways."""
-    wanted = CalibrationSpec(pairs=bench.pick(1, 1, PAIRS), effects=(EFFECT,), load=load, seed=1)
+    spec = CalibrationSpec(pairs=bench.pick(1, 1, PAIRS), effects=(EFFECT,), load=load, seed=1)
     if bench.effort is Effort.SMOKE:
-        wanted = CalibrationSpec(
+        spec = CalibrationSpec(
             (SYSTEM_CALL,), WAYS, pairs=1, effects=(EFFECT,), blocks=3, reps=2, load=load, seed=1
         )
-    found = _measure(wanted)
+    found = _measure(spec)
     out = terminal.console()
     for table in (by_subject(found), *by_method_and_way(found)):
         terminal.print_table(table, out)
@@ -146,7 +146,7 @@ def main() -> int:
             for figure in part.figures(Bench(Effort.FULL, stack)):
                 verdict = figure.bar.judge(figure)
                 missed += verdict == "missed"
-                print(f"{figure.bar.name}: {figure.text} (wanted: {figure.bar.wanted}) {verdict}", flush=True)
+                print(f"{figure.bar.name}: {figure.text} (wanted: {figure.bar.bound}) {verdict}", flush=True)
     return int(missed > 0)
 
 

@@ -7,6 +7,6 @@ import os
 
 def rounds(usual: int, full: int) -> int:
     """Return OSCOPE_TEST_ROUNDS if that is set, else `full` in a full test run, else `usual`."""
-    if wanted := os.environ.get("OSCOPE_TEST_ROUNDS"):
-        return int(wanted)
+    if number := os.environ.get("OSCOPE_TEST_ROUNDS"):
+        return int(number)
     return full if os.environ.get("OSCOPE_TEST_FULL") == "1" else usual

@@ -55,11 +55,11 @@ class Difference:
     """What a sequence showed: its last operation, what it should have answered, what it did."""
 
     operation: Operation
-    wanted: object
+    expected: object
     found: object
 
     def __str__(self) -> str:
-        return f"{_short(self.operation)}: wanted {_short(self.wanted)}, found {_short(self.found)}"
+        return f"{_short(self.operation)}: wanted {_short(self.expected)}, found {_short(self.found)}"
 
 
 def _short(value: object) -> str:
@@ -97,30 +97,30 @@ class Course:
             else None
         )
         try:
-            wanted: tuple[str, Any] = ("ok", self.model.apply(operation))
+            expected: tuple[str, Any] = ("ok", self.model.apply(operation))
         except Skipped:
             self.done.pop()
             return None
         except Refused as refused:
-            wanted = ("error", str(refused))
+            expected = ("error", str(refused))
         try:
             found: tuple[str, Any] = ("ok", self._hand.apply(operation))
         except OSError as error:
             found = ("error", errno.errorcode.get(error.errno or 0, str(error)))
-        if operation[0] == "poke" and wanted[0] == "ok":
+        if operation[0] == "poke" and expected[0] == "ok":
             self._poked.add(id(self.model.maps[operation[1]].node))
-        if not self._agree(wanted, found):
-            return Difference(operation, wanted, found)
+        if not self._agree(expected, found):
+            return Difference(operation, expected, found)
         if operation[0] in ("fsync", "close", "dup_close") and opened is not None and opened.writes:
             return self._acknowledged(operation, opened.node)
         return None
 
-    def _agree(self, wanted: tuple[str, Any], found: tuple[str, Any]) -> bool:
-        if wanted[0] == found[0] == "ok" and isinstance(wanted[1], tuple):
-            *parts, links = wanted[1]
+    def _agree(self, expected: tuple[str, Any], found: tuple[str, Any]) -> bool:
+        if expected[0] == found[0] == "ok" and isinstance(expected[1], tuple):
+            *parts, links = expected[1]
             parts.append(links if self._place.links else None)
             return all(one is None or one == other for one, other in zip(parts, found[1], strict=True))
-        return wanted == found
+        return expected == found
 
     def _acknowledged(self, operation: Operation, node: File | Folder) -> Difference | None:
         """Compare with the server what fsync or close has just acknowledged."""
@@ -176,20 +176,20 @@ class Course:
             nonlocal left
             left = self._compare(operation, self._server, "the server")
             # Nor may a temporary be there for good.
-            return left is None or not (poked or _TEMPORARY in repr(left.wanted))
+            return left is None or not (poked or _TEMPORARY in repr(left.expected))
 
         with contextlib.suppress(TimeoutError):
             wait_until(is_settled, "the server's folder as the model has it", limit_s=_SETTLING_S)
         return left
 
     def _compare(self, operation: Operation, folder: Path, where: str) -> Difference | None:
-        wanted = self._wanted()
+        expected = self._expected()
         try:
             found = _tree(folder)
         except OSError as error:
             return Difference(operation, (where, "can be read"), error)
-        for path in sorted(wanted.keys() | found.keys()):
-            one, other = wanted.get(path), found.get(path)
+        for path in sorted(expected.keys() | found.keys()):
+            one, other = expected.get(path), found.get(path)
             if (
                 one is None
                 or other is None
@@ -202,28 +202,28 @@ class Course:
             return self._compare_links(operation, where, found)
         return None
 
-    def _wanted(self) -> dict[bytes, tuple[Any, ...]]:
-        wanted: dict[bytes, tuple[Any, ...]] = {}
+    def _expected(self) -> dict[bytes, tuple[Any, ...]]:
+        expected: dict[bytes, tuple[Any, ...]] = {}
         for path, node in self.model.nodes():
             match node:
                 case File():
-                    wanted[path] = ("file", bytes(node.data), node.mode, node.mtime)
+                    expected[path] = ("file", bytes(node.data), node.mode, node.mtime)
                 case Folder():
-                    wanted[path] = ("folder", None, node.mode, None)
+                    expected[path] = ("folder", None, node.mode, None)
                 case Link():
-                    wanted[path] = ("link", node.target, None, None)
-        return wanted
+                    expected[path] = ("link", node.target, None, None)
+        return expected
 
     def _compare_links(
         self, operation: Operation, where: str, found: dict[bytes, tuple[Any, ...]]
     ) -> Difference | None:
-        wanted = {
+        expected = {
             path: sorted(self.model.names(node))
             for path, node in self.model.nodes()
             if isinstance(node, File)
         }
-        for path, names in wanted.items():
-            same = sorted(other for other in wanted if found[other][-1] == found[path][-1])
+        for path, names in expected.items():
+            same = sorted(other for other in expected if found[other][-1] == found[path][-1])
             if same != names:
                 return Difference(operation, (where, "one file", names), same)
         return None

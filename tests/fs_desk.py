@@ -118,14 +118,14 @@ class Desk:
 
     def processes(self) -> list[int]:
         """Return the processes of oscope-fs, and of ssh for it, that concern this desk."""
-        wanted = os.fsencode(self.home)
+        home = os.fsencode(self.home)
         found = []
         for path in Path("/proc").glob("[0-9]*/cmdline"):
             try:
                 words = path.read_bytes()
             except OSError:
                 continue  # It has ended.
-            if words.startswith(os.fsencode(self.program)) and wanted in words:
+            if words.startswith(os.fsencode(self.program)) and home in words:
                 found.append(int(path.parent.name))
         return found
 

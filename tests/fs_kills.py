@@ -95,12 +95,12 @@ def _load(root: Path, notes: Path, seed: int) -> Iterator[subprocess.Popen[bytes
 def _strike(server: SshServer, mount: Mount, notes: Path, outcome: Round) -> None:
     """Wait for a random moment of the load, and do what the round is for."""
     roll = random.Random(outcome.seed)
-    wanted = roll.randrange(1, 2 * STEPS - 10)
+    steps = roll.randrange(1, 2 * STEPS - 10)
     # A load that has failed is judged with the rest of the round. A step takes a few milliseconds.
     with contextlib.suppress(TimeoutError):
         wait_until(
-            lambda: notes.read_bytes().count(b"\n") >= wanted,
-            f"note {wanted} of the load",
+            lambda: notes.read_bytes().count(b"\n") >= steps,
+            f"note {steps} of the load",
             limit_s=LIMIT_S,
             interval_s=0.001,
         )
@@ -194,11 +194,11 @@ def _compare(folder: Path, history: History, outcome: Round, *, recovered: bool)
 def _compare_view(folder: Path, mount: Mount, outcome: Round) -> None:
     """Mount once more: the mount shows what the server has."""
     mount.start()
-    wanted, found = _contents(folder), _contents(mount.root)
-    for name in sorted(wanted.keys() | found.keys()):
-        if wanted.get(name) != found.get(name):
+    expected, found = _contents(folder), _contents(mount.root)
+    for name in sorted(expected.keys() | found.keys()):
+        if expected.get(name) != found.get(name):
             sizes = [
-                None if content is None else len(content) for content in (wanted.get(name), found.get(name))
+                None if content is None else len(content) for content in (expected.get(name), found.get(name))
             ]
             outcome.problems.append(f"{name}: the mount differs from the server, sizes {sizes}")
     mount.stop()

@@ -48,9 +48,9 @@ def missing() -> str | None:
 
 def is_mounted(at: Path) -> bool:
     """Tell whether something is mounted on exactly this folder."""
-    wanted = os.fsencode(at).replace(b"\\", b"\\134").replace(b" ", b"\\040")
+    mount_point = os.fsencode(at).replace(b"\\", b"\\134").replace(b" ", b"\\040")
     with Path("/proc/self/mountinfo").open("rb") as lines:
-        return any(line.split()[4] == wanted for line in lines)
+        return any(line.split()[4] == mount_point for line in lines)
 
 
 class Mount:

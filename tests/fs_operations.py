@@ -126,8 +126,8 @@ class Draw:
             case "link":
                 return (self._path(File), self._new())
             case "rename":
-                wanted = Folder if roll.random() < 0.25 else File
-                return (self._path(wanted), self._path(wanted) if roll.random() < 0.5 else self._new())
+                node_type = Folder if roll.random() < 0.25 else File
+                return (self._path(node_type), self._path(node_type) if roll.random() < 0.5 else self._new())
             case _:
                 return (self._path(),)
 
@@ -143,15 +143,17 @@ class Draw:
         path = self._new() if flags & os.O_CREAT and roll.random() < 0.5 else self._path(File)
         return path, flags, roll.choice(FILE_MODES)
 
-    def _path(self, wanted: type | None = None) -> bytes:
+    def _path(self, node_type: type | None = None) -> bytes:
         if self._random.random() < 0.12:
             return self._new()
-        nodes = [path for path, node in self._model.nodes() if wanted is None or isinstance(node, wanted)]
+        nodes = [
+            path for path, node in self._model.nodes() if node_type is None or isinstance(node, node_type)
+        ]
         return self._random.choice(nodes) if nodes else self._new()
 
-    def _holds(self, path: bytes, wanted: type) -> bool:
+    def _holds(self, path: bytes, node_type: type) -> bool:
         # Through a link it may be a folder as well: then either kind of mode does.
-        return any(found == path and isinstance(node, wanted) for found, node in self._model.nodes())
+        return any(found == path and isinstance(node, node_type) for found, node in self._model.nodes())
 
     def _new(self) -> bytes:
         roll = self._random

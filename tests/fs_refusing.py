@@ -48,12 +48,12 @@ def main(folder: Path, server_words: list[str]) -> None:
 def _refused(folder: Path, packet: bytes, counted: list[object]) -> bytes | None:
     """Return the error that a request is answered with, if it is to be refused."""
     try:
-        wanted = (folder / "refuse").read_bytes()
+        order = (folder / "refuse").read_bytes()
     except FileNotFoundError:
         return None
-    if counted[1] != wanted:
-        counted[:] = [0, wanted]
-    step, first, error = wanted.decode().split(",")
+    if counted[1] != order:
+        counted[:] = [0, order]
+    step, first, error = order.decode().split(",")
     if _step(packet) not in step.split(" and "):
         return None
     assert isinstance(counted[0], int)

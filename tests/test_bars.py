@@ -63,7 +63,7 @@ def test_a_figure_has_the_digits_of_its_interval() -> None:
     assert Figure(bar, 1234.5678, (1200.0, 1270.0), "n = 9").text == "1,235 [1,200, 1,270] ns; n = 9"
     assert Figure(bar, 0.98765, (0.98, 0.99)).text == "0.9877 [0.9800, 0.9900] ns"
     assert Figure(bar, 17).text == "17 ns"
-    assert [bar.wanted, Bar("", least=5).wanted, Bar("", "%", 3, 4).wanted, Bar("", "B", 2, 2).wanted] == [
+    assert [bar.bound, Bar("", least=5).bound, Bar("", "%", 3, 4).bound, Bar("", "B", 2, 2).bound] == [
         "at most 1,000 ns",
         "at least 5",
         "3 to 4 %",

@@ -156,7 +156,7 @@ def test_the_answer_shows_each_method_and_subject() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "message"),
+    ("spec", "message"),
     [
         (CalibrationSpec(pairs=0), "--pairs 0"),
         (CalibrationSpec(blocks=1), "--blocks 1"),
@@ -166,9 +166,9 @@ def test_the_answer_shows_each_method_and_subject() -> None:
         (CalibrationSpec(equal=False, effects=()), "neither equal sides nor an effect"),
     ],
 )
-def test_what_makes_no_sense_is_refused(wanted: CalibrationSpec, message: str) -> None:
+def test_what_makes_no_sense_is_refused(spec: CalibrationSpec, message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        wanted.check()
+        spec.check()
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one CPU cannot be kept free")

@@ -101,12 +101,12 @@ def check(content: bytes, left: Records, last_us: int, path: Path) -> Found:
     """Compare the answers to a capture with what they have to be, and return that."""
     conversation = read(write(path, content))
     answers = answer_all(conversation, addresses_of(conversation, is_hidden=False))
-    wanted = expected(left, last_us)
+    expected_answers = expected(left, last_us)
     found = {one.letter: [tuple(sorted(part.packets)) for part in one.parts] for one in answers}
-    assert found == wanted
+    assert found == expected_answers
     for one in answers:
-        assert (one.why_not is None) == bool(wanted[one.letter])
-    return wanted
+        assert (one.why_not is None) == bool(expected_answers[one.letter])
+    return expected_answers
 
 
 def last_of(frames: Frames) -> int:
@@ -127,14 +127,14 @@ WHOLE = {
 def test_the_answers_to_whole_captures(scenario: str, end: str, played: Lab, tmp_path: Path) -> None:
     frames = played.frames(scenario, end)
     content = (played.folder / f"{scenario}-{end}.pcap").read_bytes()
-    wanted = check(content, records(frames), last_of(frames), tmp_path / "capture")
-    assert "".join(letter for letter in "abcdef" if wanted[letter]) == WHOLE[scenario][end]
+    expected_answers = check(content, records(frames), last_of(frames), tmp_path / "capture")
+    assert "".join(letter for letter in "abcdef" if expected_answers[letter]) == WHOLE[scenario][end]
     (reported,) = (one for one in played.reported["scenarios"] if one["name"] == scenario)
     kept = {
         one["letter"]: [tuple(sorted(part["packets"])) for part in one["parts"]]
         for one in reported["answers"][end]
     }
-    assert kept == wanted
+    assert kept == expected_answers
 
 
 def test_the_words_of_the_answers(played: Lab) -> None:

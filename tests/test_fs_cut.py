@@ -230,11 +230,11 @@ def test_a_cut_amid_writing_a_linked_file_is_mended_in_place(
         torn = scene.there.read_bytes()
         assert torn == half_done(before, moment)
         ends_amid(end, scene, cutting, fs_folder, home, mounted_at)
-    wanted = {"file": OURS, "other": OURS}
+    expected = {"file": OURS, "other": OURS}
     # Half old, half new: it cannot be told from another's change. A beginning of ours is no loss.
     if torn != before and not OURS.startswith(torn):
-        wanted["beside"] = torn
-    assert one_file(fs_folder, scene.made) == wanted
+        expected["beside"] = torn
+    assert one_file(fs_folder, scene.made) == expected
 
 
 @pytest.mark.parametrize(

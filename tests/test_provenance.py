@@ -13,6 +13,6 @@ def test_a_record_names_the_commit_of_the_checkout(probe: Path) -> None:
     asked = subprocess.run(
         ["git", "-C", folder, "rev-parse", "HEAD"], capture_output=True, text=True, check=False
     )
-    wanted = asked.stdout.strip() if asked.returncode == 0 else None
+    commit = asked.stdout.strip() if asked.returncode == 0 else None
     found = provenance.describe(probe)["git_commit"]
-    assert (found and found.removesuffix("-dirty")) == wanted
+    assert (found and found.removesuffix("-dirty")) == commit

@@ -330,8 +330,8 @@ def _same_samples(found: pd.DataFrame, experiment: ExperimentResults) -> None:
         assert np.array_equal(found[name], np.concatenate([getattr(point, name) for point in points])), name
     for group in ("metrics", "covariates"):
         for name in getattr(experiment, group):
-            wanted = np.concatenate([getattr(point, group)[name] for point in points])
-            assert np.array_equal(found[name].astype(float), wanted, equal_nan=True), name
+            expected = np.concatenate([getattr(point, group)[name] for point in points])
+            assert np.array_equal(found[name].astype(float), expected, equal_nan=True), name
     for name in points[0].factors:
         assert found[name].astype(str).tolist() == [
             str(point.factors[name]) for point in points for _ in range(len(point))

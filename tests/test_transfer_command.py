@@ -44,23 +44,23 @@ def test_a_folder_arrives_whole_with_modes_and_times(pair: Pair) -> None:
     sender, receiver = pair.move("--links", "skip", str(source))
     # The pipe cannot be sent, and nobody has agreed to that by --skip.
     assert (sender.code, receiver.code) == (1, 0), (sender, receiver)
-    wanted = {f"source/{name}": rest for name, rest in seen(source).items() if name != "link"}
-    assert seen(pair.into) == wanted
+    expected = {f"source/{name}": rest for name, rest in seen(source).items() if name != "link"}
+    assert seen(pair.into) == expected
     assert not (pair.into / "source" / "link").is_symlink()
     assert "link" in sender.err
     assert "pipe" in sender.err
     assert [line.split()[0] for line in sender.out.splitlines()[2:]] == ["sender", "receiver"]
     assert [line.split()[0] for line in receiver.out.splitlines()[2:]] == ["receiver"]
     for line in (*sender.out.splitlines()[2:], *receiver.out.splitlines()[2:]):
-        assert line.split()[2] == str(len(wanted))
+        assert line.split()[2] == str(len(expected))
 
 
 def test_one_file_is_told_with_its_digest_on_both_sides(pair: Pair) -> None:
     path = put(pair.oscope.folder, "one", content(3 * MIB + 1))
-    wanted = f"sha512 {hashlib.sha512(path.read_bytes()).hexdigest()}"
+    expected = f"sha512 {hashlib.sha512(path.read_bytes()).hexdigest()}"
     for answer in pair.move("--digest", "sha512", "one"):
         assert answer.code == 0, answer
-        assert answer.out.splitlines()[-1] == wanted
+        assert answer.out.splitlines()[-1] == expected
     assert (pair.into / "one").read_bytes() == path.read_bytes()
 
 
@@ -74,7 +74,7 @@ def test_an_empty_file_has_the_digest_of_nothing(pair: Pair) -> None:
 
 def test_with_a_key_a_file_is_verified_by_xxh3_and_what_was_there_by_blake3(pair: Pair) -> None:
     path = put(pair.oscope.folder, "one", content(3 * MIB + 1))
-    for wanted in ("xxh3 ", "blake3 "):
+    for expected in ("xxh3 ", "blake3 "):
         receiver = Command(
             pair.oscope, "receive", "--once", "--key", "k", "--listen", "127.0.0.1:0", "--into", "into"
         )
@@ -82,7 +82,7 @@ def test_with_a_key_a_file_is_verified_by_xxh3_and_what_was_there_by_blake3(pair
         sent = pair.oscope("transfer", "send", "--key", "k", "one", f"{host}:{port}")
         for answer in (sent, receiver.end()):
             assert answer.code == 0, answer
-            assert answer.out.splitlines()[-1].startswith(wanted)
+            assert answer.out.splitlines()[-1].startswith(expected)
         assert (pair.into / "one").read_bytes() == path.read_bytes()
 
 

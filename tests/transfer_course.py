@@ -167,10 +167,10 @@ class Outcome:
 
     def __str__(self) -> str:
         """Tell what is needed to repeat and to understand it."""
-        told = {
+        endings = {
             name: (ending.code, ending.errors, ending.words[-300:]) for name, ending in self.endings.items()
         }
-        return f"{self.fault}: {'; '.join(self.problems) or 'all well'}; {told}"
+        return f"{self.fault}: {'; '.join(self.problems) or 'all well'}; {endings}"
 
 
 class Course:
@@ -180,7 +180,7 @@ class Course:
         self._probe = probe
         self._folder = folder
         self._source = make_source(folder)
-        self._wanted = {f"source/{name}": rest for name, rest in seen(self._source).items()}
+        self._expected = {f"source/{name}": rest for name, rest in seen(self._source).items()}
         self._contents = {
             f"source/{path.relative_to(self._source)}": path.read_bytes()
             for path in self._source.rglob("*")
@@ -213,7 +213,7 @@ class Course:
         into.mkdir()
         sender, receiver, wire = self._transfer(None, into)
         assert (sender.code, receiver.code) == (0, 0), (sender, receiver)
-        assert seen(into) == self._wanted
+        assert seen(into) == self._expected
         shutil.rmtree(into)
         return dict(wire.passed)
 
@@ -265,10 +265,10 @@ class Course:
         found = seen(into)
         final = {name: rest for name, rest in found.items() if not is_partial(name)}
         for name, rest in final.items():
-            if self._wanted.get(name) != rest:
+            if self._expected.get(name) != rest:
                 outcome.problems.append(f"{name} has its name but is not what was sent")
         outcome.left = sum(self._right_bytes(into, name) for name in found)
-        whole = final == self._wanted
+        whole = final == self._expected
         if not outcome.struck:
             outcome.problems.append("the fault did not happen")
         for name, ending in outcome.endings.items():
@@ -288,7 +288,7 @@ class Course:
         if (sender.code, receiver.code) != (0, 0):
             outcome.problems.append("the transfer afterwards fails")
             return
-        if seen(into) != self._wanted:
+        if seen(into) != self._expected:
             outcome.problems.append("the transfer afterwards leaves other files than were sent")
         outcome.moved = sender.done["here"]["bytes"]
         if not outcome.resumed(self.total):

@@ -155,18 +155,18 @@ def apt_settings() -> Path:
     return path
 
 
-def unpack(wanted: Sequence[str], *, with_rust: bool) -> Path:
+def unpack(required: Sequence[str], *, with_rust: bool) -> Path:
     """Unpack Debian's packages unless they are unpacked; return their folder. Raises StepError."""
     system, stamp = FOLDER / "root", FOLDER / "packages.json"
-    asked = json.dumps({"packages": list(wanted), "rust": with_rust, "least": minimum()})
+    asked = json.dumps({"packages": list(required), "rust": with_rust, "least": minimum()})
     if stamp.exists() and json.loads(stamp.read_text())["asked"] == asked:
         return system
     if shutil.which("apt-get") is None:
-        missing = [*wanted, *([f"Rust's target {TARGET}"] if with_rust else [])]
+        missing = [*required, *([f"Rust's target {TARGET}"] if with_rust else [])]
         raise StepError(f"missing: {', '.join(missing)}; install them with this system's package manager")
     environment = os.environ | {"APT_CONFIG": str(apt_settings()), "LC_ALL": "C"}
     carry_out(["apt-get", "update", "-qq"], about="lists of packages", environment=environment)
-    packages, further = list(wanted), []
+    packages, further = list(required), []
     if with_rust:
         chosen = choose(answer(["apt-cache", "madison", *COMPILERS], env=environment), minimum())
         if chosen is None:
@@ -303,10 +303,10 @@ def main() -> int:
     )
     parser.add_argument("--target-dir", type=Path, default=FOLDER / "build", help="cargo's folder")
     parser.add_argument("--packages", action="store_true", help="take rustc from a package in any case")
-    wanted = parser.parse_args()
+    options = parser.parse_args()
     try:
-        tools = toolchain(packages=wanted.packages)
-        command = tools.emulated(build(tools, wanted.target_dir.absolute()))
+        tools = toolchain(packages=options.packages)
+        command = tools.emulated(build(tools, options.target_dir.absolute()))
         print(f"== the probe describes {describe(command)} workloads", flush=True)
         for clock in CLOCKS:
             hello, samples, notes = measure(command, clock)

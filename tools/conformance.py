@@ -124,7 +124,7 @@ def served(key: str, system: System, server: SshServer, folder: Path, work: Path
 
 
 @dataclass(frozen=True)
-class Wanted:
+class SuiteOptions:
     """What is to be run."""
 
     suites: Sequence[str]
@@ -136,43 +136,43 @@ class Wanted:
     """Of xfstests; empty: the whole group."""
 
 
-def run_posix(wanted: Wanted, server: SshServer, work: Path, console: Console) -> None:
+def run_posix(suite_options: SuiteOptions, server: SshServer, work: Path, console: Console) -> None:
     """Run the suites that take a folder, and store their results."""
     settings = work / "pjdfstest.toml"
     settings.write_text(SETTINGS)
     names: list[str] = []
-    for key, system in wanted.systems.items():
+    for key, system in suite_options.systems.items():
         console.print(f"{system.name} …")
         if key == "nfs":
-            for result in conformance_nfs.run(wanted.suites, wanted.operations):
+            for result in conformance_nfs.run(suite_options.suites, suite_options.operations):
                 result.save()
                 passed, failed = len(result.passed), len(result.failed)
                 console.print(f"  {result.suite}: {passed} passed, {failed} failed")
             continue
         with place(key, system, server, work / key) as where:
-            if "pjdfstest" in wanted.suites:
+            if "pjdfstest" in suite_options.suites:
                 names = names or pjdfstest_names(where.folder, settings)
                 result = pjdfstest(where.folder, where.renew, settings, names, key)
                 result.save()
                 console.print(f"  pjdfstest: {len(result.passed)} passed, {len(result.failed)} failed")
-            if "fsx" in wanted.suites:
-                result = fsx(where.folder, work, wanted.operations, key)
+            if "fsx" in suite_options.suites:
+                result = fsx(where.folder, work, suite_options.operations, key)
                 result.save()
                 console.print(f"  fsx: {result.summary}")
-            if "original" in wanted.suites and wanted.pjdfstest is not None:
-                result = original(where.folder, wanted.pjdfstest, key)
+            if "original" in suite_options.suites and suite_options.pjdfstest is not None:
+                result = original(where.folder, suite_options.pjdfstest, key)
                 result.save()
                 console.print(f"  original pjdfstest: {result.summary}")
 
 
-def run_xfstests(wanted: Wanted, server: SshServer, work: Path, console: Console) -> None:
+def run_xfstests(suite_options: SuiteOptions, server: SshServer, work: Path, console: Console) -> None:
     """Run xfstests and store its results; last on the local file system, only what any other could run."""
-    if wanted.xfstests is None:
+    if suite_options.xfstests is None:
         raise SystemExit("conformance: xfstests needs the path of a checkout")
-    tests = list(wanted.tests) or quick(wanted.xfstests)
-    keys = [key for key in wanted.systems if key not in ("local", "daemon", "nfs")]
-    for key in [*keys, *(key for key in wanted.systems if key == "local")]:
-        system = wanted.systems[key]
+    tests = list(suite_options.tests) or quick(suite_options.xfstests)
+    keys = [key for key in suite_options.systems if key not in ("local", "daemon", "nfs")]
+    for key in [*keys, *(key for key in suite_options.systems if key == "local")]:
+        system = suite_options.systems[key]
         console.print(f"{system.name}: xfstests …")
         home = work / f"x-{key}"
         (home / "w").mkdir(parents=True)
@@ -183,9 +183,9 @@ def run_xfstests(wanted: Wanted, server: SshServer, work: Path, console: Console
             tests = [name for name in tests if name in ran]
         with disk(home / "image", DISK, home / "s"):
             how = served(key, system, server, home / "s", home / "w")
-            result = xfstests(key, how, home / "s", home / "w", wanted.xfstests, tests)
+            result = xfstests(key, how, home / "s", home / "w", suite_options.xfstests, tests)
         earlier = load().get("xfstests", {}).get(key)
-        if wanted.tests and earlier is not None:
+        if suite_options.tests and earlier is not None:
             result = result.merged(earlier)
         result.save()
         console.print(
@@ -196,14 +196,14 @@ def run_xfstests(wanted: Wanted, server: SshServer, work: Path, console: Console
             return
 
 
-def _wanted(chosen: argparse.Namespace) -> Wanted:
+def _suite_options(chosen: argparse.Namespace) -> SuiteOptions:
     suites = [] if chosen.page else list(chosen.suite or SUITES)
     for name, option in (("original", "pjdfstest"), ("xfstests", "xfstests")):
         if getattr(chosen, option) is None and name in suites:
             if chosen.suite:
                 raise SystemExit(f"conformance: --suite {name} needs --{option} CHECKOUT")
             suites.remove(name)
-    return Wanted(
+    return SuiteOptions(
         suites,
         {key: system for key, system in systems().items() if key not in chosen.without},
         chosen.operations,
@@ -232,13 +232,13 @@ def main() -> int:
     parser.add_argument("--operations", type=int, default=20_000, metavar="N", help="of fsx")
     parser.add_argument("--page", action="store_true", help="run nothing, write the page from what is stored")
     chosen = parser.parse_args()
-    wanted = _wanted(chosen)
+    suite_options = _suite_options(chosen)
     console = Console(stderr=True)
-    if wanted.suites:
+    if suite_options.suites:
         if os.geteuid() != 0:
             raise SystemExit("conformance: only root can do all that is tested; run it by sudo")
         enter()
-        run_all(wanted, console)
+        run_all(suite_options, console)
     found = load()
     # What was found elsewhere stays published until there is as much to take its place.
     published = kept(PAGE.read_text()) if "xfstests" not in found else ""
@@ -252,9 +252,9 @@ def main() -> int:
     return 1 if defects(found) else 0
 
 
-def run_all(wanted: Wanted, console: Console) -> None:
+def run_all(suite_options: SuiteOptions, console: Console) -> None:
     """Run the suites against a server of our own."""
-    posix = {"pjdfstest", "fsx", "original"}.intersection(wanted.suites)
+    posix = {"pjdfstest", "fsx", "original"}.intersection(suite_options.suites)
     if posix:
         install()
     # Short: the name of a socket has 108 bytes at most, its folder included (unix(7)).
@@ -264,9 +264,9 @@ def run_all(wanted: Wanted, console: Console) -> None:
         (work / "keys").mkdir(mode=0o700)
         with running(work / "keys") as server:
             if posix:
-                run_posix(wanted, server, work, console)
-            if "xfstests" in wanted.suites:
-                run_xfstests(wanted, server, work, console)
+                run_posix(suite_options, server, work, console)
+            if "xfstests" in suite_options.suites:
+                run_xfstests(suite_options, server, work, console)
 
 
 if __name__ == "__main__":

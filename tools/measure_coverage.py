@@ -76,12 +76,12 @@ def main(words: Sequence[str]) -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("what", nargs="*", help="rust, python; both if neither is named")
-    wanted = parser.parse_args(words).what
+    chosen = parser.parse_args(words).what
     measures = {"rust": rust, "python": python}
-    if unknown := set(wanted) - set(measures):
+    if unknown := set(chosen) - set(measures):
         parser.error(f"no such measurement: {', '.join(sorted(unknown))}")
     RESULTS.mkdir(parents=True, exist_ok=True)
-    return max(measure() for name, measure in measures.items() if not wanted or name in wanted)
+    return max(measure() for name, measure in measures.items() if not chosen or name in chosen)
 
 
 if __name__ == "__main__":

@@ -143,9 +143,9 @@ def alike(a: str, b: str) -> bool:
 
 
 @contextmanager
-def _variables(wanted: Mapping[str, str]) -> Iterator[None]:
-    former = {name: os.environ.get(name) for name in wanted}
-    os.environ.update(wanted)
+def _variables(variables: Mapping[str, str]) -> Iterator[None]:
+    former = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
     try:
         yield
     finally:

@@ -169,10 +169,10 @@ def main() -> None:
     parser.add_argument("--report", type=Path, help="a report to photograph, in place of a new survey")
     options = parser.parse_args()
     PICTURES.mkdir(exist_ok=True)
-    wanted = options.picture or ["report", "terminal"]
-    if "terminal" in wanted:
+    pictures = options.picture or ["report", "terminal"]
+    if "terminal" in pictures:
         terminal()
-    if "report" in wanted:
+    if "report" in pictures:
         report(options.report)
 
 

@@ -186,16 +186,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
     parser.add_argument("stage", nargs="*", help="all if none is named", metavar=f"STAGE: {', '.join(known)}")
     parser.add_argument("--full", action="store_true", help="also the tests that are long by nature")
-    wanted = parser.parse_args()
-    if unknown := set(wanted.stage) - set(known):
+    options = parser.parse_args()
+    if unknown := set(options.stage) - set(known):
         parser.error(f"no such stage: {', '.join(sorted(unknown))}; there are {', '.join(known)}")
     RESULTS.mkdir(parents=True, exist_ok=True)
     for old in RESULTS.glob("*.xml"):
         old.unlink()
     outcomes: list[Outcome] = []
     begun = time.monotonic()
-    for every in stages(wanted.full):
-        group = [stage for stage in every if not wanted.stage or stage.name in wanted.stage]
+    for every in stages(options.full):
+        group = [stage for stage in every if not options.stage or stage.name in options.stage]
         if group:
             outcomes += carry_out_together(group)
         if any(outcome.name in CHECKS and not outcome.passed for outcome in outcomes):

@@ -162,17 +162,17 @@ def main() -> int:
     only.add_argument("--shared", action="store_true", help="only the tests that may run beside others")
     only.add_argument("--alone", action="store_true", help="only the tests that need the machine alone")
     parser.add_argument("part", nargs="?", default="", metavar="PART", help="only tests named so")
-    wanted = parser.parse_args()
+    options = parser.parse_args()
     try:
         programs = build()
     except subprocess.CalledProcessError as error:
         return error.returncode
     if not programs:
         sys.exit("rust_tests: cargo built no tests")
-    if wanted.build:
+    if options.build:
         return 0
-    shared, alone = choose(programs, part=wanted.part)
-    groups = ([] if wanted.alone else shared, [] if wanted.shared else alone)
+    shared, alone = choose(programs, part=options.part)
+    groups = ([] if options.alone else shared, [] if options.shared else alone)
     return 0 if run(groups) else 1
 
 

@@ -221,7 +221,7 @@ class Bench(Run):
 
 
 def _shared(
-    mine: Mapping[str, ExperimentResults], theirs: Mapping[str, ExperimentResults], wanted: str | None
+    mine: Mapping[str, ExperimentResults], theirs: Mapping[str, ExperimentResults], requested: str | None
 ) -> str:
     shared = [name for name in mine if name in theirs]
     if not shared:
@@ -230,15 +230,15 @@ def _shared(
             f"A has {next(names)}, B has {next(names)}: nothing in common",
             remedy="choose runs of the same experiment",
         )
-    if wanted is not None and wanted not in shared:
+    if requested is not None and requested not in shared:
         raise UsageError(
-            f"{wanted!r} is not in both runs", remedy=f"shared is {', '.join(shared) or 'nothing'}"
+            f"{requested!r} is not in both runs", remedy=f"shared is {', '.join(shared) or 'nothing'}"
         )
-    if wanted is None and len(shared) != 1:
+    if requested is None and len(shared) != 1:
         raise UsageError(
             f"the runs share {len(shared)} experiments", remedy=f"name one of {', '.join(shared) or 'none'}"
         )
-    return wanted or shared[0]
+    return requested or shared[0]
 
 
 @naming_arguments

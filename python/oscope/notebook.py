@@ -33,13 +33,13 @@ class Runs:
         if self._new is None:
             self._stored = record.read(Path(os.environ.get(RECORD, file))).experiments
 
-    def run(self, name: str, **wanted: Level | Sequence[Level]) -> Run:
+    def run(self, name: str, **chosen: Level | Sequence[Level]) -> Run:
         """Return the next stored run of the experiment `name`, or measure it as `oscope.run` does.
 
         Raises UsageError where the record has no such run.
         """
         if self._new is not None:
-            options: dict[str, Any] = dict(wanted)
+            options: dict[str, Any] = dict(chosen)
             return self._keep(oscope.run(name, **options))
         found = [each for each in self._stored if each.experiment == name]
         number = self._taken[name]

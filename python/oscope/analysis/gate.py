@@ -295,18 +295,18 @@ def _pair(
 
 
 def _only(
-    pairs: list[tuple[ExperimentResults, ExperimentResults]], wanted: frozenset[str]
+    pairs: list[tuple[ExperimentResults, ExperimentResults]], names: frozenset[str]
 ) -> list[tuple[ExperimentResults, ExperimentResults]]:
     """Leave only the metrics that are judged: all that are better less or more, or those named."""
     judged = {name for a, _ in pairs for name, column in a.metrics.items() if column.better is not None}
-    unknown = wanted - judged
+    unknown = names - judged
     if unknown:
         raise UsageError(
             f"no metric {', '.join(sorted(unknown))} to judge", remedy=f"there is {', '.join(sorted(judged))}"
         )
     kept = []
     for a, b in pairs:
-        metrics = {n: c for n, c in a.metrics.items() if n in (wanted or judged) and c.better is not None}
+        metrics = {n: c for n, c in a.metrics.items() if n in (names or judged) and c.better is not None}
         if metrics:
             kept.append((replace(a, metrics=metrics), b))
     if not kept:

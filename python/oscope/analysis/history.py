@@ -151,9 +151,9 @@ def collect(runs: Iterable[ExperimentResults], metric: str | None = None) -> tup
     names: dict[str, None] = {}
     for run in runs:
         names |= dict.fromkeys(run.metrics)
-        wanted = run.headline if metric is None else metric
-        if wanted in run.metrics:
-            _add(lines, run, wanted)
+        chosen = run.headline if metric is None else metric
+        if chosen in run.metrics:
+            _add(lines, run, chosen)
     if not lines:
         raise UsageError(
             f"no run has a metric {metric!r}" if names else "no run has samples",

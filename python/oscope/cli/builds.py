@@ -122,8 +122,8 @@ def ab(
     destinations.check()
     limit = parse_threshold(threshold)
     budget_s = parse_amount(None, None, budget).budget_s or DEFAULT_BUDGET_S
-    wanted = None if detect is None else parse_share("--detect", detect)
-    if wanted is not None:
+    effect = None if detect is None else parse_share("--detect", detect)
+    if effect is not None:
         check_amounts({"--budget": budget})
     if seed is not None:
         check_seed(seed)
@@ -132,9 +132,9 @@ def ab(
     plans = probe_ab.make_plans(sides, parse_settings(settings or ()), budget_s, seed, named)
     call: Settings = context.obj
     known = _known(way, detect, call.store)
-    chosen = probe_ab.choose_way(plans[0], way, known, None if wanted is not None else budget_s)
-    if wanted is not None:
-        sized = [size_interleaved(plan, wanted, known, chosen.duet) for plan in plans]
+    chosen = probe_ab.choose_way(plans[0], way, known, None if effect is not None else budget_s)
+    if effect is not None:
+        sized = [size_interleaved(plan, effect, known, chosen.duet) for plan in plans]
         plans, notes = tuple(one.plan for one in sized), sized[0].notes
     else:
         notes = ()

@@ -114,9 +114,9 @@ def calibrate(
     )
     if quick:
         _refuse_beside_quick(context)
-        wanted = designs.quick(subjects, load, drawn)
+        spec = designs.quick(subjects, load, drawn)
     else:
-        wanted = designs.CalibrationSpec(
+        spec = designs.CalibrationSpec(
             ways=_ways(way),
             pairs=pairs,
             effects=_effects(effects),
@@ -126,9 +126,9 @@ def calibrate(
             seed=drawn,
             subjects=subjects,
         )
-    wanted.check()
+    spec.check()
     call: Settings = context.obj
-    inspected = _measure(wanted, call.store, keep)
+    inspected = _measure(spec, call.store, keep)
     _tell(inspected, destinations)
     return DONE
 
@@ -175,11 +175,11 @@ def _subjects(names: Sequence[str], settings: Sequence[str]) -> tuple[Subject, .
     return tuple(Subject(labs.experiment(name).name, point) for name in names)
 
 
-def _measure(wanted: CalibrationSpec, place: str | None, keep: Path | None) -> Inspected:
+def _measure(spec: CalibrationSpec, place: str | None, keep: Path | None) -> Inspected:
     """Calibrate, store it as a run, and return it as the store has it."""
     with Store.open(place) as store, watching() as listener:
         run_id = calibrate_and_store(
-            wanted, store, listener, keep, find=labs.experiment, inspection=labs.inspection(INSPECTION)
+            spec, store, listener, keep, find=labs.experiment, inspection=labs.inspection(INSPECTION)
         )
         (inspected,) = store.results(run_id).inspections
     return inspected

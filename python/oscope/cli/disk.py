@@ -158,10 +158,10 @@ def size(
     A new file is doubled until it is so, and is gone afterwards unless it is to be kept. A file that is there
     is only measured.
     """
-    wanted = disk_size.parse_between(between)
+    seconds = disk_size.parse_between(between)
     blocks = _block_size(block_size)
     path = Path(_resolve(file))
-    found = disk_size.find(path, blocks, wanted, ending="keep" if keep else "remove")
+    found = disk_size.find(path, blocks, seconds, ending="keep" if keep else "remove")
     disk_transfer.show_size(found, blocks, as_json=as_json)
     return DONE
 

@@ -40,8 +40,8 @@ def parse_between(text: str) -> Range:
     return Range(*ends)
 
 
-def find(path: Path, block_size: int, wanted: Range, *, ending: Ending) -> Transfer:
-    """Find a size that is read in a `wanted` time and return what reading it gave.
+def find(path: Path, block_size: int, limits: Range, *, ending: Ending) -> Transfer:
+    """Find a size whose reading time lies in `limits` and return what reading it gave.
 
     A file that is there is only read. Raises OscopeError where no size is found, or that file is read in
     another time.
@@ -50,18 +50,18 @@ def find(path: Path, block_size: int, wanted: Range, *, ending: Ending) -> Trans
     block = catalogue.load().workload("disk.read").parameter("block_size")
     if block is not None:
         catalogue.check_level(block, block_size)
-    reading = _ColdReading(path, block_size, _OVERTIME * wanted.high)
+    reading = _ColdReading(path, block_size, _OVERTIME * limits.high)
     with FileSession(reading.note) as reading.session:
         try:
             with growing_file(path) as file:
                 reading.place = file.place
-                return _grow(file, reading, wanted, ending)
+                return _grow(file, reading, limits, ending)
         except FileExistsError:
             reading.place = str(path)
-            return _measure_as_it_is(path, reading, wanted)
+            return _measure_as_it_is(path, reading, limits)
 
 
-def _grow(file: GrowingFile, reading: _ColdReading, wanted: Range, ending: Ending) -> Transfer:
+def _grow(file: GrowingFile, reading: _ColdReading, limits: Range, ending: Ending) -> Transfer:
     """Find the size with a file that was made for it."""
     if ending == "remove":
         file.hide()
@@ -74,18 +74,18 @@ def _grow(file: GrowingFile, reading: _ColdReading, wanted: Range, ending: Endin
             file.resize(size, reading.session.check)
         return reading.seconds(size)
 
-    find_size(measure, wanted, block_size=reading.block_size, largest=file.room())
+    find_size(measure, limits, block_size=reading.block_size, largest=file.room())
     return reading.last
 
 
-def _measure_as_it_is(path: Path, reading: _ColdReading, wanted: Range) -> Transfer:
+def _measure_as_it_is(path: Path, reading: _ColdReading, limits: Range) -> Transfer:
     """Read a file that somebody else made."""
     size = path.stat().st_size
     seconds = reading.seconds(size)
-    if seconds not in wanted:
+    if seconds not in limits:
         raise OscopeError(
             f"{path} is there already, and reading its {bytes_text(size)} bytes takes about {seconds:.3g} s, "
-            f"not {wanted}",
+            f"not {limits}",
             remedy="name a file that is to be made, or another --between",
         )
     return reading.last

@@ -69,14 +69,14 @@ def history(
     """
     _check(json, figure)
     begin = None if since is None else _date(since)
-    wanted = [_level(text) for text in point or ()]
+    levels = [_level(text) for text in point or ()]
 
     settings: Settings = context.obj
     if experiment is None:
         experiment = last_experiment(settings.store)
     with Store.read(settings.store) as store:
         clean, disturbed = without_injection(_entries(store, experiment, begin))
-        lines = collect(_runs(store, experiment, clean, wanted), metric)
+        lines = collect(_runs(store, experiment, clean, levels), metric)
     out = terminal.console(to_standard_error=is_standard_output(json))
     print_history(experiment, lines, out)
     if disturbed:
@@ -131,7 +131,7 @@ def _entries(store: Store, experiment: str, begin: datetime | None) -> list[RunE
 
 
 def _runs(
-    store: Store, experiment: str, entries: Sequence[RunEntry], wanted: Sequence[tuple[str, str]]
+    store: Store, experiment: str, entries: Sequence[RunEntry], levels: Sequence[tuple[str, str]]
 ) -> Iterator[ExperimentResults]:
     """Yield the experiment's results of each run, with the points wanted.
 
@@ -141,7 +141,7 @@ def _runs(
     any_left = False
     for entry in entries:
         for results in store.results(entry.id, experiment=experiment, columns="metrics").experiments:
-            kept = tuple(each for each in results.points if _is_wanted(results, each, wanted))
+            kept = tuple(each for each in results.points if _has_levels(results, each, levels))
             seen |= {
                 f"{name}={level}": None for each in results.points for name, level in each.factors.items()
             }
@@ -149,7 +149,7 @@ def _runs(
             if kept:
                 yield replace(results, points=kept)
     if not any_left:
-        texts = " ".join(f"{factor}={level}" for factor, level in wanted)
+        texts = " ".join(f"{factor}={level}" for factor, level in levels)
         raise UsageError(f"no point of {experiment} with {texts}", remedy=f"there is {', '.join(seen)}")
 
 
@@ -171,8 +171,8 @@ def _refuse(experiment: str, measured: Collection[str]) -> None:
     )
 
 
-def _is_wanted(results: ExperimentResults, point: PointSamples, wanted: Sequence[tuple[str, str]]) -> bool:
+def _has_levels(results: ExperimentResults, point: PointSamples, levels: Sequence[tuple[str, str]]) -> bool:
     return all(
         factor in point.factors and stands_for(text, point.factors[factor], results.factor_types.get(factor))
-        for factor, text in wanted
+        for factor, text in levels
     )

@@ -123,7 +123,7 @@ def _described(names: Iterable[str], *, width: int) -> Iterator[str]:
 def _table(names: Sequence[str]) -> Table:
     """Return a row for each experiment and inspection; those of `names` only, if there are some."""
     by_name = {lab.name: lab for lab in labs.LABS}
-    wanted = {part for name in names if name not in by_name for part in [labs.named(name).name]}
+    requested = {part for name in names if name not in by_name for part in [labs.named(name).name]}
     rows = [
         [
             lab.name,
@@ -135,7 +135,7 @@ def _table(names: Sequence[str]) -> Table:
         ]
         for lab in labs.LABS
         for part in lab.parts
-        if not names or part.name in wanted or lab.name in names
+        if not names or part.name in requested or lab.name in names
     ]
     return Table("", ["lab", "name", "kind", "title", "question", "in the quick survey"], rows)
 

@@ -58,9 +58,9 @@ def clean(
         raise UsageError("FILE and --timing are both standard input", remedy="name a file for one of them")
     check_not_read({"--output": target}, file, timing)
 
-    wanted = None if size is None else parse_option("--size", Size.parse, size)
+    terminal_size = None if size is None else parse_option("--size", Size.parse, size)
     with target.open() as output:
-        findings = write(file, output, timing=timing, size=wanted, marks=marks)
+        findings = write(file, output, timing=timing, size=terminal_size, marks=marks)
     for text in (*findings.notes, *findings.troubles):
         note(text)
     return FAILED if findings.troubles else DONE

@@ -158,7 +158,7 @@ def _chosen(results: Results, names: Sequence[str]) -> Results:
     if not names:
         return results
     by_lab = {lab.name: {part.name for part in lab.parts} for lab in LABS}
-    wanted: set[str] = set()
+    chosen_parts: set[str] = set()
     for name in names:
         meant = by_lab.get(name, {name})
         if meant.isdisjoint(results.names):
@@ -166,10 +166,10 @@ def _chosen(results: Results, names: Sequence[str]) -> Results:
             raise UsageError(
                 f"the run has nothing of {known}", remedy=f"it has {', '.join(dict.fromkeys(results.names))}"
             )
-        wanted |= meant
+        chosen_parts |= meant
     return Results(
-        tuple(each for each in results.experiments if each.experiment in wanted),
-        tuple(each for each in results.inspections if each.inspection in wanted),
+        tuple(each for each in results.experiments if each.experiment in chosen_parts),
+        tuple(each for each in results.inspections if each.inspection in chosen_parts),
     )
 
 

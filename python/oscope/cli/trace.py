@@ -43,7 +43,7 @@ def trace(
         raise UsageError("no command is named", remedy="write it at the end: oscope trace -- COMMAND ARG…")
     check_not_read({"--json": json_file}, *command)
     asked = {"counts": counts, "syscalls": syscalls, "sched": sched, "faults": faults}
-    kinds = tuple(kind for kind, wanted in asked.items() if wanted)
+    kinds = tuple(kind for kind, enabled in asked.items() if enabled)
     if not kinds and not events:
         kinds = ("syscalls",)
 

@@ -193,16 +193,16 @@ def _qualifies(point: PointSamples, spec: RungSpec) -> bool:
 def _preferred(points: Sequence[PointSamples], usual: Usual) -> PointSamples:
     """Return the point that has most of the usual levels, the factors named first counting first."""
     remaining = list(points)
-    for name, wanted in usual.items():
+    for name, level in usual.items():
         with_factor = [point for point in remaining if name in point.factors]
         if not with_factor:
             continue
-        if wanted in ("smallest", "largest"):
-            choose: Callable[..., Any] = min if wanted == "smallest" else max
-            wanted = choose(with_factor, key=lambda point: point.factors[name]).factors[name]
-        elif not isinstance(wanted, str) and all(point.factors[name] != wanted for point in with_factor):
-            wanted = max(with_factor, key=lambda point: point.factors[name]).factors[name]
-        remaining = [point for point in with_factor if point.factors[name] == wanted] or remaining
+        if level in ("smallest", "largest"):
+            choose: Callable[..., Any] = min if level == "smallest" else max
+            level = choose(with_factor, key=lambda point: point.factors[name]).factors[name]
+        elif not isinstance(level, str) and all(point.factors[name] != level for point in with_factor):
+            level = max(with_factor, key=lambda point: point.factors[name]).factors[name]
+        remaining = [point for point in with_factor if point.factors[name] == level] or remaining
     return remaining[0]
 
 

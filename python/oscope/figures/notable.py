@@ -149,8 +149,8 @@ def _points(
     return None
 
 
-def _has(point: PointSamples, wanted: Mapping[str, Level]) -> bool:
-    return all(point.factors.get(name) == level for name, level in wanted.items())
+def _has(point: PointSamples, levels: Mapping[str, Level]) -> bool:
+    return all(point.factors.get(name) == level for name, level in levels.items())
 
 
 def _enough(point: PointSamples, metric: str) -> bool:

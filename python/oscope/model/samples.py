@@ -229,12 +229,12 @@ class ExperimentResults:
 
     def counterpart(self, point: PointSamples, factor: str, level: Level) -> PointSamples | None:
         """Return the point with this level of a factor and else the levels of `point`, where they apply."""
-        wanted = {**point.factors, factor: level}
+        levels = {**point.factors, factor: level}
         for candidate in self.points:
             if candidate.factors.get(factor) == level and all(
                 candidate.factors.get(name, each) == each
                 and (name in candidate.factors or name in self.conditions)
-                for name, each in wanted.items()
+                for name, each in levels.items()
             ):
                 return candidate
         return None

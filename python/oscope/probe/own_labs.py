@@ -37,19 +37,19 @@ def with_own(ours: Labs, names: Sequence[str], program: str | None = None) -> tu
     """
     if program is not None:
         return _of_program(ours, names, program)
-    wanted = [name for name in names if name not in ours.names]
-    if not wanted:
+    others = [name for name in names if name not in ours.names]
+    if not others:
         return ours, names
     project = find_project(ours)
     known = (
         {project.name, *(each.name for each in project.experiments), *project.commands} if project else set()
     )
-    for name in wanted:
+    for name in others:
         if name not in known:
             where = f", nor in {project.file}" if project else ""
             remedy = _nearest_or_own(name, ours.names | known)
             raise UsageError(f"there is no experiment {name!r}{where}", remedy=remedy)
-    return Labs((*ours.all, project.lab(wanted))) if project else ours, names
+    return Labs((*ours.all, project.lab(others))) if project else ours, names
 
 
 def _of_program(ours: Labs, names: Sequence[str], program: str) -> tuple[Labs, Sequence[str]]:

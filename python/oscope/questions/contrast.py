@@ -218,14 +218,14 @@ class Contrast:
 
 
 def contrasts(
-    run: Run, asked: Asked | Sequence[Asked], factor: str, *pairs: Ends, **wanted: Level
+    run: Run, asked: Asked | Sequence[Asked], factor: str, *pairs: Ends, **levels: Level
 ) -> list[Contrast]:
     """Return how the second level of each pair compares with its first wherever both were measured.
 
     p is corrected (Holm) for all quantities, places and pairs.
     """
     several = (asked,) if isinstance(asked, str | Quantity) else asked
-    rows = family(run.experiment, several, factor, pairs, **wanted)
+    rows = family(run.experiment, several, factor, pairs, **levels)
     return [Contrast(run, factor, ends, row) for ends in pairs for row in rows[ends]]
 
 

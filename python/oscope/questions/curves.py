@@ -71,7 +71,7 @@ def size_of(point: PointSamples) -> int | None:
     return next((int(point.factors[name]) for name in SIZES if name in point.factors), None)
 
 
-def ratios(run: Run, asked: str, factor: str, ends: Ends, **wanted: Level) -> dict[int, ComparedMetric]:
+def ratios(run: Run, asked: str, factor: str, ends: Ends, **levels: Level) -> dict[int, ComparedMetric]:
     """Return for each size how the second level of `factor` compares with the first (paired, Holm).
 
     As in a curve, where another factor varies too, the run is to be narrowed before.
@@ -79,7 +79,7 @@ def ratios(run: Run, asked: str, factor: str, ends: Ends, **wanted: Level) -> di
     points: dict[tuple[int, Level], PointSamples] = {}
     for point in run.experiment.points:
         size = size_of(point)
-        if size is not None and has(point, wanted) and len(measured(point, asked)[0]):
+        if size is not None and has(point, levels) and len(measured(point, asked)[0]):
             points.setdefault((size, point.factors.get(factor, "")), point)
     kept = tuple(replace(each, factors={"size": key[0], factor: key[1]}) for key, each in points.items())
     rows = compared(replace(run.experiment, points=kept), (asked,), factor, ends)

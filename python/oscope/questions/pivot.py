@@ -64,10 +64,10 @@ class PivotRow:
         return [str(each.factors[self.factor]) for each in (first, *alike)]
 
 
-def pivot(run: Run, metric: str, factor: str, **wanted: Level) -> list[PivotRow]:
+def pivot(run: Run, metric: str, factor: str, **levels: Level) -> list[PivotRow]:
     """Return the rows that have a point with these levels, in the experiment's order."""
     found: dict[tuple[tuple[str, Level], ...], dict[Level, PointSamples]] = {}
-    for point in untraced(run.experiment, **wanted):
+    for point in untraced(run.experiment, **levels):
         if factor in point.factors:
             rest = tuple(
                 (name, each) for name, each in point.factors.items() if name not in (factor, "tracer")

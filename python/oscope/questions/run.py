@@ -18,33 +18,33 @@ UNTRACED = "none"
 Made = TypeVar("Made")
 
 
-def has(point: PointSamples, wanted: Mapping[str, Level]) -> bool:
+def has(point: PointSamples, levels: Mapping[str, Level]) -> bool:
     """Say whether the point has these levels."""
-    return all(point.factors.get(name) == level for name, level in wanted.items())
+    return all(point.factors.get(name) == level for name, level in levels.items())
 
 
-def untraced(experiment: ExperimentResults, **wanted: Level) -> list[PointSamples]:
+def untraced(experiment: ExperimentResults, **levels: Level) -> list[PointSamples]:
     """Return the points with these levels that no tracer watched, measured or not."""
     return [
         point
         for point in experiment.points
-        if point.factors.get("tracer", UNTRACED) == UNTRACED and has(point, wanted)
+        if point.factors.get("tracer", UNTRACED) == UNTRACED and has(point, levels)
     ]
 
 
-def shown(experiment: ExperimentResults, **wanted: Level) -> list[PointSamples]:
+def shown(experiment: ExperimentResults, **levels: Level) -> list[PointSamples]:
     """Return the measured points that have these levels, without a tracer."""
-    return [point for point in untraced(experiment, **wanted) if len(point)]
+    return [point for point in untraced(experiment, **levels) if len(point)]
 
 
-def first(experiment: ExperimentResults, **wanted: Level) -> PointSamples | None:
+def first(experiment: ExperimentResults, **levels: Level) -> PointSamples | None:
     """Return the first measured point that has these levels, without a tracer."""
-    return next(iter(shown(experiment, **wanted)), None)
+    return next(iter(shown(experiment, **levels)), None)
 
 
-def known(experiment: ExperimentResults, metric: str, **wanted: Level) -> list[PointSamples]:
+def known(experiment: ExperimentResults, metric: str, **levels: Level) -> list[PointSamples]:
     """Return the points with these levels, without a tracer, that have values of `metric`."""
-    return [point for point in untraced(experiment, **wanted) if len(measured(point, metric)[0])]
+    return [point for point in untraced(experiment, **levels) if len(measured(point, metric)[0])]
 
 
 def narrowing(experiment: ExperimentResults, named: Iterable[str]) -> list[str]:
@@ -130,11 +130,11 @@ class Run:
         made: Made = self.memo[key]
         return made
 
-    def only(self, **wanted: Level) -> Run:
+    def only(self, **levels: Level) -> Run:
         """Return the run with the points that have these levels, or no such factor."""
         return self._of(
-            ("only", *wanted.items()),
-            lambda point: all(point.factors.get(name, level) == level for name, level in wanted.items()),
+            ("only", *levels.items()),
+            lambda point: all(point.factors.get(name, level) == level for name, level in levels.items()),
         )
 
     def _of(self, key: Hashable, kept: Callable[[PointSamples], bool]) -> Run:
@@ -158,20 +158,20 @@ class Run:
         """Return the run at the first measured level of every factor that is not among `named`."""
         others = [name for name in self.experiment.varied() if name not in named]
         levels_of = self.experiment.points[0].factors if others else {}
-        wanted = {name: levels_of[name] for name in others if name in levels_of}
-        return self._of(("narrowed", *named), lambda point: has(point, wanted)) if others else self
+        levels = {name: levels_of[name] for name in others if name in levels_of}
+        return self._of(("narrowed", *named), lambda point: has(point, levels)) if others else self
 
-    def points(self, metric: str, **wanted: Level) -> list[Point]:
+    def points(self, metric: str, **levels: Level) -> list[Point]:
         """Return the points with these levels, without a tracer, that have values of `metric`."""
         return [
             Point(self, point, metric, summary)
-            for point in untraced(self.experiment, **wanted)
+            for point in untraced(self.experiment, **levels)
             if (summary := self.summary(point, metric)) is not None
         ]
 
-    def point(self, metric: str, **wanted: Level) -> Point | None:
+    def point(self, metric: str, **levels: Level) -> Point | None:
         """Return the first point with these levels, without a tracer, that has values of `metric`."""
-        return next(iter(self.points(metric, **wanted)), None)
+        return next(iter(self.points(metric, **levels)), None)
 
     def summary(self, point: PointSamples | None, asked: str | Quantity) -> Summary | None:
         """Return the summary of a metric, which the experiment may not have, or of another quantity."""
@@ -181,9 +181,9 @@ class Run:
             return None
         return self.results.summary(self.experiment, point, asked)
 
-    def at(self, asked: str | Quantity, **wanted: Level) -> Summary | None:
+    def at(self, asked: str | Quantity, **levels: Level) -> Summary | None:
         """Return the summary at the first point that has these levels."""
-        return self.summary(self.experiment.point(**wanted), asked)
+        return self.summary(self.experiment.point(**levels), asked)
 
     def levels(self, factor: str, order: Sequence[str] = ()) -> list[str]:
         """Return the levels of a factor that were measured, in this order, then in the experiment's."""
@@ -193,7 +193,7 @@ class Run:
 
 
 def points_beside(
-    results: Analysed, experiment: ExperimentResults, name: str, metric: str, what: str, **wanted: Level
+    results: Analysed, experiment: ExperimentResults, name: str, metric: str, what: str, **levels: Level
 ) -> tuple[list[Point], list[str]]:
     """Return the points of another experiment of the same machine, or why there is no figure for `what`."""
     run = Run.of(results, name)
@@ -201,5 +201,5 @@ def points_beside(
         return [], [words.NOT_RUN.format(name, name)]
     if run.experiment.environment.get("machine") != experiment.environment.get("machine"):
         return [], [f"{name} was run on another machine"]
-    found = run.points(metric, **wanted)
+    found = run.points(metric, **levels)
     return found, [] if found else [f"{name} has no figure for {what}"]

@@ -78,12 +78,12 @@ def levels(*names: str) -> list[Column[Any]]:
     return [level(name) for name in names]
 
 
-def at_level(heading: str, asked: Quantity, **wanted: Level) -> Column[Any]:
+def at_level(heading: str, asked: Quantity, **levels: Level) -> Column[Any]:
     """Return a column of a quantity at these levels of some factors; the others are those of the row."""
 
     def cell(row: Any) -> str:
         experiment = row.run.experiment
-        return asked.text(experiment, first(experiment, **{**row.factors, **wanted}))
+        return asked.text(experiment, first(experiment, **{**row.factors, **levels}))
 
     return text(heading, cell)
 

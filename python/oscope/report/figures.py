@@ -219,19 +219,19 @@ def _colour(trace: Mapping[str, Any]) -> str:
     return palette[trace["meta"].get("colour", 0) % len(palette)]
 
 
-def _arrange(axes: Axes, name: str, wanted: Mapping[str, Any]) -> None:
+def _arrange(axes: Axes, name: str, layout: Mapping[str, Any]) -> None:
     """Give the x or y axis its title, scale, ticks and range."""
     axis = {"x": axes.xaxis, "y": axes.yaxis}[name]
-    logarithmic = wanted.get("type") == "log"
+    logarithmic = layout.get("type") == "log"
     if logarithmic:
         axes.set(**{f"{name}scale": "log"})
-    axes.set(**{f"{name}label": wanted["title"]["text"]})
-    if "tickvals" in wanted:
-        axis.set_ticks(wanted["tickvals"], [text.replace("<br>", "\n") for text in wanted["ticktext"]])
+    axes.set(**{f"{name}label": layout["title"]["text"]})
+    if "tickvals" in layout:
+        axis.set_ticks(layout["tickvals"], [text.replace("<br>", "\n") for text in layout["ticktext"]])
         axis.set_ticks([], minor=True)
-    if "range" in wanted:
-        axes.set(**{f"{name}lim": [10**end if logarithmic else end for end in wanted["range"]]})
-    elif wanted.get("rangemode") == "tozero":
+    if "range" in layout:
+        axes.set(**{f"{name}lim": [10**end if logarithmic else end for end in layout["range"]]})
+    elif layout.get("rangemode") == "tozero":
         axes.set(**{f"{name}lim": (0, None)})
-    if wanted.get("showgrid") is False:
+    if layout.get("showgrid") is False:
         axis.grid(visible=False)

@@ -61,8 +61,8 @@ class PointState:
         """Return how many samples of `block` are still to be taken."""
         if self.skipped or block in self.closed:
             return 0
-        wanted = self.experiment.block_reps(block) + self.again.get(block, 0)
-        return max(0, wanted - self.taken.get(block, 0))
+        requested = self.experiment.block_reps(block) + self.again.get(block, 0)
+        return max(0, requested - self.taken.get(block, 0))
 
     def keep(self, block: int, samples: Sequence[Sample], columns: Sequence[str]) -> None:
         """Take notice of samples of a block, whose rows have these columns."""

@@ -60,7 +60,7 @@ class PrecisionRule:
 
     def __init__(self, plan: Plan, points: Sequence[PointState], known: ExperimentResults) -> None:
         """Of `known`, what a resumed run has already counts from the start."""
-        self._wanted = plan.precision or 0.0
+        self._precision = plan.precision or 0.0
         self._points = points
         self._results = known
         self._taken: list[list[SamplesTaken]] = [[] for _ in points]
@@ -80,7 +80,7 @@ class PrecisionRule:
         return {
             number
             for number, (point, found) in enumerate(zip(self._points, self._looks, strict=True))
-            if not point.skipped and not reached(found, self._wanted)
+            if not point.skipped and not reached(found, self._precision)
         }
 
     def look(self, numbers: set[int], block: int) -> dict[int, Look]:
@@ -100,14 +100,14 @@ class PrecisionRule:
                 yield from note_once(self._describe(looks, budget), point)
 
     def _describe(self, looks: Sequence[Look], budget: Budget) -> str:
-        wanted = format_share(self._wanted)
+        precision = format_share(self._precision)
         last = [found.half_width for found in looks[-IN_A_ROW:] if found.half_width is not None]
         if not last:
-            return f"a precision of {wanted} was asked for; there is no interval to judge it by"
-        if reached(looks, self._wanted):
-            return f"the precision of {wanted} is reached: {100 * last[-1]:.2g} %"
-        why = f", but after {looks[-1].blocks} blocks only" if max(last) <= self._wanted else ""
-        return f"the precision of {wanted} is not reached within {budget}: {100 * max(last):.2g} %{why}"
+            return f"a precision of {precision} was asked for; there is no interval to judge it by"
+        if reached(looks, self._precision):
+            return f"the precision of {precision} is reached: {100 * last[-1]:.2g} %"
+        why = f", but after {looks[-1].blocks} blocks only" if max(last) <= self._precision else ""
+        return f"the precision of {precision} is not reached within {budget}: {100 * max(last):.2g} %{why}"
 
     def _read_with(self, kind: str, environment: dict[str, Any]) -> None:
         """Read samples with the clock of the first guest or program (see `storage.reader`)."""

@@ -65,7 +65,7 @@ def parse(texts: Sequence[str]) -> dict[str, str]:
 
     Raises UsageError for what is of another form, or unknown, or where nothing here would be steadier.
     """
-    wanted: dict[str, str] = {}
+    settings: dict[str, str] = {}
     known = {one.name: one for one in tunables()}
     for text in texts:
         name, _, value = text.partition("=")
@@ -76,13 +76,13 @@ def parse(texts: Sequence[str]) -> dict[str, str]:
                     "nothing of this machine can be set steadier",
                     remedy="see oscope tune for what it has; a hypervisor often hides the CPUs' frequency",
                 )
-            wanted.update(found)
+            settings.update(found)
         elif name not in known or not value:
             raise UsageError(
                 f"{text!r} is no setting with its value",
                 remedy=f"write NAME=VALUE or {STEADY}; there is {', '.join(known)}",
             )
-        elif wanted.setdefault(name, value) != value:
+        elif settings.setdefault(name, value) != value:
             raise UsageError(f"{name} is given twice", remedy="give it once")
         elif known[name].choices and value not in known[name].choices:
             raise UsageError(
@@ -92,19 +92,19 @@ def parse(texts: Sequence[str]) -> dict[str, str]:
             raise UsageError(
                 f"this machine has no setting for {name}", remedy="leave it out: see oscope tune"
             )
-    return wanted
+    return settings
 
 
 @contextlib.contextmanager
-def tuned(wanted: Mapping[str, str]) -> Iterator[list[Held]]:
+def tuned(settings: Mapping[str, str]) -> Iterator[list[Held]]:
     """Hold settings for the length of a block, and put them back as they were.
 
     Raises OscopeError where one cannot be set; then none stays set.
     """
-    if not wanted:
+    if not settings:
         yield []
         return
-    lease = Lease(wanted)
+    lease = Lease(settings)
     try:
         yield lease.held
     finally:
@@ -117,9 +117,9 @@ class Lease(Child):
     subject = "what holds the settings"
     goodbye_limit_s = _LIMIT_S
 
-    def __init__(self, wanted: Mapping[str, str]) -> None:
+    def __init__(self, settings: Mapping[str, str]) -> None:
         """Have them held. Raises OscopeError with the reason where one cannot be; then none stays set."""
-        words = (f"{name}={value}" for name, value in wanted.items())
+        words = (f"{name}={value}" for name, value in settings.items())
         super().__init__([find_probe(), _VERB, *words], stdin=subprocess.PIPE)
         try:
             lines, ended = self.lines(_LIMIT_S)

@@ -343,12 +343,12 @@ def _fill(target: Floats, texts: Sequence[str]) -> None:
 
     Values beyond the target's columns are cut off unread, which spares most of the time.
     """
-    wanted = target.shape[1]
-    if texts[0].count(",") >= wanted:
-        texts = ["[" + ",".join(text[1:].split(",", wanted)[:wanted]) + "]" for text in texts]
+    columns = target.shape[1]
+    if texts[0].count(",") >= columns:
+        texts = ["[" + ",".join(text[1:].split(",", columns)[:columns]) + "]" for text in texts]
     rows = orjson.loads("[" + ",".join(texts) + "]")
     if len({len(row) for row in rows}) == 1:
         target[:, : len(rows[0])] = np.array(rows, dtype=np.float64)
         return
     for index, row in enumerate(rows):
-        target[index, : min(len(row), wanted)] = np.array(row[:wanted], dtype=np.float64)
+        target[index, : min(len(row), columns)] = np.array(row[:columns], dtype=np.float64)

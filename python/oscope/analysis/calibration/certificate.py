@@ -85,25 +85,25 @@ class Entry:
         within, between = self.block_error / sqrt(blocks), self.run_deviation
         return max(_reach(sqrt(2) * within, blocks - 1), _reach(sqrt(2) * between, self.runs - 1))
 
-    def pairs_for(self, wanted: float) -> int | None:
-        """Return how many pairs find an effect of `wanted`; None: more than days hold."""
+    def pairs_for(self, effect: float) -> int | None:
+        """Return how many pairs find the relative difference `effect`; None: more than days hold."""
         low, high = FEWEST_PAIRS, FEWEST_PAIRS
-        while self._of_pairs(high) > wanted:
+        while self._of_pairs(high) > effect:
             low, high = high, 2 * high
             if high > MOST_PAIRS:
                 return None
         while high - low > 1:
             middle = (low + high) // 2
-            low, high = (low, middle) if self._of_pairs(middle) <= wanted else (middle, high)
+            low, high = (low, middle) if self._of_pairs(middle) <= effect else (middle, high)
         return high
 
-    def blocks_for(self, wanted: float) -> int | None:
-        """Return how many blocks a run needs for separate runs to find `wanted`; None: no number does."""
-        if self.runs < FEWEST_RUNS or _reach(sqrt(2) * self.run_deviation, self.runs - 1) > wanted:
+    def blocks_for(self, effect: float) -> int | None:
+        """Return how many blocks a run needs for separate runs to find `effect`; None: no number does."""
+        if self.runs < FEWEST_RUNS or _reach(sqrt(2) * self.run_deviation, self.runs - 1) > effect:
             return None
         # Within the run as precise as runs are alike, or as is needed, whichever is less.
         for blocks in (FEWEST_PAIRS, *(ceil(FEWEST_PAIRS * 1.1**step) for step in range(1, 160))):
-            if _reach(sqrt(2) * self.block_error / sqrt(blocks), blocks - 1) <= wanted:
+            if _reach(sqrt(2) * self.block_error / sqrt(blocks), blocks - 1) <= effect:
                 return blocks
         return None
 

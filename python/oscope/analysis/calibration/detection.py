@@ -23,8 +23,8 @@ class Sized:
     """For people, before it starts: how much that is, how long it takes, and what it rests on."""
 
 
-def size_run(plan: Plan, wanted: float, calibrated: Mapping[str, Any] | None) -> Sized:
-    """Return the plan of a run so long that a difference of `wanted` from another such run is found.
+def size_run(plan: Plan, effect: float, calibrated: Mapping[str, Any] | None) -> Sized:
+    """Return the plan of a run so long that a difference of `effect` from another such run is found.
 
     `calibrated` is the machine's newest calibration in brief. Raises UsageError where there is none, or where
     runs on this machine differ by too much for any length.
@@ -32,14 +32,14 @@ def size_run(plan: Plan, wanted: float, calibrated: Mapping[str, Any] | None) ->
     sized, notes = [], []
     for experiment in plan.experiments:
         entry, assumed = _entry(experiment, calibrated)
-        blocks = entry.blocks_for(wanted)
+        blocks = entry.blocks_for(effect)
         if blocks is None:
-            raise UsageError(_too_small(experiment, entry, wanted), remedy=_remedy(entry))
+            raise UsageError(_too_small(experiment, entry, effect), remedy=_remedy(entry))
         reps = blocks * QUICK_REPS
         seconds = blocks * entry.pair_s / 2 * len(experiment.points)
         notes.append(
             f"{experiment.name}: {blocks} blocks of {QUICK_REPS} samples at each of {_points(experiment)}, "
-            f"{about(seconds)}; two such runs show {format_share(wanted)} in {format_share(POWER)} of "
+            f"{about(seconds)}; two such runs show {format_share(effect)} in {format_share(POWER)} of "
             f"cases{assumed}"
         )
         sized.append(replace(experiment, reps=reps, blocks=blocks))
@@ -47,9 +47,9 @@ def size_run(plan: Plan, wanted: float, calibrated: Mapping[str, Any] | None) ->
 
 
 def size_interleaved(
-    plan: Plan, wanted: float, calibrated: Mapping[str, Any] | None, duet: Collection[str] = ()
+    plan: Plan, effect: float, calibrated: Mapping[str, Any] | None, duet: Collection[str] = ()
 ) -> Sized:
-    """Return the plan of one of two interleaved sides, with the time in which `wanted` is found as budget.
+    """Return the plan of one of two interleaved sides, with the time in which `effect` is found as budget.
 
     `duet` names the experiments that both sides measure at the same time. Raises UsageError where there is no
     calibration, or where no such time is reasonable.
@@ -58,17 +58,17 @@ def size_interleaved(
     for experiment in plan.experiments:
         way = DUET if experiment.name in duet else INTERLEAVED
         entry, assumed = _entry(experiment, calibrated, way)
-        pairs = entry.pairs_for(wanted)
+        pairs = entry.pairs_for(effect)
         if pairs is None:
             raise UsageError(
-                f"{experiment.name}: {format_share(wanted)} would take days to find on this machine",
+                f"{experiment.name}: {format_share(effect)} would take days to find on this machine",
                 remedy=f"ask for {_share_up(entry.interleaved(TIMES_S[-1]))}, which takes 10 minutes",
             )
         seconds = pairs * entry.pair_s * len(experiment.points)
         total += seconds
         notes.append(
             f"{experiment.name}: {pairs} {way} pairs of blocks at each of {_points(experiment)}, "
-            f"{about(seconds)}; a difference of {format_share(wanted)} is found in {format_share(POWER)} of "
+            f"{about(seconds)}; a difference of {format_share(effect)} is found in {format_share(POWER)} of "
             f"cases{assumed}"
         )
     return Sized(replace(plan, budget_s=round(total, 1) or 0.1), tuple(notes))
@@ -108,11 +108,11 @@ def _points(experiment: PlannedExperiment) -> str:
     return "1 point" if count == 1 else f"{count} points"
 
 
-def _too_small(experiment: PlannedExperiment, entry: Entry, wanted: float) -> str:
+def _too_small(experiment: PlannedExperiment, entry: Entry, effect: float) -> str:
     known = f"runs differ by {format_share(_rounded(entry.run_deviation))} though nothing was changed"
     if entry.runs < certificate.FEWEST_RUNS:
         known = "how much separate runs differ is not known"
-    return f"{experiment.name}: no length of separate runs shows {format_share(wanted)} here: {known}"
+    return f"{experiment.name}: no length of separate runs shows {format_share(effect)} here: {known}"
 
 
 def _remedy(entry: Entry) -> str:

@@ -36,13 +36,13 @@ def inspect(profile: Profile, *, find: Callable[[str], Experiment]) -> dict[str,
 
 
 def calibrate(
-    wanted: CalibrationSpec,
+    spec: CalibrationSpec,
     listener: Listener | None = None,
     keep: Path | None = None,
     *,
     find: Callable[[str], Experiment],
 ) -> dict[str, Any]:
-    """Measure and judge all pairs of `wanted`; return `{"schema", "wanted", "interrupted", "trials"}`.
+    """Measure and judge all pairs of `spec`; return `{"schema", "wanted", "interrupted", "trials"}`.
 
     `find` returns an experiment by its name. After a signal it returns the pairs judged up to then; where
     there is none yet KeyboardInterrupt is raised. OscopeError where a pair cannot be measured.
@@ -50,14 +50,14 @@ def calibrate(
     found: list[Trial] = []
     interrupted = False
     try:
-        found.extend(measure(wanted, listener or Silence(), keep, find=find))
+        found.extend(measure(spec, listener or Silence(), keep, find=find))
     except KeyboardInterrupt:
         if not found:
             raise
         interrupted = True
     return {
         "schema": SCHEMA,
-        "wanted": wanted.to_object(),
+        "wanted": spec.to_object(),
         "ended": datetime.now(UTC).isoformat(timespec="seconds"),
         "interrupted": interrupted,
         "trials": trials.to_object(found),

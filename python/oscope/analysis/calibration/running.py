@@ -53,7 +53,7 @@ class _Pair:
 
 
 def measure(
-    wanted: CalibrationSpec,
+    spec: CalibrationSpec,
     listener: Listener,
     keep: Path | None = None,
     *,
@@ -67,32 +67,32 @@ def measure(
     is left out of these. Raises KeyboardInterrupt after a signal, OscopeError where a pair cannot be
     measured.
     """
-    wanted.check()
-    random = np.random.default_rng(wanted.seed)
-    plans = {subject.name: _plan(subject, wanted, 0, find) for subject in wanted.subjects}
-    effects = (*((0.0,) if wanted.equal else ()), *wanted.effects)
+    spec.check()
+    random = np.random.default_rng(spec.seed)
+    plans = {subject.name: _plan(subject, spec, 0, find) for subject in spec.subjects}
+    effects = (*((0.0,) if spec.equal else ()), *spec.effects)
     reasons = {name: why_not(plan.experiments[0]) for name, plan in plans.items()}
-    if {*wanted.ways} == {DUET} and all(reasons.values()):
+    if {*spec.ways} == {DUET} and all(reasons.values()):
         name, reason = next(iter(reasons.items()))
         raise UsageError(f"{name} cannot be measured as a duet: {reason}", remedy="use --way interleaved")
     pairs = [
         _Pair(subject, way, effect, cpus)
-        for subject, way, effect in itertools.product(wanted.subjects, wanted.ways, effects)
+        for subject, way, effect in itertools.product(spec.subjects, spec.ways, effects)
         if way != DUET or reasons[subject.name] is None
-        for _ in range(wanted.pairs)
+        for _ in range(spec.pairs)
     ]
-    if wanted.seconds is None:
+    if spec.seconds is None:
         random.shuffle(pairs)
     else:
         # In rounds: the runs of a subject are to lie as far apart as they can.
-        pairs = [pair for number in range(wanted.pairs) for pair in pairs[number :: wanted.pairs]]
+        pairs = [pair for number in range(spec.pairs) for pair in pairs[number :: spec.pairs]]
     with contextlib.ExitStack() as stack:
-        stack.enter_context(_loaded(wanted))
+        stack.enter_context(_loaded(spec))
         times: dict[str, float] = {}
         for number, pair in enumerate(pairs):
             listener.trial(number, len(pairs), pair.subject.name)
             with _store(keep) as store:
-                if wanted.effects and pair.subject.name not in times:
+                if spec.effects and pair.subject.name not in times:
                     pilot = _run(plans[pair.subject.name], store)
                     times[pair.subject.name] = pilot.iteration_ns(pilot.points[0])
                 seed = int(random.integers(_SEEDS))
@@ -102,12 +102,12 @@ def measure(
 
 
 @contextlib.contextmanager
-def _loaded(wanted: CalibrationSpec) -> Iterator[None]:
-    """Disturb the machine as `wanted` says; OscopeError if that ends before the pairs do."""
-    if wanted.load == "none":
+def _loaded(spec: CalibrationSpec) -> Iterator[None]:
+    """Disturb the machine as `spec` says; OscopeError if that ends before the pairs do."""
+    if spec.load == "none":
         yield
         return
-    load = Injection(causes=(wanted.load,), seed=wanted.seed)
+    load = Injection(causes=(spec.load,), seed=spec.seed)
     with Disturbing(load.to_object(), Affinity()) as disturbing:
         yield
         disturbing.check()
@@ -126,21 +126,21 @@ def _store(keep: Path | None) -> Iterator[Store]:
         yield store
 
 
-def _plan(subject: Subject, wanted: CalibrationSpec, seed: int, find: Callable[[str], Experiment]) -> Plan:
+def _plan(subject: Subject, spec: CalibrationSpec, seed: int, find: Callable[[str], Experiment]) -> Plan:
     plan = make_plan(
         [find(subject.experiment)],
         catalogue.load(),
         profile="quick",
         settings={name: [level] for name, level in subject.settings.items()},
-        amount=Amount(reps=wanted.blocks * wanted.reps),
+        amount=Amount(reps=spec.blocks * spec.reps),
         seed=seed,
     )
     (experiment,) = plan.experiments
     # The first point stands for an experiment of which no levels are named. Users' runs measure again, too.
-    experiment = replace(experiment, points=experiment.points[:1], blocks=wanted.blocks)
-    if wanted.seconds is not None:
-        experiment = replace(experiment, reps=wanted.reps, blocks=None)
-    return replace(plan, experiments=(experiment,), again=True, budget_s=wanted.seconds)
+    experiment = replace(experiment, points=experiment.points[:1], blocks=spec.blocks)
+    if spec.seconds is not None:
+        experiment = replace(experiment, reps=spec.reps, blocks=None)
+    return replace(plan, experiments=(experiment,), again=True, budget_s=spec.seconds)
 
 
 def _run(plan: Plan, store: Store) -> ExperimentResults:

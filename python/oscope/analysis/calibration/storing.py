@@ -21,7 +21,7 @@ from oscope.targets.affinity import Affinity
 
 
 def calibrate_and_store(
-    wanted: CalibrationSpec,
+    spec: CalibrationSpec,
     store: Store,
     listener: Listener,
     keep: Path | None = None,
@@ -35,7 +35,7 @@ def calibrate_and_store(
 
     Raises what `calibrate` raises; nothing is stored of it then but that it was tried.
     """
-    plan = Plan(wanted.seed, "full", "local", None, None, (), inspections=(INSPECTION,))
+    plan = Plan(spec.seed, "full", "local", None, None, (), inspections=(INSPECTION,))
     started = datetime.now(UTC).isoformat(timespec="seconds")
     chain = ProcessChain(find_probe(), Affinity())
     try:
@@ -43,7 +43,7 @@ def calibrate_and_store(
             # The pairs have probes of their own.
             chain.end()
             with recording_end(active):
-                result = calibrate(wanted, listener, keep, find=find)
+                result = calibrate(spec, listener, keep, find=find)
             about = {"title": inspection.title, "question": inspection.question, "started": started}
             active.append(Happened("inspection", {"inspection": INSPECTION, **about, "result": result}))
             brief = in_brief(result, active.recorder.run_id)

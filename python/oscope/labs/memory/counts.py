@@ -50,8 +50,8 @@ def _fed(point: q.Point) -> bool:
 def _equal(point: q.Point) -> str:
     if not _fed(point):
         return "not counted"
-    wanted = _own(point)
-    found = ((q.measured(point.samples, name)[0], wanted[kind]) for kind, name in FED.items())
+    fed = _own(point)
+    found = ((q.measured(point.samples, name)[0], fed[kind]) for kind, name in FED.items())
     return "yes" if all(bool(np.all(values == one)) for values, one in found) else "no"
 
 

@@ -18,9 +18,9 @@ VDSO_CLOCK_SOURCES = frozenset({"tsc", "kvm-clock", "hyperv_clocksource_tsc_page
 """Clock sources that the vDSO reads by itself (asm/vdso/clocksource.h of x86 and arm64)."""
 
 
-def by_style(run: q.Run, **wanted: q.Level) -> list[q.PivotRow]:
+def by_style(run: q.Run, **levels: q.Level) -> list[q.PivotRow]:
     """Return each call in both styles."""
-    return q.pivot(run.narrowed("call", "style"), METRIC, "style", **wanted)
+    return q.pivot(run.narrowed("call", "style"), METRIC, "style", **levels)
 
 
 def differs(call: q.PivotRow) -> str | None:

@@ -98,11 +98,11 @@ def _slowed(_: q.Run, lines: Sequence[Line]) -> str:
     return f"{most.name} holds its parent {q.bracketed(most.slope, 'ns')} longer for each MiB resident{none}."
 
 
-def _named(lines: Sequence[Line], wanted: str) -> list[str]:
+def _named(lines: Sequence[Line], outcome: str) -> list[str]:
     """Return the lines with a verdict: by the way alone where all of its page sizes have it."""
     every = q.grouped(lines, lambda line: line.how)
-    own = [line for line in lines if verdict(line) == wanted]
-    whole = {how for how, all_of_it in every.items() if all(verdict(line) == wanted for line in all_of_it)}
+    own = [line for line in lines if verdict(line) == outcome]
+    whole = {how for how, all_of_it in every.items() if all(verdict(line) == outcome for line in all_of_it)}
     return list(dict.fromkeys(line.how if line.how in whole else line.name for line in own))
 
 

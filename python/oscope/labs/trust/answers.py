@@ -33,15 +33,15 @@ def section(title: str, result: Mapping[str, Any]) -> q.Section:
 
 
 def _described(result: Mapping[str, Any], found: Sequence[Trial]) -> str:
-    wanted = result["wanted"]
+    spec = result["wanted"]
     seconds = float(np.median([trial.seconds for trial in found])) if found else float("nan")
     text = (
-        f"Each side has {wanted['blocks']} blocks of {wanted['reps']} samples, which took "
+        f"Each side has {spec['blocks']} blocks of {spec['reps']} samples, which took "
         f"{seconds:.2g} s. A known difference is a wait in the measured region of side B, so many ns for "
         "each iteration; equal sides are measured by the same code as any run."
     )
-    if wanted["load"] != "none":
-        text += f" Meanwhile oscope inject caused interference by {wanted['load']}, in phases."
+    if spec["load"] != "none":
+        text += f" Meanwhile oscope inject caused interference by {spec['load']}, in phases."
     if result["interrupted"]:
         text += " It was interrupted, and covers the pairs up to then."
     return text

@@ -62,15 +62,15 @@ class Pages:
 
     def runs(self, query: Mapping[str, str]) -> str:
         """Return the list of the runs that pass the filter of a query."""
-        wanted = Filter.read(query)
+        filters = Filter.read(query)
         with self.open() as store:
             every = read_runs(store)
-        shown = [run for run in every if wanted.passes(run)]
+        shown = [run for run in every if filters.passes(run)]
         return self.render(
             "runs.html.j2",
             runs=shown,
             count=len(every),
-            wanted=wanted,
+            filters=filters,
             choices=choices(every),
             newest=every[0].entry.id if every else "",
             chosen=suggested(shown),
@@ -137,22 +137,28 @@ class Pages:
 
     def history(self, query: Mapping[str, str]) -> str:
         """Return the history of the experiment that a query names, or else of the newest run's first."""
-        wanted = Filter.read(query)
+        filters = Filter.read(query)
         metric = query.get("metric", "")
         with self.open() as store:
             entries = store.runs()
             names = sorted({name for entry in entries if entry.samples for name in entry.experiments})
             newest = next((entry.experiments[0] for entry in reversed(entries) if entry.samples), "")
-            name = wanted.experiment or newest
+            name = filters.experiment or newest
             found, error = None, ""
             try:
                 if name:
-                    chosen = past.entries_of(entries, name, wanted.since)
+                    chosen = past.entries_of(entries, name, filters.since)
                     found = past.history(store, chosen, name, metric, self._wording)
             except UsageError as refused:
                 error = str(refused)
         return self.render(
-            "history.html.j2", names=names, name=name, metric=metric, wanted=wanted, found=found, error=error
+            "history.html.j2",
+            names=names,
+            name=name,
+            metric=metric,
+            filters=filters,
+            found=found,
+            error=error,
         )
 
     def report(self, store: Store, run: Run, name: str | None) -> build.Report:

@@ -69,12 +69,12 @@ class FleetFile:
                     f"{option}{word}: no host of the fleet is meant",
                     remedy="give names, patterns such as n1*, @GROUP or LABEL=VALUE, parted by commas",
                 )
-        wanted = [word for word in words if not word.startswith("!")] or ["*"]
+        included = [word for word in words if not word.startswith("!")] or ["*"]
         without = [word[1:] for word in words if word.startswith("!")]
         chosen = tuple(
             member.host
             for member in self.members
-            if any(map(member.matches, wanted)) and not any(map(member.matches, without))
+            if any(map(member.matches, included)) and not any(map(member.matches, without))
         )
         if not chosen:
             raise UsageError(f"{option}{expression}: no host is left", remedy="leave out fewer of them")

@@ -46,7 +46,7 @@ def parse(
     `of_machine` refuses those that act on what is measured: they have an amount.
     Raises UsageError, with the nearest name for an unknown one.
     """
-    wanted: dict[str, float | None] = {}
+    amounts: dict[str, float | None] = {}
     for text in (part.strip() for each in texts for part in each.split(",")):
         name, equals, amount = text.partition("=")
         cause = known.get(name)
@@ -57,11 +57,11 @@ def parse(
                 f"{name} is injected into what is measured, not into the machine",
                 remedy=f"use oscope run … --inject {name}={amount or '2us'}",
             )
-        if name in wanted:
+        if name in amounts:
             raise UsageError(f"the cause {name} is named twice", remedy="name it once")
         if cause.amount is None and equals:
             raise UsageError(f"the cause {name} has no amount", remedy=f"write {name}")
         if cause.amount is not None and not amount:
             raise UsageError(f"the cause {name} needs an amount", remedy=f"write it like {name}=2us")
-        wanted[name] = units.parse_duration(amount) if equals else None
-    return wanted
+        amounts[name] = units.parse_duration(amount) if equals else None
+    return amounts

@@ -22,26 +22,26 @@ from oscope.targets.affinity import Affinity
 class RequestInjection:
     """What is injected into the measured regions of a run, a request at a time."""
 
-    def __init__(self, wanted: Injection, since_ns: int) -> None:
+    def __init__(self, spec: Injection, since_ns: int) -> None:
         """`since_ns` is when a drift began, by CLOCK_REALTIME."""
-        self._wanted = wanted
+        self._spec = spec
         self._since_ns = since_ns
         self._numbers = itertools.count()
 
     def next(self) -> Mapping[str, object] | None:
         """Return what the next request injects; None: nothing."""
-        return self._wanted.request(next(self._numbers), self._since_ns)
+        return self._spec.request(next(self._numbers), self._since_ns)
 
 
 class Disturbing:
-    """While entered, interference is injected as `wanted` says, if it says anything."""
+    """While entered, interference is injected as `spec` says, if it says anything."""
 
-    def __init__(self, wanted: Mapping[str, Any] | None, affinity: Affinity) -> None:
-        """Nothing is started yet. `wanted` is an injection as a plan has it."""
-        self._wanted = None if wanted is None else Injection.from_object(wanted)
+    def __init__(self, spec: Mapping[str, Any] | None, affinity: Affinity) -> None:
+        """Nothing is started yet. `spec` is an injection as a plan has it."""
+        self._spec = None if spec is None else Injection.from_object(spec)
         self._affinity = affinity
         self._since_ns = time.time_ns()
-        self.requests = None if self._wanted is None else RequestInjection(self._wanted, self._since_ns)
+        self.requests = None if self._spec is None else RequestInjection(self._spec, self._since_ns)
         self._injector: Injector | None = None
         self._listener: threading.Thread | None = None
         self._phases: list[Phase] = []
@@ -50,9 +50,9 @@ class Disturbing:
 
     def __enter__(self) -> Disturbing:
         """Start disturbing. Raises OscopeError where this machine or this user cannot."""
-        if self._wanted is not None and self._wanted.causes:
+        if self._spec is not None and self._spec.causes:
             # The probes are children of this process.
-            words = [*self._wanted.words(), "--probes-of", str(os.getpid())]
+            words = [*self._spec.words(), "--probes-of", str(os.getpid())]
             with self._affinity.starting():
                 self._injector = Injector(words)
             self._listener = threading.Thread(target=self._listen, name="injection", daemon=True)
@@ -67,15 +67,15 @@ class Disturbing:
 
     def opening(self, points: Mapping[str, Sequence[PointState]]) -> Iterator[Happened]:
         """Mark the run, and every one of its points, wherever their figures are shown."""
-        if self._wanted is not None:
-            yield note(self._wanted.warning)
+        if self._spec is not None:
+            yield note(self._spec.warning)
             for point in itertools.chain.from_iterable(points.values()):
-                if self._wanted.warning not in point.notes:
-                    yield Happened("note", self._wanted.warning, point)
+                if self._spec.warning not in point.notes:
+                    yield Happened("note", self._spec.warning, point)
 
     def closing(self) -> Iterator[Happened]:
         """Stop disturbing, and yield the truth: where each cause acted, and its phases."""
-        if self._wanted is not None:
+        if self._spec is not None:
             begun = None if self._injector is None else asdict(self._injector.begun)
             self._stop()
             phases = [asdict(phase) for phase in self._phases]

@@ -43,13 +43,13 @@ class Injection:
     @classmethod
     def parse(cls, texts: Sequence[str], known: dict[str, Cause], seed: int) -> Injection:
         """Read what `--inject` names, such as `hog,delay=2us`. Raises UsageError."""
-        wanted = parse(texts, known)
-        in_region = {name: seconds for name, seconds in wanted.items() if seconds is not None}
+        causes = parse(texts, known)
+        in_region = {name: seconds for name, seconds in causes.items() if seconds is not None}
         for name, seconds in in_region.items():
             if not 0 < seconds <= 1:
                 raise UsageError(f"--inject {name}: not above 0 and at most 1 s", remedy=f"write {name}=2us")
         return cls(
-            causes=tuple(name for name in wanted if name not in in_region),
+            causes=tuple(name for name in causes if name not in in_region),
             delay_ns=in_region.get("delay", 0.0) * 1e9,
             drift_ns_per_s=in_region.get("drift", 0.0) * 1e9,
             seed=seed,
