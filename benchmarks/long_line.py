@@ -91,7 +91,7 @@ class Sides:
             took, output = pair(
                 (*over.receiver, "iperf3", "-s", "-1", "--forceflush"),
                 (*over.sender, "iperf3", "-c", "{}", "-n", size, "-J"),
-                lambda said: THERE if "listening" in said else None,
+                lambda output_line: THERE if "listening" in output_line else None,
             )
         self.reported["iperf3"].append(json.loads(output)["end"]["sum_received"]["bits_per_second"] / 8)
         return took

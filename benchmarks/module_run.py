@@ -70,11 +70,11 @@ def words_of(error: BaseException) -> str:
     """Return an error in one short line; of a command that failed, also what it said last."""
     text = f"{type(error).__name__}: {error}"
     if isinstance(error, subprocess.CalledProcessError):
-        said = error.stderr or ""
-        said = said.decode(errors="replace") if isinstance(said, bytes) else said
+        last = error.stderr or ""
+        last = last.decode(errors="replace") if isinstance(last, bytes) else last
         words = [error.cmd] if isinstance(error.cmd, str) else [Path(str(word)).name for word in error.cmd]
         text = (
-            f"{' '.join(words[:4])} ended with {error.returncode}: {''.join(said.strip().splitlines()[-1:])}"
+            f"{' '.join(words[:4])} ended with {error.returncode}: {''.join(last.strip().splitlines()[-1:])}"
         )
     for place in (BIN, ROOT):
         # Where the checkout is says nothing to who reads the page of results.

@@ -152,9 +152,9 @@ class Rounds:
         found = {path.name: path.read_bytes() for path in self._folder.iterdir()}
         assert {name: content for name, content in found.items() if name.startswith("file")} == self._model
         assert [name for name in found if ".conflict-" in name or name.startswith(TEMPORARY)] == []
-        said = self._mount.said()
-        assert len(re.findall("is copied back after all", said)) == self.kept
-        assert len(re.findall("was removed before it was copied back", said)) == self.removed
+        log = self._mount.log_text()
+        assert len(re.findall("is copied back after all", log)) == self.kept
+        assert len(re.findall("was removed before it was copied back", log)) == self.removed
 
 
 ROOM = {errno.ENOSPC}

@@ -134,8 +134,8 @@ def _strike(server: SshServer, mount: Mount, notes: Path, outcome: Round) -> Non
 
 def _judged_load(notes: Path, status: int, outcome: Round) -> History:
     if status != 0:
-        said = notes.with_name("load.log").read_text().splitlines()
-        outcome.problems.append(f"the load ended with {status}: {' '.join(said[-1:])}")
+        lines = notes.with_name("load.log").read_text().splitlines()
+        outcome.problems.append(f"the load ended with {status}: {' '.join(lines[-1:])}")
     history = History.read(notes.read_text().splitlines())
     outcome.steps = history.steps
     allowed = {errno.EIO} if outcome.kind not in ("kill", "kill-recovery", "freeze") else set()

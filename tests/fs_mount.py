@@ -108,7 +108,7 @@ class Mount:
         except OSError:
             return False
 
-    def said(self) -> str:
+    def log_text(self) -> str:
         """Return the log of all its lives."""
         return self.log.read_text(errors="replace")
 
@@ -131,7 +131,7 @@ class Mount:
                         f"{self._leave} ended with {answer.returncode}: {answer.stderr.strip()}"
                     )
             if (status := self._program.wait(LIMIT_S)) != 0:
-                raise RuntimeError(f"{self.words[0]} ended with {status}: {self.said()[-500:]}")
+                raise RuntimeError(f"{self.words[0]} ended with {status}: {self.log_text()[-500:]}")
             if is_mounted(self.root):
                 raise RuntimeError(f"{self.root} is still mounted")
         finally:

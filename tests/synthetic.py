@@ -290,7 +290,7 @@ def skipped(factors: Mapping[str, Level]) -> PointSamples:
     return replace(none, metrics={}, covariates={}, skipped="no huge pages are free", remedy=remedy)
 
 
-def said(section: Section) -> str:
+def prose(section: Section) -> str:
     """Return everything that a section says beside its tables: the headline, and the details under it."""
     return " ".join([section.answer, *section.text])
 

@@ -84,10 +84,10 @@ def test_intervals_that_hold_no_change_are_explained_beside_a_high_probability(
         line=commits, differ=True, group=Group(0, 1, 0.985), skipped={}, jump=row, jumped=(0, 1), ends=[row],
         steps=[0] * 7,
     )  # fmt: skip
-    said = sentences(found, "cpu_ns")
-    assert said[0] == "b (Change b) changed cpu_ns: probability 98.5 %"
+    lines = sentences(found, "cpu_ns")
+    assert lines[0] == "b (Change b) changed cpu_ns: probability 98.5 %"
     text = "the intervals are of the last step alone; the probability rests on all 7"
-    assert (text in said) is explained
+    assert (text in lines) is explained
 
 
 SPIN = """#include "cost.h"

@@ -180,11 +180,11 @@ def test_the_largest_resident_set_is_the_programs_own(bench: CommandLine) -> Non
     # A program that says itself how large it is, and is larger than the launcher, the least that is reported.
     done = bench("bench", "--reps", "3", "--output", "own.txt", "--json", "own.json", own)
     assert done.code == 0, done.err
-    said = int((bench.folder / "own.txt").read_text().split()[1]) * 1024
-    assert said > 3 * MIB
+    expected = int((bench.folder / "own.txt").read_text().split()[1]) * 1024
+    assert expected > 3 * MIB
     for seen in samples(bench.folder, "own.json")[own]["max_rss_bytes"]:
         # The kernel sums its counts of each CPU up exactly for /proc, and only roughly for wait4.
-        assert abs(seen - said) <= 512 * 1024
+        assert abs(seen - expected) <= 512 * 1024
 
 
 def test_a_scan_measures_every_combination_of_what_a_command_holds(bench: CommandLine) -> None:

@@ -132,12 +132,12 @@ def test_it_is_on_a_terminal_and_not_in_a_pipe(tmp_path: Path, real_probe: Path)
         cwd=tmp_path,
     ) as process:
         os.close(slave)
-        said = b""
+        output = b""
         while chunk := _read(master):
-            said += chunk
+            output += chunk
         assert process.wait(120) == 0
     os.close(master)
-    assert said.decode().count("●") == 3
+    assert output.decode().count("●") == 3
 
 
 def _read(terminal: int) -> bytes:

@@ -74,7 +74,7 @@ def judged(effect: float, between: float, pairs: int) -> list[Trial]:
 
 def trial(effect: float, different: Mapping[str, bool], way: str = "interleaved") -> Trial:
     """Return a trial of 1.5 s a side in which the methods say so."""
-    verdicts = {name: MethodVerdict(said, 1.1, 1.0, 1.2) for name, said in different.items()}
+    verdicts = {name: MethodVerdict(different_by, 1.1, 1.0, 1.2) for name, different_by in different.items()}
     return Trial("s", "time_ns", way, effect, 1 + effect, 0.03, 1.5, verdicts)
 
 

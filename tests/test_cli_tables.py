@@ -166,8 +166,8 @@ def test_a_metric_without_any_value_is_told_with_the_clocks_reason() -> None:
         environment={"clock": {"kind": "monotonic_raw", "why": "the TSC is not invariant"}},
     )
     reported = printed(results)
-    said = " ".join(reported.split())
-    assert "not measured: cycles: the clock is MONOTONIC_RAW, because the TSC is not invariant" in said
+    text = " ".join(reported.split())
+    assert "not measured: cycles: the clock is MONOTONIC_RAW, because the TSC is not invariant" in text
 
 
 def test_failed_samples_are_told_with_their_number() -> None:

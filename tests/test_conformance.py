@@ -208,7 +208,7 @@ def test_a_part_of_the_results_leaves_the_published_page(
         monkeypatch.setattr(conformance, "load", lambda found=found: found)
         assert conformance.main() == 0
         assert written.read_text().startswith("# File systems")
-        said = " ".join(capsys.readouterr().err.split())
-        assert ("not run here: xfstests on local, xfstests on helper" in said) == (found is some)
+        errors = " ".join(capsys.readouterr().err.split())
+        assert ("not run here: xfstests on local, xfstests on helper" in errors) == (found is some)
         if found is some:
             assert published.read_text() == "as measured elsewhere"

@@ -385,7 +385,7 @@ def test_a_fleet_in_python_without_a_host_is_an_error(
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("fleet", "run", "syscall.cost"), "there is no fleet.toml"),
         (("fleet", "run"), "nothing is named"),
@@ -397,7 +397,7 @@ def test_a_fleet_in_python_without_a_host_is_an_error(
     ],
 )
 def test_a_wrong_request_is_one_line(
-    tmp_path: Path, real_probe: Path, words: tuple[str, ...], said: str
+    tmp_path: Path, real_probe: Path, words: tuple[str, ...], message: str
 ) -> None:
     oscope = CommandLine(
         tmp_path, {"OSCOPE_PROBE": str(real_probe), "OSCOPE_STORE": str(tmp_path / "store.db")}
@@ -405,4 +405,4 @@ def test_a_wrong_request_is_one_line(
     answer = oscope(*words)
     assert answer.code == 2, answer
     (line,) = answer.err.splitlines()
-    assert said.lower() in line.lower()
+    assert message.lower() in line.lower()

@@ -311,7 +311,7 @@ def test_fleets_and_groups_are_compared(stored: CommandLine) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("compare", "last", "n1"), "a fleet and hosts"),
         (("compare", "fleet-2", "fleet-2"), "cannot be compared with itself"),
@@ -323,11 +323,11 @@ def test_fleets_and_groups_are_compared(stored: CommandLine) -> None:
         (("drift", "last"), "cannot be compared with itself"),
     ],
 )
-def test_a_wrong_request_is_one_line(stored: CommandLine, words: tuple[str, ...], said: str) -> None:
+def test_a_wrong_request_is_one_line(stored: CommandLine, words: tuple[str, ...], message: str) -> None:
     answer = stored("fleet", *words)
     assert answer.code == 2, answer
     (line,) = answer.err.splitlines()
-    assert said in line
+    assert message in line
 
 
 # ---- The Python interface.

@@ -260,5 +260,5 @@ def test_what_another_wrote_into_a_linked_file_meanwhile_is_kept_beside(
         scene.there.write_bytes(THEIRS)
         ends_amid(end, scene, cutting, fs_folder, home, mounted_at)
         if end != "kill":
-            assert "cut off" in mounted_at.said()
+            assert "cut off" in mounted_at.log_text()
     assert one_file(fs_folder, scene.made) == {"file": OURS, "other": OURS, "beside": THEIRS}

@@ -82,7 +82,7 @@ def test_where_both_sides_changed_both_are_kept(
             capture_output=True, text=True, timeout=30, check=False,
         )  # fmt: skip
         assert kept[0].name in status.stdout + status.stderr
-        assert kept[0].name in mounted_at.said()
+        assert kept[0].name in mounted_at.log_text()
         assert (mounted_at.root / "file").read_bytes() == b"theirs, meanwhile"
         mounted_at.stop()
     assert len(list(fs_folder.iterdir())) == 2

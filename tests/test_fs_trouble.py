@@ -332,10 +332,10 @@ def test_the_log_and_the_status_follow_a_file_that_has_no_room(fs_server: SshSer
                 (mounted_at.root / name).write_bytes(b"")
             assert failing(mounted_at) == []
             mounted_at.stop()
-        said = mounted_at.said()
-        after_all = re.findall(r"(\S+) is copied back after all", said)
+        log = mounted_at.log_text()
+        after_all = re.findall(r"(\S+) is copied back after all", log)
         assert sorted(after_all) == ["other", "replaced"]
-        removed = re.findall(r"(\S+) was removed before it was copied back", said)
+        removed = re.findall(r"(\S+) was removed before it was copied back", log)
         assert sorted(removed) == ["removed", "replaced"]
 
 

@@ -20,7 +20,7 @@ from oscope.model.document import Section
 from oscope.model.factors import Level
 from oscope.model.samples import ExperimentResults, PointSamples
 from oscope.report.figures import draw
-from synthetic import column, number, said
+from synthetic import column, number, prose
 from synthetic_disk import changed, with_first
 from synthetic_ipc import sections
 
@@ -100,7 +100,7 @@ def test_tracers_are_compared_with_none_at_the_same_points() -> None:
 def test_every_question_is_answered_with_a_table_and_a_figure(survey: dict[str, Section]) -> None:
     assert list(survey) == TITLES
     for section in survey.values():
-        assert said(section)
+        assert prose(section)
         assert section.tables
         assert section.figures
         assert section.missing == ""
@@ -118,7 +118,7 @@ def test_every_figure_can_be_drawn_for_a_paper(survey: dict[str, Section]) -> No
 def test_an_experiment_by_itself_is_answered_as_far_as_it_goes(name: str) -> None:
     only = [each for each in synthetic_ipc.survey().experiments if each.experiment == name]
     assert len(only) == 1
-    assert any(said(section) for section in sections(*only).values())
+    assert any(prose(section) for section in sections(*only).values())
 
 
 def test_what_was_skipped_altogether_makes_no_answer_but_says_why() -> None:
@@ -126,7 +126,7 @@ def test_what_was_skipped_altogether_makes_no_answer_but_says_why() -> None:
         gone = tuple(synthetic.skipped(point.factors) for point in experiment.points)
         found = sections(dataclasses.replace(experiment, points=gone))
         assert found
-        assert all(not said(section) for section in found.values())
+        assert all(not prose(section) for section in found.values())
         assert any("no huge pages are free: echo" in section.missing for section in found.values())
 
 
@@ -151,8 +151,8 @@ def test_few_samples_break_nothing_and_prove_nothing(samples: int) -> None:
         for figure in section.figures:
             draw(figure)
     if samples == 1:
-        assert "At none of 12 points can threads and processes be distinguished" in said(found[THREADS])
-        assert "faster at" not in said(found[SOCKBUF])
+        assert "At none of 12 points can threads and processes be distinguished" in prose(found[THREADS])
+        assert "faster at" not in prose(found[SOCKBUF])
 
 
 # ---- performance
@@ -166,7 +166,7 @@ def test_one_channel_is_not_called_the_fastest() -> None:
         )
         for e in every
     ]
-    answer = said(sections(*pipes)[PERFORMANCE])
+    answer = prose(sections(*pipes)[PERFORMANCE])
     assert answer.startswith("pipe carries ")
     assert "fastest" not in answer
 
@@ -181,13 +181,13 @@ def test_the_runner_up_of_the_fastest_channel_is_tested_as_well() -> None:
         return {"throughput": speeds.get(channel, 900.0) + spread}
 
     chosen = [each for each in made.points if each.factors["channel"] in ("shm", "pipe", "tcp")]
-    answer = said(sections(changed(dataclasses.replace(made, points=tuple(chosen)), rate))[PERFORMANCE])
+    answer = prose(sections(changed(dataclasses.replace(made, points=tuple(chosen)), rate))[PERFORMANCE])
     assert "shm is the fastest channel between processes: 3" in answer
     assert "(not distinguished from 1 other); tcp, the slowest, reaches 9" in answer
 
 
 def test_the_fastest_of_each_mode_is_the_one_put_in(survey: dict[str, Section]) -> None:
-    answer = said(survey[PERFORMANCE])
+    answer = prose(survey[PERFORMANCE])
     assert answer.startswith("shm is the fastest channel between processes: ")
     assert "; tcp, the slowest, reaches " in answer
     speeds = {
@@ -231,7 +231,7 @@ def test_a_channel_that_spins_is_not_the_cheapest_for_being_fast() -> None:
 
 
 def test_the_quickest_round_trip_and_the_longest_tail_are_named(survey: dict[str, Section]) -> None:
-    answer = said(survey[ROUND])
+    answer = prose(survey[ROUND])
     assert "by shm · 2" in answer
     assert "by tcp · 2" in answer
     assert ", the slowest, " in answer
@@ -313,7 +313,7 @@ def test_transfers_that_return_less_than_the_capacity_are_not_tied_to_it() -> No
 
 def test_without_traces_the_workloads_own_counts_are_told_with_the_remedy() -> None:
     section = sections(synthetic_ipc.throughput())[SIZES]
-    assert said(section).startswith("By the workload's own counts, reads are short most often at pipe")
+    assert prose(section).startswith("By the workload's own counts, reads are short most often at pipe")
     assert section.missing == "ipc.trace was not run: `oscope run ipc.trace` does it."
     assert section.tables[0].columns[0] == "point"
 
@@ -393,7 +393,7 @@ def test_traced_points_are_not_taken_for_untraced_ones() -> None:
     ]
     mixed = dataclasses.replace(plain, points=tuple(found))
     for title in (PERFORMANCE, SOCKBUF, KNEE, THREADS):
-        assert said(sections(mixed)[title]) == said(sections(plain)[title])
+        assert prose(sections(mixed)[title]) == prose(sections(plain)[title])
 
 
 def test_a_skipped_point_is_told_with_its_remedy() -> None:

@@ -23,7 +23,7 @@ from oscope.questions.curve_shapes import orders
 from oscope.questions.run import Run
 from oscope.questions.traced import effect_note, losses
 from oscope.statistics.multiplicity import holm
-from synthetic import column, number, said
+from synthetic import column, number, prose
 from synthetic_disk import changed
 from synthetic_ipc import sections
 from test_ipc_lab import CALLS, EFFECT, FAULTS, INSIDE, SIZES, SWITCHES
@@ -98,7 +98,7 @@ def test_time_in_calls_stands_beside_the_untraced_cpu_time(survey: dict[str, Sec
         assert row[1].startswith("70")
         assert row[2].startswith("100" if "1thread" in row[0] else "50")
         assert row[3].startswith("60")
-    assert "70 % of the time passes in calls, but only 50 % on a CPU" in said(survey[INSIDE])
+    assert "70 % of the time passes in calls, but only 50 % on a CPU" in prose(survey[INSIDE])
 
 
 @pytest.mark.parametrize("slow", [1.0, 1.25, 3.0])
@@ -153,9 +153,9 @@ def test_where_nothing_could_be_traced_the_remedy_is_told_and_what_is_known_untr
     for title in (SIZES, INSIDE, CALLS, SWITCHES, FAULTS):
         assert "12 of 24 points: bpftrace needs root: run it with sudo." in found[title].missing, title
     assert "on a CPU" in found[INSIDE].answer
-    assert said(found[SIZES])
-    assert said(found[SWITCHES])
-    assert said(found[CALLS]) == ""
+    assert prose(found[SIZES])
+    assert prose(found[SWITCHES])
+    assert prose(found[CALLS]) == ""
 
 
 def test_untraced_levels_alone_say_how_to_trace() -> None:
@@ -178,7 +178,7 @@ def test_gaps_in_a_histogram_are_drawn_as_empty() -> None:
 
 
 def test_traced_faults_are_held_against_timed_touches(survey: dict[str, Section]) -> None:
-    answer = said(survey[FAULTS])
+    answer = prose(survey[FAULTS])
     assert "zero-page is the quickest fault with 225.0 ns" in answer
     ratios = {row[0]: number(row[5]) for row in survey[FAULTS].tables[0].rows}
     assert set(ratios) == {"zero-page", "anonymous", "file", "file-major", "copy-on-write", "huge"}
@@ -196,7 +196,7 @@ def test_faults_that_do_not_agree_with_the_touches_are_not_said_to() -> None:
 
 def test_without_traces_the_timed_touches_are_told() -> None:
     section = sections(retraced(synthetic_ipc.fault(), lambda _: None))[FAULTS]
-    assert said(section).startswith("Untraced, touching zero-page takes")
+    assert prose(section).startswith("Untraced, touching zero-page takes")
     assert "--trace" in section.missing
 
 
@@ -305,7 +305,7 @@ def test_of_calls_that_take_equal_time_none_alone_is_the_headline(kept: int, rea
         left[0] -= "calls" in each
         return {**each, "calls": reading} if "calls" in each and left[0] >= 0 else None
 
-    assert words in said(sections(retraced(synthetic_ipc.trace(), change))[CALLS])
+    assert words in prose(sections(retraced(synthetic_ipc.trace(), change))[CALLS])
 
 
 def test_channels_whose_medians_contradict_the_pairs_have_no_order() -> None:

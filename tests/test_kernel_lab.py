@@ -23,7 +23,7 @@ from oscope.questions.clocked import names
 from oscope.report.build import answers, build
 from oscope.report.figures import draw
 from oscope.statistics.multiplicity import holm
-from synthetic import said
+from synthetic import prose
 from synthetic_kernel import FAULTS, sections
 
 LAB = labs.lab("kernel")
@@ -62,7 +62,7 @@ def test_the_reclaim_is_of_every_policy_and_its_counts_repeat_by_design() -> Non
 def test_every_section_has_answer_table_and_figure(survey: dict[str, Section]) -> None:
     assert list(survey) == [PRECIOUS, FORK, TABLE_ONE, *POLICY.values()]
     for section in survey.values():
-        assert said(section)
+        assert prose(section)
         assert section.tables
         assert section.figures or section.title == TABLE_ONE
         assert not section.missing
@@ -74,7 +74,7 @@ def test_every_section_has_answer_table_and_figure(survey: dict[str, Section]) -
 
 def test_the_printing_is_told_with_its_share_under_each_clock(survey: dict[str, Section]) -> None:
     section = survey[PRECIOUS]
-    assert "200 instructions" in said(section)
+    assert "200 instructions" in prose(section)
     (table,) = section.tables
     logged = dict(zip(table.columns, table.rows[1], strict=True))
     assert logged["instructions / my_precious's (95 %)"] == "20.000 (20.000 to 20.000)"
@@ -140,7 +140,7 @@ def test_a_call_timed_by_itself_is_not_said_to_be_in_a_loop() -> None:
     points = tuple(dataclasses.replace(p, factors={**p.factors, "style": "single"}) for p in wall.points)
     found = sections(dataclasses.replace(wall, points=points), synthetic_kernel.fork("wall"))
     for title in (PRECIOUS, TABLE_ONE):
-        reported = " ".join(found[title].text) + str(found[title].tables) + said(found[title])
+        reported = " ".join(found[title].text) + str(found[title].tables) + prose(found[title])
         assert "in a loop" not in reported
         assert "one call" in reported
 
@@ -165,14 +165,14 @@ def test_one_clock_alone_is_enough(survey: dict[str, Section]) -> None:
         found = sections(*(make(clock) for make in (synthetic_kernel.precious, synthetic_kernel.fork)))
         assert list(found) == [PRECIOUS, FORK, TABLE_ONE]
         unit = "instructions" if clock == "instructions" else "ns"
-        assert unit in said(found[PRECIOUS])
+        assert unit in prose(found[PRECIOUS])
         assert len(found[PRECIOUS].figures) == 1
     assert len(survey[PRECIOUS].figures) == 2
 
 
 def test_fork_says_who_comes_first(survey: dict[str, Section]) -> None:
     section = survey[FORK]
-    assert said(section).count("The parent returns first") == 2
+    assert prose(section).count("The parent returns first") == 2
     assert section.tables[0].rows[0][-3:] == ["522560.90", "349551.50", "429520.55"]
     assert section.tables[0].rows[0][1] == "300\u202f000 instructions"
 
@@ -197,7 +197,7 @@ def test_what_the_intervals_cover_is_told(survey: dict[str, Section]) -> None:
 def test_an_emulated_machines_time_is_told_to_be_that(survey: dict[str, Section]) -> None:
     reported = "QEMU's emulation of a machine (tcg)"
     for title in (PRECIOUS, FORK):
-        assert said(survey[title]).count(reported) == 1
+        assert prose(survey[title]).count(reported) == 1
     for title in POLICY.values():
         assert sum(reported in text for text in survey[title].text) == 1
     for make in (synthetic_kernel.precious, synthetic_kernel.fork, synthetic_kernel.reclaim):
@@ -206,7 +206,7 @@ def test_an_emulated_machines_time_is_told_to_be_that(survey: dict[str, Section]
         true = dataclasses.replace(wall, environment={**wall.environment, "guest": guest})
         for results in (make("instructions"), true):
             for section in sections(results).values():
-                assert reported not in " ".join((said(section), *section.text))
+                assert reported not in " ".join((prose(section), *section.text))
 
 
 def test_the_clocks_are_set_apart_only_where_both_measured(survey: dict[str, Section]) -> None:
@@ -221,7 +221,7 @@ def test_the_clocks_are_set_apart_only_where_both_measured(survey: dict[str, Sec
 def test_an_answer_is_given_once_where_a_wall_experiment_counted_instructions() -> None:
     made = dataclasses.replace(synthetic_kernel.precious("instructions"), experiment="kernel.precious-wall")
     section = sections(made)[PRECIOUS]
-    assert said(section).count("The call takes") == 1
+    assert prose(section).count("The call takes") == 1
     assert len(section.figures) == 1
     assert names("cycles") == ("cycles",)
     assert names("child_ns") == ("child_ns", "child_instructions")

@@ -21,7 +21,7 @@ from oscope.planning.plan import make_plan
 from oscope.probe.catalogue import Catalogue, load
 from oscope.report.build import answers, labs_run, title
 from oscope.report.figures import draw
-from synthetic import number, said
+from synthetic import number, prose
 from synthetic_disk import changed, sections
 
 DISK = labs.lab("disk")
@@ -129,7 +129,7 @@ def test_a_run_of_the_disk_lab_is_the_disk_labs_alone(survey: dict[str, Section]
 def test_every_question_is_answered_with_a_table(survey: dict[str, Section]) -> None:
     assert list(survey) == [SWEEP, CACHES, WHERE, ENGINES, DRIFT, XOR, WRITING, DROPPED, CALLS]
     for section in survey.values():
-        assert said(section)
+        assert prose(section)
         assert section.tables
         assert section.missing == ""
         for table in section.tables:
@@ -149,14 +149,14 @@ def test_an_experiment_by_itself_is_answered_as_far_as_it_goes(name: str) -> Non
     assert len(only) == 1
     found = sections(*only)
     own = name.startswith("disk.") or name == "syscall.throughput"
-    assert any(said(section) for section in found.values()) == own
+    assert any(prose(section) for section in found.values()) == own
 
 
 def test_what_was_skipped_altogether_makes_no_answer_but_says_why() -> None:
     for experiment in synthetic_disk.survey().experiments:
         gone = tuple(synthetic.skipped(point.factors) for point in experiment.points)
         found = sections(dataclasses.replace(experiment, points=gone))
-        assert all(not said(section) for section in found.values())
+        assert all(not prose(section) for section in found.values())
         if experiment.experiment.startswith("disk."):
             assert any("no huge pages are free: echo" in section.missing for section in found.values())
 
@@ -183,7 +183,7 @@ def test_few_samples_break_nothing_and_prove_nothing(samples: int) -> None:
     if samples == 1:
         tables = found[SWEEP].tables
         assert "yes" not in {cell for table in tables for row in table.rows for cell in row}
-        assert "too little for a verdict" in said(found[DRIFT])
+        assert "too little for a verdict" in prose(found[DRIFT])
 
 
 # ---- beside dd and fio
@@ -247,7 +247,7 @@ def test_a_cache_that_saves_nothing_is_not_said_to() -> None:
         assert cold is not None
         return {"throughput": cold.metrics["throughput"][::-1]}
 
-    assert "No gain by the page cache was found" in said(sections(changed(read, slow, cache="warm"))[CACHES])
+    assert "No gain by the page cache was found" in prose(sections(changed(read, slow, cache="warm"))[CACHES])
 
 
 def test_cold_and_warm_reads_of_files_of_two_sizes_are_not_compared() -> None:
@@ -272,7 +272,7 @@ def test_a_gain_is_not_hidden_by_the_noise_of_one_block_size() -> None:
 
     found = changed(read, noisy, block_size=POWERS[0], cache="warm", engine="read")
     assert sections(found)[CACHES].tables[0].rows[0][0] == "128 B"
-    assert said(sections(found)[CACHES]).startswith("From the page cache, blocks of 4 MiB are ")
+    assert prose(sections(found)[CACHES]).startswith("From the page cache, blocks of 4 MiB are ")
 
 
 def test_pages_left_before_a_cold_read_are_told() -> None:

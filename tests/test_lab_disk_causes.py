@@ -16,7 +16,7 @@ from oscope.model.document import Section
 from oscope.model.formatting import MISSING
 from oscope.model.samples import PointSamples, Results
 from oscope.statistics.bounded import Bounded
-from synthetic import column, number, said
+from synthetic import column, number, prose
 from synthetic_disk import changed, sections, with_first
 
 WHERE, ENGINES, DRIFT = "Where the time goes", "Ways of reading", "First and later cold reads"
@@ -106,7 +106,7 @@ def test_without_a_primitive_its_part_is_not_told_apart() -> None:
     )
     for place in (4, 5, 9, 10):
         assert {row[place] for row in section.tables[0].rows} == {MISSING}
-    assert "Calls × c" not in said(section)
+    assert "Calls × c" not in prose(section)
     assert {trace["name"] for trace in section.figures[0].traces} == {
         "copying",
         "other work on the CPU",
@@ -193,16 +193,16 @@ def test_engines_are_compared_only_where_two_of_them_read(survey: dict[str, Sect
     ],
 )
 def test_first_reads_differ_as_the_data_say(first: float, reported: str) -> None:
-    assert said(sections(synthetic_disk.read(first=first))[DRIFT]).startswith(reported)
+    assert prose(sections(synthetic_disk.read(first=first))[DRIFT]).startswith(reported)
 
 
 def test_first_reads_in_one_block_or_none_give_no_verdict() -> None:
-    one = said(sections(synthetic_disk.read(first=0.5, blocks=1))[DRIFT])
+    one = prose(sections(synthetic_disk.read(first=0.5, blocks=1))[DRIFT])
     assert "too little for a verdict" in one
     never = changed(
         synthetic_disk.read(), lambda point: {"earlier_reads": np.full(len(point), 3.0)}, cache="cold"
     )
-    assert "is not known: no block has both" in said(sections(never)[DRIFT])
+    assert "is not known: no block has both" in prose(sections(never)[DRIFT])
 
 
 def test_few_blocks_with_faster_first_reads_are_no_proof_of_a_difference() -> None:
@@ -240,7 +240,7 @@ def test_cold_reads_that_drift_over_the_run_are_told() -> None:
 
 
 def test_an_xor_that_is_the_same_everywhere_is_told(survey: dict[str, Section]) -> None:
-    assert said(survey[XOR]).startswith("The XOR is `00c0ffee` in every one of 60 passes.")
+    assert prose(survey[XOR]).startswith("The XOR is `00c0ffee` in every one of 60 passes.")
     assert {row[5] for row in survey[XOR].tables[0].rows} == {"00c0ffee"}
 
 
@@ -248,8 +248,8 @@ def test_an_xor_that_differs_in_one_pass_is_shouted() -> None:
     xor = synthetic_disk.xor()
     words = np.array([synthetic_disk.WORD] * 4 + [1], dtype=float)
     section = sections(with_first(xor, metrics={**xor.points[0].metrics, "xor": words}))[XOR]
-    assert said(section).startswith("ERROR: THE XOR IS NOT THE SAME IN EVERY PASS")
-    assert "16 MiB gave 00000001 and 00c0ffee" in said(section)
+    assert prose(section).startswith("ERROR: THE XOR IS NOT THE SAME IN EVERY PASS")
+    assert "16 MiB gave 00000001 and 00c0ffee" in prose(section)
     assert section.tables[0].rows[0][5] == "DIFFERS: 00000001, 00c0ffee"
 
 
@@ -259,21 +259,21 @@ def test_an_xor_that_the_probe_itself_rejected_is_shouted() -> None:
     reason = "the XOR is 00000001, though that of the same file is 00c0ffee"
     metrics = {**xor.points[0].metrics, "xor": words}
     section = sections(with_first(xor, metrics=metrics, failed=((4, reason),)))[XOR]
-    assert said(section).startswith("ERROR: THE XOR IS NOT THE SAME IN EVERY PASS")
-    assert reason in said(section)
+    assert prose(section).startswith("ERROR: THE XOR IS NOT THE SAME IN EVERY PASS")
+    assert reason in prose(section)
 
 
 def test_a_file_that_was_not_read_whole_is_shouted() -> None:
     xor = synthetic_disk.xor()
     short = {**xor.points[0].metrics, "bytes": xor.points[0].metrics["bytes"] - 1}
-    assert "ERROR" in said(sections(with_first(xor, metrics=short))[XOR])
+    assert "ERROR" in prose(sections(with_first(xor, metrics=short))[XOR])
 
 
 def test_the_xor_of_other_bytes_may_be_another() -> None:
     xor = synthetic_disk.xor()
     factors = {**xor.points[0].factors, "size": 32 << 20}
     metrics = {**xor.points[0].metrics, "xor": np.full(5, 7.0), "bytes": np.full(5, float(32 << 20))}
-    answer = said(sections(with_first(xor, factors=factors, metrics=metrics))[XOR])
+    answer = prose(sections(with_first(xor, factors=factors, metrics=metrics))[XOR])
     assert answer.startswith("In 60 passes over 2 sets of bytes, the XOR is the same for the same bytes.")
 
 
@@ -364,6 +364,6 @@ def test_the_file_to_be_read_in_5_to_15_seconds_is_predicted(survey: dict[str, S
 def test_writing_and_reading_are_told_each_without_the_other() -> None:
     write, read = sections(synthetic_disk.write())[WRITING], sections(synthetic_disk.read())[WRITING]
     assert "disk.read was not run" in write.missing
-    assert "A file is written at up to" in said(write)
+    assert "A file is written at up to" in prose(write)
     assert "disk.write was not run" in read.missing
-    assert said(read).startswith("A file that is read cold in 15 s should have")
+    assert prose(read).startswith("A file that is read cold in 15 s should have")

@@ -23,7 +23,7 @@ from oscope.model.samples import ExperimentResults, Results
 from oscope.probe.catalogue import Catalogue, check_level, load
 from oscope.report.figures import draw
 from oscope.trace.factor import TRACER
-from synthetic import column, number, said
+from synthetic import column, number, prose
 
 SYSCALLS = labs.lab("syscalls")
 
@@ -401,7 +401,7 @@ def test_the_order_of_parent_and_child_is_counted_in_the_forks_themselves() -> N
     section = answers(Results((dataclasses.replace(create, points=tuple(points)),)))[
         "A call and fork in cycles, beside the original report"
     ]
-    assert "before the child ran in 48 of 64 forks (10 of 10 in the original report)" in said(section)
+    assert "before the child ran in 48 of 64 forks (10 of 10 in the original report)" in prose(section)
 
 
 def test_calls_whose_rates_overlap_are_not_ranked_for_certain() -> None:

@@ -13,7 +13,7 @@ from synthetic_disk import Maker, columns, results
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "answer", "said"),
+    ("low", "high", "answer", "text"),
     [
         (0.99, 1.01, "no", "which is no difference"),
         (0.8, 1.1, "cannot tell", "which cannot be distinguished from 1"),
@@ -23,9 +23,9 @@ from synthetic_disk import Maker, columns, results
     ],
 )
 def test_an_interval_without_1_is_not_said_to_hold_it(
-    low: float, high: float, answer: Answer, said: str
+    low: float, high: float, answer: Answer, text: str
 ) -> None:
-    assert not_different(compared((low + high) / 2, low, high, different=answer)) == said
+    assert not_different(compared((low + high) / 2, low, high, different=answer)) == text
 
 
 def test_a_best_point_is_not_distinguished_where_the_medians_contradict_the_pairs() -> None:

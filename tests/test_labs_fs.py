@@ -27,7 +27,7 @@ from oscope.model.samples import ExperimentResults, PointSamples, Results
 from oscope.questions.run import Run
 from oscope.report.build import answers, build
 from oscope.report.figures import draw
-from synthetic import column, number, said
+from synthetic import column, number, prose
 from synthetic_fs import TRIPS, experiment, line_bytes, sections, time_ns
 
 LAB = labs.lab("fs")
@@ -135,8 +135,8 @@ def test_counted_instructions_give_the_answers_of_times(survey: dict[str, Sectio
     # Counts are compared by blocks' medians, times by means of logarithms.
     assert counted == pytest.approx(ratios, rel=0.05)
     for title in (compare.WINS_TITLE, trips.TITLE, compare.TIMES_TITLE):
-        assert COUNTED in said(found[title])
-        assert COUNTED not in said(survey[title])
+        assert COUNTED in prose(found[title])
+        assert COUNTED not in prose(survey[title])
     cells = [cell for table in found[compare.TIMES_TITLE].tables for row in table.rows for cell in row]
     assert not [cell for cell in cells if re.search(r"\d (ns|µs|ms|s)\b.*\(", cell)]
     assert [cell for cell in cells if "instr" in cell]
@@ -157,7 +157,7 @@ def test_every_section_has_an_answer_and_whole_tables_and_figures(survey: dict[s
         fuse.TITLE,
     ]
     for section in survey.values():
-        assert said(section)
+        assert prose(section)
         assert section.tables
         assert not section.missing
         for figure in section.figures:
@@ -168,7 +168,7 @@ def test_every_section_has_an_answer_and_whole_tables_and_figures(survey: dict[s
 
 
 def test_the_scenarios_of_either_win_are_those_put_in(survey: dict[str, Section]) -> None:
-    won, lost = said(survey[compare.WINS_TITLE]).split(" NFS wins most at ")
+    won, lost = prose(survey[compare.WINS_TITLE]).split(" NFS wins most at ")
     delays = labs.experiment("fs.compare").full.factors["delay"]
     every = {
         (operation, float(delay)): truth(operation, float(delay), OSCOPE, NFS)
@@ -206,7 +206,7 @@ def test_systems_that_do_not_differ_are_not_said_to(compared: ExperimentResults)
         return with_times(point, twin.metrics["time_ns"] * noise)
 
     section = alone(compare.WINS, changed(compared, alike))
-    assert "Nowhere was a difference between oscope-fs and NFS found." in said(section)
+    assert "Nowhere was a difference between oscope-fs and NFS found." in prose(section)
     assert {row[3] for row in section.tables[0].rows} <= {"no", "cannot tell"}
     assert {row[5] for row in section.tables[0].rows} <= {"neither", "cannot tell"}
 
@@ -281,9 +281,9 @@ def test_one_block_decides_nothing(compared: ExperimentResults) -> None:
     one = changed(compared, lambda point: point.only(point.block == 0))
     found = sections(one)
     section = found[compare.WINS_TITLE]
-    assert "Nowhere was a difference between oscope-fs and NFS found." in said(section)
+    assert "Nowhere was a difference between oscope-fs and NFS found." in prose(section)
     assert {row[3] for row in section.tables[0].rows} == {"cannot tell"}
-    assert "Fastest at every delay" not in said(found[compare.CHOICE_TITLE])
+    assert "Fastest at every delay" not in prose(found[compare.CHOICE_TITLE])
     shares = column(found[trips.TITLE].tables[1], "of the time with 50 ms each way")
     assert all(cell in ("–", "0 %", "0.0 %") for cell in shares)
 
@@ -373,32 +373,32 @@ def test_a_system_that_could_not_be_mounted_is_told_with_its_remedy(compared: Ex
     assert "serves and mounts NFS: measure in a guest (--on guest)" in section.missing
     assert section.answer.startswith("oscope-fs wins most over sshfs at ")
     assert [table.title for table in section.tables] == ["oscope-fs against sshfs"]
-    assert "NFS" not in said(section)
-    assert "Compared are oscope-fs and sshfs;" in said(found[compare.CHOICE_TITLE])
+    assert "NFS" not in prose(section)
+    assert "Compared are oscope-fs and sshfs;" in prose(found[compare.CHOICE_TITLE])
 
 
 def test_without_any_time_there_is_no_answer_but_the_reason(compared: ExperimentResults) -> None:
     none = changed(compared, lambda point: synthetic.skipped(point.factors))
     found = sections(none)
-    assert not said(found[compare.WINS_TITLE])
+    assert not prose(found[compare.WINS_TITLE])
     assert "no huge pages are free" in found[compare.WINS_TITLE].missing
     assert set(found) == {compare.WINS_TITLE, fuse.TITLE}
 
 
 def test_without_the_guest_it_is_told_how_to_get_the_comparison() -> None:
     found = sections(experiment("fs.here"))
-    assert not said(found[compare.WINS_TITLE])
+    assert not prose(found[compare.WINS_TITLE])
     assert "oscope kernel build" in found[compare.WINS_TITLE].missing
     assert "oscope run fs.compare" in found[compare.WINS_TITLE].missing
-    assert said(found[HERE_TITLE])
+    assert prose(found[HERE_TITLE])
 
 
 def test_an_emulated_guest_and_a_busy_machine_are_told(compared: ExperimentResults) -> None:
     reported = "QEMU's emulation of a machine (tcg)"
-    assert reported in said(alone(compare.WINS, compared))
+    assert reported in prose(alone(compare.WINS, compared))
     guest = synthetic_instructions.guest("base", clock="wall", accelerator="kvm")
     environment = {**guest, "clock": synthetic.ENVIRONMENT["clock"], "load": [5.0, 1.0, 1.0]}
-    answer = said(alone(compare.WINS, dataclasses.replace(compared, environment=environment)))
+    answer = prose(alone(compare.WINS, dataclasses.replace(compared, environment=environment)))
     assert reported not in answer
     assert "The machine was busy" in answer
 
@@ -422,7 +422,7 @@ def test_the_table_of_fuse_is_the_programs_own(survey: dict[str, Section]) -> No
     assert [row[1] == "yes" for row in table.rows] == [each["implemented"] for each in expected]
     assert [row[2] for row in table.rows] == [each["what"] for each in expected]
     done = sum(each["implemented"] for each in expected)
-    assert f"implements {done} of {len(expected)} calls" in said(survey[fuse.TITLE])
+    assert f"implements {done} of {len(expected)} calls" in prose(survey[fuse.TITLE])
 
 
 @pytest.mark.parametrize("text", ["echo no JSON", "echo '[1]'", "exit 3", 'echo \'[{"name": "open"}]\''])
@@ -434,14 +434,14 @@ def test_a_program_that_tells_no_table_is_told_with_its_remedy(
     broken.chmod(0o755)
     monkeypatch.setenv("OSCOPE_FS", str(broken))
     section = alone(fuse.section, experiment("fs.here"))
-    assert not said(section)
+    assert not prose(section)
     assert "make setup" in section.missing
 
 
 def test_a_missing_program_is_told_with_its_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OSCOPE_FS", "/nowhere/oscope-fs")
     section = alone(fuse.section, experiment("fs.here"))
-    assert not said(section)
+    assert not prose(section)
     assert "/nowhere/oscope-fs is not a program" in section.missing
 
 

@@ -21,7 +21,7 @@ from oscope.questions.run import Run
 from oscope.questions.words import brackets
 from oscope.report.build import answers, build
 from oscope.report.figures import draw
-from synthetic import number, said
+from synthetic import number, prose
 from synthetic_transfer import experiment, sections
 from transfer_answers import (
     CONTENT,
@@ -70,7 +70,7 @@ def test_every_section_has_an_answer_and_its_tables_are_whole(survey: dict[str, 
         *(LARGE, INPUTS, SMALL_FILES, CONTENT, WHERE, TRACED, STEP, DEVICE, PAIRS, LINE, EQUAL),
     ]
     for section in survey.values():
-        assert said(section), section.title
+        assert prose(section), section.title
         assert section.tables, section.title
         assert not section.missing, section.title
         for figure in section.figures:
@@ -101,8 +101,8 @@ def test_mmap_that_is_never_faster_is_said_to_be_at_no_size() -> None:
         return scaled(point, 3.0, "time_ns", "receiver_time_ns") if way(point.factors) == "mmap" else point
 
     section = sections(changed(experiment("transfer.large"), slowed))[LARGE]
-    assert "mmap is found faster than readwrite at no size" in said(section)
-    assert "is faster than readwrite from" not in said(section)
+    assert "mmap is found faster than readwrite at no size" in prose(section)
+    assert "is faster than readwrite from" not in prose(section)
 
 
 def test_a_size_lasts_only_if_all_larger_ones_hold() -> None:
@@ -198,7 +198,7 @@ def test_a_side_with_several_threads_may_keep_more_than_one_cpu_busy() -> None:
     assert cells["mmap", "receiver"] > 1
     below = [cell for (_, side), cell in cells.items() if side == "receiver" and 0 < cell < 1]
     assert (len(below), len(cells)) == (3, 8)
-    assert "longest" not in said(section)
+    assert "longest" not in prose(section)
 
 
 def test_threads_that_wait_for_one_another_are_not_where_most_time_goes(survey: dict[str, Section]) -> None:
@@ -214,9 +214,9 @@ def test_a_busy_machine_is_told_with_each_answer_from_it(survey: dict[str, Secti
     loaded = dataclasses.replace(made, environment={**made.environment, "load": [11.94, 9.06, 6.9]})
     busy = sections(loaded)
     for title in (LARGE, CONTENT, WHERE):
-        assert "a load of 11.9 on 4 CPUs" in said(busy[title])
-        assert "a load of" not in said(survey[title])
-    assert "a load of" not in said(busy[EQUAL])
+        assert "a load of 11.9 on 4 CPUs" in prose(busy[title])
+        assert "a load of" not in prose(survey[title])
+    assert "a load of" not in prose(busy[EQUAL])
 
 
 def test_of_several_contents_the_pairs_show_the_first_and_say_so() -> None:
@@ -235,7 +235,7 @@ def test_a_digest_that_is_faster_than_none_has_no_negative_price() -> None:
     found = [number(row[2]) for row in section.tables[-1].rows if row[0] == "blake3"]
     assert found
     assert all(each > 1 for each in found)
-    assert "takes" not in said(section)
+    assert "takes" not in prose(section)
 
 
 def test_devices_without_a_guest_are_of_the_same_kernel() -> None:
@@ -266,9 +266,9 @@ def test_a_failed_transfer_is_counted_and_its_file_is_not() -> None:
     broken = dataclasses.replace(first, metrics=metrics, failed=((0, "file 1 differs from its source"),))
     whole = sections(made)[EQUAL]
     section = sections(dataclasses.replace(made, points=(broken, *made.points[1:])))[EQUAL]
-    assert said(whole).startswith("All ")
-    assert "1 transfer failed" in said(section)
-    assert not said(section).startswith("All ")
+    assert prose(whole).startswith("All ")
+    assert "1 transfer failed" in prose(section)
+    assert not prose(section).startswith("All ")
     assert section.tables[0].rows[0][-1] == "file 1 differs from its source (1)"
     assert int(str(section.tables[0].rows[0][3])) == int(str(whole.tables[0].rows[0][3])) - 1
 

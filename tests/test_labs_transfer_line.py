@@ -10,7 +10,7 @@ import pytest
 
 from oscope.model.document import Section
 from oscope.model.samples import PointSamples
-from synthetic import number, said
+from synthetic import number, prose
 from synthetic_transfer import experiment, sections
 from transfer_answers import (
     LINE,
@@ -141,4 +141,4 @@ def test_points_that_were_skipped_are_told_with_their_remedy() -> None:
     section = sections(dataclasses.replace(made, points=points))[LINE]
     assert "no netem" in section.missing
     assert "--on guest" in section.missing
-    assert said(section)
+    assert prose(section)

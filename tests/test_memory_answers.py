@@ -16,7 +16,7 @@ from oscope.originals import memory as reference
 from oscope.questions.curve_shapes import levels
 from oscope.questions.curves import At
 from oscope.statistics.segments import cuts
-from synthetic import column, number, said
+from synthetic import column, number, prose
 from synthetic_disk import changed
 from synthetic_memory import sections
 
@@ -139,7 +139,7 @@ def test_fewer_blocks_than_the_file_has_are_not_explained_away() -> None:
 
 
 def test_pressure_slows_down_by_what_was_put_in(survey: dict[str, Section]) -> None:
-    answer = said(survey[PRESSURE])
+    answer = prose(survey[PRESSURE])
     assert answer.startswith("With a competitor for memory, the same work takes 1.408 times [1.370, 1.447]")
     rows = {row[0]: row for row in survey[PRESSURE].tables[0].rows}
     assert rows["time of a set"][3] == "1.408 (1.370 to 1.447)"
@@ -205,7 +205,7 @@ def test_a_competitor_that_could_not_be_had_leaves_one_side() -> None:
         for point in whole.points
     )
     section = sections(dataclasses.replace(whole, points=alone))[PRESSURE]
-    assert said(section).startswith("Only one side was measured")
+    assert prose(section).startswith("Only one side was measured")
     assert "1 of 2 points: this machine has no PMU" in section.missing
 
 
@@ -220,7 +220,7 @@ def test_steps_are_found_where_they_are() -> None:
 
 
 def test_levels_and_the_reach_of_the_tlb_are_those_put_in(survey: dict[str, Section]) -> None:
-    answer = said(survey[LEVELS])
+    answer = prose(survey[LEVELS])
     assert "With stride 64 B, huge pages, 3 levels were found" in answer
     spans = {tuple(row[2:4]) for row in survey[LEVELS].tables[0].rows if row[:2] == ["64 B", "huge"]}
     assert {("8 KiB", "32 KiB"), ("64 KiB", "512 KiB")} <= spans
@@ -240,7 +240,7 @@ def test_noise_makes_no_levels(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(synthetic_memory, "CACHES", ((1 << 40, 5.0),))
     monkeypatch.setattr(synthetic_memory, "TLB_MISS", 1.0)
     section = sections(synthetic_memory.latency())[LEVELS]
-    assert "1 level was found" in said(section)
+    assert "1 level was found" in prose(section)
     assert "At no size was it found that 4 KiB pages cost 10 % more" in section.tables[-1].note
 
 

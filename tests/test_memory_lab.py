@@ -16,7 +16,7 @@ from oscope.model.document import Section
 from oscope.model.factors import Level
 from oscope.model.samples import ExperimentResults, PointSamples
 from oscope.report.figures import draw
-from synthetic import column, said
+from synthetic import column, prose
 from synthetic_disk import changed
 from synthetic_memory import sections
 
@@ -103,7 +103,7 @@ def test_the_disk_lab_has_the_same_bandwidth() -> None:
 def test_every_question_is_answered_with_a_table(survey: dict[str, Section]) -> None:
     assert list(survey) == TITLES
     for title, section in survey.items():
-        assert said(section), title
+        assert prose(section), title
         assert section.tables, title
         for table in section.tables:
             assert table.rows, table.title
@@ -121,7 +121,7 @@ def test_every_figure_can_be_drawn_for_a_paper(survey: dict[str, Section]) -> No
 def test_an_experiment_by_itself_is_answered_as_far_as_it_goes(name: str) -> None:
     only = [each for each in synthetic_memory.survey().experiments if each.experiment == name]
     assert len(only) == 1
-    assert any(said(section) for section in sections(*only).values())
+    assert any(prose(section) for section in sections(*only).values())
 
 
 def test_what_was_skipped_altogether_makes_no_answer_but_says_why() -> None:
@@ -129,7 +129,7 @@ def test_what_was_skipped_altogether_makes_no_answer_but_says_why() -> None:
         gone = tuple(synthetic_memory.skipped(point.factors) for point in experiment.points)
         found = sections(dataclasses.replace(experiment, points=gone))
         assert found, experiment.experiment
-        assert all(not said(section) for section in found.values())
+        assert all(not prose(section) for section in found.values())
         assert any("this machine has no PMU" in section.missing for section in found.values())
 
 
@@ -153,9 +153,9 @@ def test_few_samples_break_nothing_and_prove_nothing(samples: int) -> None:
         for figure in section.figures:
             draw(figure)
     if samples == 1:
-        assert "cannot be distinguished from 1" in said(found[PATTERNS])
-        assert "levels were found" not in said(found[LEVELS])
-        assert "the samples do not separate them" in said(found[LEVELS])
+        assert "cannot be distinguished from 1" in prose(found[PATTERNS])
+        assert "levels were found" not in prose(found[LEVELS])
+        assert "the samples do not separate them" in prose(found[LEVELS])
 
 
 def test_traced_points_are_not_taken_for_untraced_ones() -> None:
@@ -170,7 +170,7 @@ def test_traced_points_are_not_taken_for_untraced_ones() -> None:
     ]
     mixed = dataclasses.replace(plain, points=tuple(both))
     for title in (PATTERNS, TOUCHED, COUNTS):
-        assert said(sections(mixed)[title]) == said(sections(plain)[title])
+        assert prose(sections(mixed)[title]) == prose(sections(plain)[title])
 
 
 # ---- patterns
@@ -266,7 +266,7 @@ def test_touched_pages_stand_beside_the_arithmetic(survey: dict[str, Section]) -
     rows = {(row[0], row[1]): [cell.replace("\u202f", " ") for cell in row] for row in table.rows}
     assert rows["first64th", "seq"][3:7] == ["4104", "4104", "4104", "262 144"]
     assert rows["full", "seq"][3:7] == ["262 136", "262 136", "262 144", "262 144"]
-    assert "1.6 %" in said(survey[TOUCHED])
+    assert "1.6 %" in prose(survey[TOUCHED])
     misses = {
         (row[0], row[1]): row[3] for row in survey[COUNTERS].tables[0].rows if row[2] == "L1D read misses"
     }

@@ -48,14 +48,14 @@ def test_a_table_may_show_the_first_items_of_its_rows() -> None:
 
 
 @pytest.mark.parametrize(
-    ("different", "said"),
+    ("different", "text"),
     [
         ("yes", "1.50 times [1.40, 1.60] its time"),
         ("no", "1.50 (1.40 to 1.60) times its time, which is no difference"),
     ],
 )
-def test_a_headline_gives_a_ratio_and_says_where_it_is_no_difference(different: Answer, said: str) -> None:
-    assert q.times_or_judged(compared(1.5, 1.4, 1.6, different=different), "its time") == said
+def test_a_headline_gives_a_ratio_and_says_where_it_is_no_difference(different: Answer, text: str) -> None:
+    assert q.times_or_judged(compared(1.5, 1.4, 1.6, different=different), "its time") == text
 
 
 def test_a_headline_gives_no_order_to_what_cannot_be_distinguished() -> None:
@@ -71,9 +71,9 @@ def test_a_headline_gives_no_order_to_what_cannot_be_distinguished() -> None:
         )
         for point, step in zip(measured.points[:2], (1, -1), strict=True)
     ]
-    said = sections(replace(measured, points=tuple(alike)))[title].answer
-    assert said.startswith("read reaches ")
-    assert said.endswith("; the other cannot be distinguished from it.")
+    headline = sections(replace(measured, points=tuple(alike)))[title].answer
+    assert headline.startswith("read reaches ")
+    assert headline.endswith("; the other cannot be distinguished from it.")
 
 
 def test_a_headline_does_not_judge_all_others_by_the_last_one() -> None:
@@ -87,8 +87,8 @@ def test_a_headline_does_not_judge_all_others_by_the_last_one() -> None:
         return replace(point, metrics={"calls_per_s": rate, "bytes_per_s": rate})
 
     points = tuple(spread(point, *times[str(point.factors["call"])]) for point in measured.points)
-    said = sections_of("syscalls")(replace(measured, points=points))[title].answer
-    first, last = said.split("; ")
+    headline = sections_of("syscalls")(replace(measured, points=points))[title].answer
+    first, last = headline.split("; ")
     assert first.startswith("read reaches ")
     assert first.endswith(" (not distinguished from 2 others)")
     assert last.startswith("gethostid, the slowest, ")

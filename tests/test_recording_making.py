@@ -55,9 +55,9 @@ def test_the_header_tells_the_command_and_the_size(session: CommandLine) -> None
     command = (*RECORD, "a.cast", "--", "stty", "size")
     with at_terminal(command, session.folder, own, 50, 20) as person:
         assert person.finish() == 0
-    header, said = read(session)
+    header, output = read(session)
     assert (header["width"], header["height"], header["command"]) == (50, 20, "stty size")
-    assert said == "20 50\r\n"
+    assert output == "20 50\r\n"
 
 
 def test_a_new_size_of_the_window_is_passed_on_and_kept(session: CommandLine) -> None:

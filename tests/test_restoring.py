@@ -38,15 +38,15 @@ def journals(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 @pytest.fixture
 def restorer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """Have a probe that counts its calls and prints what the file beside it holds; give that file."""
-    program, said = tmp_path / "restorer", tmp_path / "said"
-    said.write_text("")
+    program, answers = tmp_path / "restorer", tmp_path / "answers"
+    answers.write_text("")
     program.write_text(
-        f'#!/bin/sh\necho "$@" >> {tmp_path}/calls\ncat {said}\n[ -e {tmp_path}/fail ] || exit 0\n'
+        f'#!/bin/sh\necho "$@" >> {tmp_path}/calls\ncat {answers}\n[ -e {tmp_path}/fail ] || exit 0\n'
         "echo something broke >&2\nexit 1\n"
     )
     program.chmod(0o755)
     monkeypatch.setenv("OSCOPE_PROBE", str(program))
-    return said
+    return answers
 
 
 def calls(restorer: Path) -> list[str]:

@@ -292,7 +292,7 @@ def test_a_web_server_on_the_port_is_told(pair: Pair) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "message"),
+    ("reply", "message"),
     [
         (content(100_000), "no Oscope transfer speaks on"),
         (b"oscope.transfer/9\n" + bytes(100), "version"),
@@ -301,11 +301,11 @@ def test_a_web_server_on_the_port_is_told(pair: Pair) -> None:
     ],
     ids=["random", "version", "damaged", "silent"],
 )
-def test_a_receiver_that_is_none_is_told(said: bytes, message: str, pair: Pair) -> None:
+def test_a_receiver_that_is_none_is_told(reply: bytes, message: str, pair: Pair) -> None:
     put(pair.oscope.folder, "a", content(8 * MIB))
     # Only who never answers with anything of use is waited for in vain.
     stall = "30s" if message else "1s"
-    with talker(lambda connection: connection.sendall(said)) as (host, port):
+    with talker(lambda connection: connection.sendall(reply)) as (host, port):
         line = error_of(pair.oscope("transfer", "send", *TRUSTED, "--stall", stall, "a", f"{host}:{port}"))
     assert message in line
 

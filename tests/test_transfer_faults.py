@@ -41,9 +41,9 @@ def test_a_seed_gives_one_fault() -> None:
 
 
 def heard_through(
-    wire: Wire, listener: socket.socket, said: bytes, stalls_at: int | None
+    wire: Wire, listener: socket.socket, sent: bytes, stalls_at: int | None
 ) -> tuple[bytes, type[OSError] | None]:
-    """Send `said` through the proxy; return what the receiver heard, and the error it ended with, if any.
+    """Send `sent` through the proxy; return what the receiver heard, and the error it ended with, if any.
 
     Where it `stalls_at` a byte, the receiver waits a second for more than that.
     """
@@ -55,7 +55,7 @@ def heard_through(
             receiver.settimeout(LIMIT_S)
             # The proxy may have reset the connection meanwhile.
             with contextlib.suppress(OSError):
-                sender.sendall(said)
+                sender.sendall(sent)
                 sender.shutdown(socket.SHUT_WR)
             try:
                 while chunk := receiver.recv(1 << 16):
@@ -69,24 +69,24 @@ def heard_through(
 
 @pytest.mark.parametrize("kind", ["cut", "flip", "stall", "close", "call", "kill-sender"])
 def test_the_proxy_fails_as_it_is_told(kind: Kind) -> None:
-    said = bytes(number % 251 for number in range(100_000))
+    sent = bytes(number % 251 for number in range(100_000))
     struck: list[str] = []
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = listener.getsockname()
         with Wire(address, Fault(kind, "forth", 70_001, 3), lambda: struck.append(kind)) as wire:
-            heard, error = heard_through(wire, listener, said, 70_001 if kind == "stall" else None)
+            heard, error = heard_through(wire, listener, sent, 70_001 if kind == "stall" else None)
             assert wire.struck.is_set()
     assert struck == ([kind] if kind in ("call", "kill-sender") else [])
     assert error is {"cut": ConnectionResetError, "stall": TimeoutError}.get(kind)
     match kind:
         case "flip":
-            different = [at for at, (one, other) in enumerate(zip(said, heard, strict=True)) if one != other]
+            different = [at for at, (one, other) in enumerate(zip(sent, heard, strict=True)) if one != other]
             assert different == [70_001]
-            assert heard[70_001] == said[70_001] ^ 8
+            assert heard[70_001] == sent[70_001] ^ 8
         case "call":
-            assert heard == said
+            assert heard == sent
         case "cut":
             # A reset takes with it what was not read yet.
-            assert said[:70_001].startswith(heard)
+            assert sent[:70_001].startswith(heard)
         case _:
-            assert heard == said[:70_001]
+            assert heard == sent[:70_001]

@@ -217,7 +217,7 @@ def test_a_manifest_that_lies_is_refused(manifest: bytes, victim: Victim) -> Non
 
 
 @pytest.mark.parametrize(
-    ("said", "message"),
+    ("sent", "message"),
     [
         (b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", "no Oscope transfer"),
         (random.Random(5).randbytes(4096), "no Oscope transfer"),
@@ -226,9 +226,9 @@ def test_a_manifest_that_lies_is_refused(manifest: bytes, victim: Victim) -> Non
     ],
     ids=["http", "random", "older", "newer"],
 )
-def test_who_speaks_otherwise_is_told_apart(said: bytes, message: str, victim: Victim) -> None:
+def test_who_speaks_otherwise_is_told_apart(sent: bytes, message: str, victim: Victim) -> None:
     with socket.create_connection(victim.side.address(), LIMIT_S) as connection:
-        connection.sendall(said)
+        connection.sendall(sent)
         error = victim.end().errors[0]
     assert message in error
 
@@ -280,9 +280,9 @@ def test_who_greets_a_byte_now_and_then_is_given_up(victim: Victim) -> None:
 
 def test_names_over_a_slow_line_are_waited_for(victim: Victim) -> None:
     victim.lose_patience(3)
-    said = b"".join(entries(claim) for claim in MANY)
+    sent = b"".join(entries(claim) for claim in MANY)
     # Of 10 kB so much every 50 ms: longer in all than the receiver's patience, and twice as fast as needed.
-    slices = [said[at : at + 128] for at in range(0, len(said), 128)]
+    slices = [sent[at : at + 128] for at in range(0, len(sent), 128)]
     with hostile(victim) as sender:
         sender.say(PREAMBLE, hello())
         sender.trickle([*slices, frame(ENTRIES_END, varint(len(MANY)))], 0.05)

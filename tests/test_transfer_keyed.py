@@ -75,7 +75,7 @@ class Relay:
     """Passes one connection on to a receiver; what the sender says is kept; a byte may be changed."""
 
     def __init__(self, target: tuple[str, int], flip: int | None = None) -> None:
-        self.said = bytearray()
+        self.sent = bytearray()
         self._target = target
         self._flip = flip
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -93,8 +93,8 @@ class Relay:
             back = threading.Thread(target=_copy, args=(receiver, sender), daemon=True)
             back.start()
             while chunk := _received(sender):
-                at = len(self.said)
-                self.said += chunk
+                at = len(self.sent)
+                self.sent += chunk
                 if self._flip is not None and at <= self._flip < at + len(chunk):
                     changed = bytearray(chunk)
                     changed[self._flip - at] ^= 1
@@ -122,12 +122,12 @@ def _copy(origin: socket.socket, target: socket.socket) -> None:
         return
 
 
-def answer(address: tuple[str, int], said: bytes) -> bytes:
+def answer(address: tuple[str, int], sent: bytes) -> bytes:
     """Say something to a receiver and return all that it says, until it closes the connection."""
     heard = bytearray()
     with socket.create_connection(address, LIMIT_S) as connection:
         try:
-            connection.sendall(said)
+            connection.sendall(sent)
             connection.shutdown(socket.SHUT_WR)
             while chunk := connection.recv(1 << 16):
                 heard += chunk
@@ -145,21 +145,21 @@ def recorded(receiver: Receiver) -> bytes:
     relay.wait()
     assert (receiver.into / "file").read_bytes() == SECRET
     (receiver.into / "file").write_bytes(b"what was there")
-    return bytes(relay.said)
+    return bytes(relay.sent)
 
 
 def test_who_has_the_key_sends_and_nobody_reads_along(receiver: Receiver) -> None:
-    said = recorded(receiver)
-    assert len(said) > len(SECRET)
-    assert b"nobody else" not in said
-    assert b"file" not in said
+    sent = recorded(receiver)
+    assert len(sent) > len(SECRET)
+    assert b"nobody else" not in sent
+    assert b"file" not in sent
     assert receiver.key.stat().st_mode & 0o777 == 0o600
     assert len(receiver.key.read_text().strip()) * 4 == 256
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be two users: run the tests as root")
 def test_of_more_than_fifty_hostile_tries_none_is_accepted(receiver: Receiver, tmp_path: Path) -> None:
-    said = recorded(receiver)
+    sent = recorded(receiver)
     outside = receiver.folder / "outside"
     outside.mkdir()
     (outside / "secret").write_bytes(b"secret")
@@ -173,18 +173,18 @@ def test_of_more_than_fifty_hostile_tries_none_is_accepted(receiver: Receiver, t
         assert receiver.send(wrong, user=SOMEBODY) == 1
         tries += 1
     # An earlier connection once more: its opening, its opening and confirmation, all of it.
-    for length in (OPENING, OPENING + 36, len(said) // 2, len(said)):
-        heard = answer(receiver.address, said[:length])
+    for length in (OPENING, OPENING + 36, len(sent) // 2, len(sent)):
+        heard = answer(receiver.address, sent[:length])
         # A fresh public key each time, which the repeated records do not fit.
         assert len(heard) <= OPENING
         tries += 1
     # A handshake that ends too early, everywhere.
     for length in range(0, OPENING, 2):
-        assert answer(receiver.address, said[:length]) == b""
+        assert answer(receiver.address, sent[:length]) == b""
         tries += 1
     # A byte of the handshake changed.
     for at in range(len(SEALED), OPENING, 4):
-        changed = bytearray(said)
+        changed = bytearray(sent)
         changed[at] ^= 1
         assert answer(receiver.address, bytes(changed[:OPENING])) == OTHER_KEY
         tries += 1

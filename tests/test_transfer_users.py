@@ -148,8 +148,8 @@ def test_an_address_of_this_machine_beside_loopback_is_no_way_round(users: Users
 def test_who_hangs_up_at_once_is_not_taken_for_root(users: Users) -> None:
     """A closed socket has no user: some kernels then name root."""
     content = b"bad"
-    said = [PREAMBLE, hello(), entries(Claim(b"file")), frame(ENTRIES_END, varint(1))]
-    said += [frame(DATA, varint(len(content))), content, frame(END, text(blake3(content)))]
+    sent = [PREAMBLE, hello(), entries(Claim(b"file")), frame(ENTRIES_END, varint(1))]
+    sent += [frame(DATA, varint(len(content))), content, frame(END, text(blake3(content)))]
     receiver = users.receive(0, "127.0.0.1")
     port = receiver.address()[1]
     hit_and_run = (
@@ -167,7 +167,7 @@ def test_who_hangs_up_at_once_is_not_taken_for_root(users: Users) -> None:
                 hit_and_run,
                 str(port),
             ],
-            input=b"".join(said),
+            input=b"".join(sent),
             check=True,
             timeout=LIMIT_S,
         )

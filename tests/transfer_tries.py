@@ -84,7 +84,7 @@ class Scene:
         self._secret = state / "partial-names"
         self.sent = {"keyed": 0, "plain": 0}
         self.output = b""
-        self.said = self._recorded()
+        self.recorded = self._recorded()
         self._before = self._around()
 
     def _receive(self, *words: str) -> Side:
@@ -93,7 +93,7 @@ class Scene:
 
     def _recorded(self) -> bytes:
         """Return what a sender with the key says in a whole transfer."""
-        said = bytearray()
+        sent = bytearray()
         with socket.create_server(("127.0.0.1", 0)) as listener:
             key = ("--key", str(self.key))
             sender = self._send(self.source("recorded", SMALL), listener.getsockname(), *key)
@@ -105,13 +105,13 @@ class Scene:
                 while sender.poll() is None:
                     with contextlib.suppress(BlockingIOError, ConnectionError):
                         chunk = connection.recv(1 << 16)
-                        said += chunk
+                        sent += chunk
                         receiver.sendall(chunk)
                     with contextlib.suppress(TimeoutError, ConnectionError):
                         connection.sendall(receiver.recv(1 << 16))
         assert sender.returncode == 0
         self.sent["keyed"] += 1
-        return bytes(said)
+        return bytes(sent)
 
     def source(self, name: str, size: int) -> Path:
         """Make a file to be sent; its name in the receiver's folder is the same."""
@@ -162,14 +162,14 @@ class Scene:
         first = f".oscope-partial-{blake3(numbers + path.name.encode() + origin, key).hex()[:32]}"
         return [self.into / first, *(self.into / f"{first}-{number}" for number in range(1, 8))]
 
-    def say(self, which: str, said: bytes, user: int = SOMEBODY) -> bytes:
+    def say(self, which: str, sent: bytes, user: int = SOMEBODY) -> bytes:
         """Say something to a receiver as a user; return all that it says, until it closes."""
         with as_user(user):
             connection = socket.create_connection(self.addresses[which], LIMIT_S)
         heard = bytearray()
         with connection:
             try:
-                connection.sendall(said)
+                connection.sendall(sent)
                 connection.shutdown(socket.SHUT_WR)
                 while chunk := connection.recv(1 << 16):
                     heard += chunk
@@ -250,40 +250,42 @@ def no_key(scene: Scene, _rng: random.Random) -> None:
 
 def replay(scene: Scene, rng: random.Random) -> None:
     """Repeat what an accepted sender said: all of it, or its beginning."""
-    length = rng.choice((len(scene.said), OPENING, OPENING + 36, rng.randrange(OPENING, len(scene.said))))
-    assert len(scene.say("keyed", scene.said[:length])) <= OPENING
+    length = rng.choice(
+        (len(scene.recorded), OPENING, OPENING + 36, rng.randrange(OPENING, len(scene.recorded)))
+    )
+    assert len(scene.say("keyed", scene.recorded[:length])) <= OPENING
 
 
 def changed_replay(scene: Scene, rng: random.Random) -> None:
     """Repeat it with bytes changed behind the opening."""
-    said = bytearray(scene.said)
+    sent = bytearray(scene.recorded)
     for _ in range(rng.randrange(1, 9)):
-        said[rng.randrange(OPENING, len(said))] ^= rng.randrange(1, 256)
-    assert len(scene.say("keyed", bytes(said))) <= OPENING
+        sent[rng.randrange(OPENING, len(sent))] ^= rng.randrange(1, 256)
+    assert len(scene.say("keyed", bytes(sent))) <= OPENING
 
 
 def downgrade(scene: Scene, rng: random.Random) -> None:
     """Make a whole plain transfer to the receiver with a key, of this version or another."""
-    said = transfer(Claim(rng.choice((b"file", b".profile", b"new"))))
+    sent = transfer(Claim(rng.choice((b"file", b".profile", b"new"))))
     version = rng.choice((b"0", b"1", b"2", b"3", b"s", b"t", b"!"))
-    scene.say("keyed", PREAMBLE[:16] + version + said[17:])
+    scene.say("keyed", PREAMBLE[:16] + version + sent[17:])
 
 
 def truncated(scene: Scene, rng: random.Random) -> None:
     """End a handshake too early."""
-    assert scene.say("keyed", scene.said[: rng.randrange(OPENING)]) == b""
+    assert scene.say("keyed", scene.recorded[: rng.randrange(OPENING)]) == b""
 
 
 def garbled(scene: Scene, rng: random.Random) -> None:
     """Change a bit of a handshake."""
-    said = bytearray(scene.said[:OPENING])
-    said[rng.randrange(len(said))] ^= 1 << rng.randrange(8)
-    scene.say("keyed", bytes(said))
+    sent = bytearray(scene.recorded[:OPENING])
+    sent[rng.randrange(len(sent))] ^= 1 << rng.randrange(8)
+    scene.say("keyed", bytes(sent))
 
 
 def garbage(scene: Scene, rng: random.Random) -> None:
     """Send random bytes, behind a right beginning or none."""
-    begin = rng.choice((b"", SEALED, PREAMBLE, scene.said[:OPENING], PREAMBLE + hello()))
+    begin = rng.choice((b"", SEALED, PREAMBLE, scene.recorded[:OPENING], PREAMBLE + hello()))
     scene.say(rng.choice(("keyed", "plain")), begin + rng.randbytes(rng.randrange(1, 9_000)))
 
 
@@ -312,7 +314,7 @@ def length(scene: Scene, rng: random.Random) -> None:
     claimed = begin + entries(Claim(b"new")) + frame(ENTRIES_END, varint(1))
     huge = rng.choice((2**63 - 1, 2**63, 2**64 - 1, 2**62))
     data = frame(DATA, varint(2**32 - 1))
-    said = rng.choice((
+    sent = rng.choice((
         begin + entries(Claim(b"new", size=huge)) + frame(ENTRIES_END, varint(1)) + data,
         begin + entries(Claim(b"a", size=2**62), Claim(b"b", size=2**62)) + frame(ENTRIES_END, varint(2)),
         begin + frame(ENTRIES, varint(2**60)),
@@ -325,7 +327,7 @@ def length(scene: Scene, rng: random.Random) -> None:
         claimed + struct.pack("<HH", 0xFFFF, 0) + bytes(9_000),
         claimed + struct.pack("<HH", 9, 9) + bytes(9_000),
     ))  # fmt: skip
-    scene.say("plain", said, user=0)
+    scene.say("plain", sent, user=0)
     assert [name for name in scene.left() if ".oscope-partial-" not in name] == []
 
 

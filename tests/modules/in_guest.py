@@ -77,19 +77,19 @@ def started(words: list[str], stdin: int | None = None) -> Iterator[subprocess.P
             process.kill()
 
 
-def output(process: subprocess.Popen[str], said: str = "") -> str:
+def output(process: subprocess.Popen[str], text: str = "") -> str:
     """Return what a program writes until it ends; exit if it does not, with what each program waits for."""
     try:
-        return process.communicate(said, timeout=limit_s())[0]
+        return process.communicate(text, timeout=limit_s())[0]
     except subprocess.TimeoutExpired as error:
         written = (error.stdout or b"").decode()[-2000:]
         sys.exit(f"{error}; it has written {written!r}\n{waiting()}")
 
 
-def run(*words: str, said: str = "") -> tuple[int, str]:
+def run(*words: str, text: str = "") -> tuple[int, str]:
     """Run a program to its end; return its exit code and what it has written."""
     with started([*words], subprocess.PIPE) as process:
-        written = output(process, said)
+        written = output(process, text)
         return process.returncode, written
 
 
@@ -179,7 +179,7 @@ def workload(probe: str) -> list[dict[str, Any]]:
         for number, params in enumerate(requests)
     ]
     text = "\n".join(lines) + "\n"
-    code, answers = run(probe, "run", said=text)
+    code, answers = run(probe, "run", text=text)
     if code != 0:
         raise RuntimeError(f"the probe ended with status {code}: {answers[-2000:]}")
     return events(answers)
@@ -218,13 +218,13 @@ def leaks() -> str | None:
 
 def waiting() -> str:
     """Say what each thread of the guest's programs waits for."""
-    said = []
+    tasks = []
     for task in Path("/proc").glob("[0-9]*/task/[0-9]*"):
         with contextlib.suppress(OSError):
             if words := (task / "cmdline").read_bytes():
                 call, stack = ((task / name).read_text().rstrip() for name in ("syscall", "stack"))
-                said.append(f"{task}: {words.replace(bytes(1), b' ').decode()[:100]}\n{call}\n{stack}")
-    return "\n".join(said)
+                tasks.append(f"{task}: {words.replace(bytes(1), b' ').decode()[:100]}\n{call}\n{stack}")
+    return "\n".join(tasks)
 
 
 def limit_s() -> float:

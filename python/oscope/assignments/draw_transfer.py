@@ -93,8 +93,8 @@ def _one(method: str) -> Callable[[Analysed], Section]:
         )
         note = f"Times of the slave (receiver). {_paths(results)} The original sent each file once."
         shown = table(results, f"{RESULTS[method]}: 1 file in one execution", heads, lines, note)
-        said = "; ".join(_brief(results, line) for line in (lines[0], lines[-1]))
-        answer = f"{said}." if any(line.sources[1].summary(results) for line in lines) else ""
+        text = "; ".join(_brief(results, line) for line in (lines[0], lines[-1]))
+        answer = f"{text}." if any(line.sources[1].summary(results) for line in lines) else ""
         return Section("", answer, tables=[shown], missing=_missing(results, lines[0].sources[0]))
 
     return draw
@@ -166,8 +166,8 @@ def _large(method: str, side: str, content: str) -> Callable[[Analysed], Section
 def _section(results: Analysed, table: Table, sources: Mapping[str, Source], average: float) -> Section:
     """Return the table, with the averages in a sentence."""
     averages = _averages(results, sources)
-    said = f"On average {listed(averages)}; the original's average is {average:.5g} ms." if averages else ""
-    return Section("", said, tables=[table], missing=_missing(results, sources[DEVICES]))
+    text = f"On average {listed(averages)}; the original's average is {average:.5g} ms." if averages else ""
+    return Section("", text, tables=[table], missing=_missing(results, sources[DEVICES]))
 
 
 def _averages(results: Analysed, sources: Mapping[str, Source]) -> list[str]:

@@ -70,7 +70,7 @@ class Notes:
         self.run_id: str | None = None
         self.remarks = True
         """Whether notes on points are written."""
-        self._said: set[str] = set()
+        self._printed: set[str] = set()
 
     def __enter__(self) -> Display:
         """Begin to show."""
@@ -102,10 +102,10 @@ class Notes:
             # Of notes that differ in their figures alone, such as a buffer's bytes, the first one says it.
             self._once(text, kind(text.partition(": ")[2]))
 
-    def _once(self, text: str, said: str) -> None:
+    def _once(self, text: str, key: str) -> None:
         """Write a line unless one that says the same was written."""
-        if said not in self._said:
-            self._said.add(said)
+        if key not in self._printed:
+            self._printed.add(key)
             self._write(f"oscope: {one_line(text)}")
 
     def _write(self, line: str) -> None:

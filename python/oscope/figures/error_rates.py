@@ -35,13 +35,13 @@ NOMINAL = "the level is 5 %, and 95 % for intervals"
 def sentences(found: Sequence[Trial]) -> list[str]:
     """Return the rates, a sentence each: what 10 s of measuring find, if that is known, in front."""
     certified, effects = entries(found), trials.effects(found)
-    said = [reach.sentence(certified)] if certified else []
-    said.append(f"Equal sides were found to differ in {trials.false_alarms(found)} pairs; {NOMINAL}.")
+    lines = [reach.sentence(certified)] if certified else []
+    lines.append(f"Equal sides were found to differ in {trials.false_alarms(found)} pairs; {NOMINAL}.")
     if effects:
-        said.append(f"Intervals held a known difference in {trials.coverage(found)}.")
+        lines.append(f"Intervals held a known difference in {trials.coverage(found)}.")
     for effect in effects:
-        said.append(f"A slow-down of {format_share(effect)} was found in {trials.found(found, effect)}.")
-    return said
+        lines.append(f"A slow-down of {format_share(effect)} was found in {trials.found(found, effect)}.")
+    return lines
 
 
 def by_subject(found: Sequence[Trial]) -> Table:

@@ -244,8 +244,8 @@ class Workshop:
         except OscopeError as error:
             lines = _last_lines(log)
             # What it said to standard error comes with the message, in one line; the log has both streams.
-            why, _, said = error.message.removeprefix("the build: ").partition("; it said: ")
-            known = lines or [said[-_LINE:]]
+            why, _, output = error.message.removeprefix("the build: ").partition("; it said: ")
+            known = lines or [output[-_LINE:]]
             raise BuildError(
                 revision, f"does not build: {self.build} {_without_program(why)}", known
             ) from None

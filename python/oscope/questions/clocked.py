@@ -68,5 +68,5 @@ def apart(found: Iterable[ExperimentResults]) -> str | None:
 def conditions(found: Iterable[ExperimentResults]) -> list[str]:
     """Say of which times those of the wall clock are, and that the clocks are not compared."""
     experiments = list(found)
-    said = dict.fromkeys(text for each in experiments for text in cautions(each))
-    return [*said, *filter(None, [apart(experiments)])]
+    notes = dict.fromkeys(text for each in experiments for text in cautions(each))
+    return [*notes, *filter(None, [apart(experiments)])]

@@ -234,14 +234,14 @@ def apart(rows: Sequence[Contrast]) -> list[Contrast]:
     return [each for each in rows if each.row.different == "yes" and np.isfinite(each.row.ratio)]
 
 
-def strongest_said(
-    said: Callable[[Contrast], str], equal: str, unknown: str
+def strongest_headline(
+    text: Callable[[Contrast], str], equal: str, unknown: str
 ) -> Callable[[Run, Sequence[Contrast]], str]:
     """Return a headline of the greatest proven ratio; of how many points where all are `equal`, or not."""
 
     def headline(_: Run, rows: Sequence[Contrast]) -> str:
         if proven := apart(rows):
-            return said(max(proven, key=lambda each: abs(np.log(each.row.ratio))))
+            return text(max(proven, key=lambda each: abs(np.log(each.row.ratio))))
         none = equal if all(each.row.different == "no" for each in rows) else unknown
         return none.format(counted(len(rows), "point"))
 

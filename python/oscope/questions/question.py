@@ -170,11 +170,11 @@ def extremes(
         if like_low == len(own) - 1:
             others = "the other cannot" if len(own) == 2 else f"none of {len(own) - 1} others can"
             return f"{(alone or first)(low)}; {others} be distinguished from it{at}."
-        first_said, other_said = (
-            f"{said} (not distinguished from {counted(number, 'other')})" if number else said
-            for said, number in ((first(low), like_low), (other(high), alike(run, high, own[:-1])))
+        first_text, other_text = (
+            f"{text} (not distinguished from {counted(number, 'other')})" if number else text
+            for text, number in ((first(low), like_low), (other(high), alike(run, high, own[:-1])))
         )
-        return f"{first_said}{other_said}."
+        return f"{first_text}{other_text}."
 
     return headline
 

@@ -71,8 +71,8 @@ def losses(found: Iterable[Traced]) -> list[str]:
         f"{what} ({names[0] if len(names) == 1 else f'in all, while {len(names)} points were traced'})"
         for what, names in lost_at.items()
     ]
-    said = f"Lost while the tracer was attached, so that counts here are lower bounds: {'; '.join(rows)}."
-    return [said] if rows else []
+    text = f"Lost while the tracer was attached, so that counts here are lower bounds: {'; '.join(rows)}."
+    return [text] if rows else []
 
 
 def missing_traces(experiment: ExperimentResults | None, name: str, found: Sequence[Traced]) -> str:

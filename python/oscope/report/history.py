@@ -32,10 +32,10 @@ def encode(experiment: str, found: Sequence[Line], changes: Sequence[str], form:
         target = io.BytesIO()
         draw(drawn).savefig(target, format="png", dpi=DOTS_PER_INCH)
         return target.getvalue()
-    said = changes[0] if changes else "No change was found."
-    section = Section(f"{experiment} over its runs", said, text=changes[1:], figures=(drawn,))
+    headline = changes[0] if changes else "No change was found."
+    section = Section(f"{experiment} over its runs", headline, text=changes[1:], figures=(drawn,))
     part = LabPart("history", f"History of {experiment}", "", (section,))
-    report = Report(f"History of {experiment}", said, (), (part,), (), (), ())
+    report = Report(f"History of {experiment}", headline, (), (part,), (), (), ())
     return page.render(report).encode()
 
 

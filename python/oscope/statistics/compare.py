@@ -256,7 +256,7 @@ def _compare(
     for number, match in enumerate(matches):
         lacking: dict[str, list[str]] = {}
         for metric in metrics:
-            (a, affected_a), (b, affected_b) = undisturbed(metric, match.a, match.b)
+            (a, tally_a), (b, tally_b) = undisturbed(metric, match.a, match.b)
             sides = measure(a, b, metric)
             if sides is None:
                 lacking.setdefault(_without_value(a, b, metric.name), []).append(metric.name)
@@ -265,14 +265,14 @@ def _compare(
                 sides = (replace(sides[0], level="host"), replace(sides[1], level="host"), sides[2])
             kept = replace(match, a=a, b=b)
             earlier = None if hosts else known(match.a, metric)
-            result, said = estimate_difference(
+            result, cautions = estimate_difference(
                 kept, metric, sides, earlier, same_run=same_run, clock_step=steps(match, metric)
             )
             results.append(result)
             known_points.append(earlier)
             tests.append((number, quantity(metric.name)))
-            notes.update(dict.fromkeys(said))
-            tallies.add(metric.name, affected_a, affected_b)
+            notes.update(dict.fromkeys(cautions))
+            tallies.add(metric.name, tally_a, tally_b)
         for side, names in lacking.items():
             without_value.setdefault((side, tuple(names)), []).append(match)
     notes.update(dict.fromkeys(_not_compared(without_value, len(matches))))

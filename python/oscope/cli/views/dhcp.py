@@ -153,8 +153,8 @@ def _address(one: Spoken) -> str | None:
     """Return the address that a message is about: given, had, or asked for."""
     message = one.message
     first = (message.yiaddr, message.ciaddr) if one.is_from_server else (message.ciaddr, message.yiaddr)
-    said = next((address for address in first if address not in (None, _NOWHERE)), None)
-    return said or message.requested
+    known = next((address for address in first if address not in (None, _NOWHERE)), None)
+    return known or message.requested
 
 
 def _remarks(one: Spoken, addresses: Addresses) -> Iterator[str]:

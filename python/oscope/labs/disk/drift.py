@@ -81,8 +81,8 @@ def _layers(run: q.Run, _: Sequence[Cold]) -> list[str]:
     notes = dict.fromkeys(note for point in _points(run) for note in point.notes)
     below = [note for note in notes if not note.startswith(("cold", "warm"))]
     made = [note.removeprefix("cold: ") for note in notes if note.startswith("cold")]
-    said = [f"Below the page cache, and out of its reach: {'; '.join(below)}."] if below else []
-    return [*said, *([f"What made the reads cold: {made[0]}."] if made else [])]
+    lines = [f"Below the page cache, and out of its reach: {'; '.join(below)}."] if below else []
+    return [*lines, *([f"What made the reads cold: {made[0]}."] if made else [])]
 
 
 def _groups(cold: Cold) -> list[tuple[str, np.ndarray]]:

@@ -41,8 +41,8 @@ def _by_tool(run: q.Run) -> q.Curves:
 def _both_ends(run: q.Run, _: Sequence[int]) -> str:
     tool, found = next(iter(_by_tool(run).items()))
     low, high = found[0], found[-1]
-    said = (f"of {each.name} at {q.bracketed(each.summary, q.RATE_UNIT)}" for each in (low, high))
-    return f"Cold, {tool} reads blocks {', '.join(dict.fromkeys(said))}."
+    parts = (f"of {each.name} at {q.bracketed(each.summary, q.RATE_UNIT)}" for each in (low, high))
+    return f"Cold, {tool} reads blocks {', '.join(dict.fromkeys(parts))}."
 
 
 def _tool_table(run: q.Run, _: Sequence[int]) -> q.Table:
@@ -110,15 +110,15 @@ def _gain(run: q.Run, _: Sequence[int]) -> str:
 
 def _proof(run: q.Run) -> str:
     """Return a note of how much was in the page cache just before the cold and the warm samples."""
-    said = []
+    parts = []
     for cache, word in zip(CACHES, ("most", "least"), strict=True):
         points = [point for point in run.experiment.points if point.factors.get("cache") == cache]
         shares = np.concatenate([q.measured(point, "resident")[0] for point in points] or [np.zeros(0)])
         if len(shares):
             end = float(shares.max() if cache == "cold" else shares.min())
             share = "0 %" if end == 0 else q.format_share(end)
-            said.append(f"at {word} {share} before each of {q.format_count(len(shares))} {cache} reads")
-    return f" In the page cache were, of the pages to be read, {q.listed(said)}." if said else ""
+            parts.append(f"at {word} {share} before each of {q.format_count(len(shares))} {cache} reads")
+    return f" In the page cache were, of the pages to be read, {q.listed(parts)}." if parts else ""
 
 
 def _cache_table(run: q.Run, _: Sequence[int]) -> q.Table:

@@ -39,12 +39,12 @@ def _shares(each: Parts) -> dict[str, float | None]:
 
 
 def _dominating(_: q.Run, cached: Sequence[Cached]) -> str:
-    (cache, found), said = cached[0], []
+    (cache, found), parts = cached[0], []
     for chosen in (found[0], found[-1])[: len(found)]:
         shares = {name: share for name, share in _shares(chosen).items() if share is not None}
         name = max(shares, key=lambda one: shares[one])
-        said.append(f"{name} at {chosen.at.name} ({q.format_share(shares[name], 0.1)})")
-    return f"{cache.capitalize()}, the largest part of the time is {q.listed(said)}."
+        parts.append(f"{name} at {chosen.at.name} ({q.format_share(shares[name], 0.1)})")
+    return f"{cache.capitalize()}, the largest part of the time is {q.listed(parts)}."
 
 
 def _primitives(run: q.Run) -> list[tuple[str, str | None]]:

@@ -46,10 +46,10 @@ class Shown:
         def make() -> Shown:
             plain = replace(run.experiment, points=tuple(q.untraced(run.experiment)))
             counted = [COUNTED] if plain.clock == "instructions" else []
-            said = [*q.narrowing(plain, OWN), *counted, *q.cautions(plain)]
+            notes = [*q.narrowing(plain, OWN), *counted, *q.cautions(plain)]
             own = q.Run(run.results, plain).narrowed(*OWN).experiment
             timed = replace(own, points=tuple(q.known(own, own.headline)))
-            return cls(q.Run(run.results, timed), said)
+            return cls(q.Run(run.results, timed), notes)
 
         return run.once("shown", make)
 

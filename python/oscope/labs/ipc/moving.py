@@ -163,7 +163,7 @@ SOCKET_BUFFER = q.Question(
     title="Setting the socket buffers",
     experiment="ipc.throughput",
     rows=_socket_buffers,
-    headline=q.strongest_said(
+    headline=q.strongest_headline(
         lambda most: (
             f"With -s, {most.level('channel')} by {most.level('buffer')} {MODE_WORDS[most.level('mode')]} "
             f"reaches {q.times(most.row)} the throughput."
@@ -203,7 +203,7 @@ THREADS = q.Question(
     title="Threads or processes",
     experiment="ipc.throughput",
     rows=lambda run: _both(plain(run), "mode", ENDS),
-    headline=q.strongest_said(
+    headline=q.strongest_headline(
         lambda most: (
             f"Between processes, {most.level('channel')} by {most.level('buffer')} reaches "
             f"{q.times(most.row)} the throughput of threads."

@@ -49,8 +49,8 @@ def over_silent(side: Side) -> dict[str, q.ComparedMetric]:
 def _silent_and_logged(_: q.Run, known: Sequence[Side]) -> str:
     words = {SILENT: "in silence", LOGGED: "with its line in the log"}
     found = ((known[0].at(call=call), how) for call, how in words.items())
-    said = [f"{point.value} {how}" for point, how in found if point is not None]
-    return f"The call takes {q.listed(said)}." if said else ""
+    parts = [f"{point.value} {how}" for point, how in found if point is not None]
+    return f"The call takes {q.listed(parts)}." if parts else ""
 
 
 def _original(_: q.Run, known: Sequence[Side]) -> str | None:
@@ -161,14 +161,14 @@ def _child_and_parent(_: q.Run, measured: Sequence[Sides]) -> str:
 
 
 def _which_first(_: q.Run, measured: Sequence[Sides]) -> list[str]:
-    def said(row: q.ComparedMetric) -> str:
+    def text(row: q.ComparedMetric) -> str:
         if row.different != "yes":
             return "Which of the two comes first is not decided."
         first = "parent returns" if row.ratio > 1 else "child runs"
         return f"The {first} first (child over parent {q.ratio_text(row)})."
 
     found = (later(sides[0], sides[1]) for sides in measured if len(sides) > 1)
-    return [said(row) for row in found if row is not None]
+    return [text(row) for row in found if row is not None]
 
 
 def _fork_table(_: q.Run, measured: Sequence[Sides]) -> q.Table:
@@ -270,13 +270,13 @@ def _first(run: q.Run, metric: str, **levels: q.Level) -> q.Point | None:
 
 
 def _missing(run: q.Run) -> str:
-    said = []
+    tips = []
     for precious, fork in CLOCKS:
         both = run.all(precious, fork)
         if both and not _same_guest(both):
             absent = fork if both[0].experiment.experiment == precious else precious
-            said.append(f"`oscope run {precious} {fork}` measures both in one guest ({absent} is not of it).")
-    return " ".join(said)
+            tips.append(f"`oscope run {precious} {fork}` measures both in one guest ({absent} is not of it).")
+    return " ".join(tips)
 
 
 def _points(rows: Rows) -> list[q.Point]:

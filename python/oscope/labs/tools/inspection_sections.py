@@ -63,14 +63,14 @@ def devices(title: str, result: Mapping[str, Any]) -> q.Section:
     most = max(devices, key=_processes, default=None)
     holders = len({held["pid"] for device in devices for held in device["held"]})
     every = counted_processes(result["processes"])
-    said = f"Of {every}, none holds a device open."
+    text = f"Of {every}, none holds a device open."
     if most is not None:
-        said = f"{most['path']} is held by most: {q.format_count(_processes(most))} of {every}."
+        text = f"{most['path']} is held by most: {q.format_count(_processes(most))} of {every}."
     return q.Section(
         title=title,
         answer=f"Held open: {q.counted(len(devices), 'device file')}, by {counted_processes(holders)}.",
         text=[
-            said,
+            text,
             "Processes are given by their names alone. Paths are as their processes see them.",
         ],
         tables=[DEVICES.of(devices)],

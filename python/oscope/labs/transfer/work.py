@@ -83,8 +83,8 @@ def _fewest(_: q.Run, rows: Sequence[Row]) -> str:
         cpu, row = min(((each.median, row) for row in rows if (each := row.of("cpu"))), key=itemgetter(0))
         return f"Least CPU time has {row.way()} at the {row.side}: {q.format_value(cpu, None, 's')} a GiB."
     ends = [end(sending, key=itemgetter(0)) for end in (min, max)]
-    said = q.listed([f"{q.format_value(n, None, '')} by {row.way()}" for n, row in dict.fromkeys(ends)])
-    return f"At {rows[0].point['size']} the sender makes {said}.".replace(
+    counts = q.listed([f"{q.format_value(n, None, '')} by {row.way()}" for n, row in dict.fromkeys(ends)])
+    return f"At {rows[0].point['size']} the sender makes {counts}.".replace(
         " by ", " system calls a MiB by ", 1
     )
 

@@ -70,8 +70,8 @@ def _try(image: Path, initramfs: Path) -> tuple[Choice, bool]:
                 return Choice("kvm", "a trial boot by KVM went well"), True
             if words is None:
                 return Choice("tcg", f"a trial boot by KVM said nothing within {TRIAL_LIMIT_S:g} s"), False
-            said = words.decode(errors="replace").strip().splitlines()
-            reports = [line for line in said if "kvm" in line.lower()]
+            lines = words.decode(errors="replace").strip().splitlines()
+            reports = [line for line in lines if "kvm" in line.lower()]
             if reports:
                 return Choice("tcg", f"a trial boot by KVM failed: {reports[-1].strip()}"), True
     return Choice("tcg", "the trial boot by KVM ended without a word on KVM"), False

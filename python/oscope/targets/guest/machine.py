@@ -305,8 +305,8 @@ def _composed(program: Path, words: Sequence[str], folder: Path) -> Sequence[str
         ) from error
     lines = answer.stdout.strip().splitlines()
     if answer.returncode != 0 or not lines:
-        said = (answer.stderr.strip().splitlines() or [f"status {answer.returncode}"])[-1]
-        raise OscopeError(f"virtme-run cannot compose a guest: {said}", remedy="install qemu-system-x86")
+        reason = (answer.stderr.strip().splitlines() or [f"status {answer.returncode}"])[-1]
+        raise OscopeError(f"virtme-run cannot compose a guest: {reason}", remedy="install qemu-system-x86")
     return tuple(shlex.split(lines[-1]))
 
 

@@ -130,9 +130,9 @@ class Connection:
         # The socket is made once the host has accepted the user.
         while not self._socket.exists():
             if self._master.poll() is not None:
-                said = words.read_bytes()
+                output = words.read_bytes()
                 self.close()
-                raise self._failure(said)
+                raise self._failure(output)
             if time.monotonic() > deadline:
                 self.close()
                 raise self._failure(b"no answer in time")
@@ -176,8 +176,8 @@ class Connection:
             words += ["-o", option]
         return [*words, *options, "--", self.host.address, *([] if last is None else [last])]
 
-    def _failure(self, said: bytes) -> ProbeError:
-        lines = said.decode(errors="replace").strip().splitlines()
+    def _failure(self, output: bytes) -> ProbeError:
+        lines = output.decode(errors="replace").strip().splitlines()
         why = lines[-1].strip() if lines else "it ended without a word"
         changed = any("IDENTIFICATION HAS CHANGED" in line for line in lines)
         remedy = f"see what `ssh {self.host.address} true` says"

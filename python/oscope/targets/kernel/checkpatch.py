@@ -42,9 +42,9 @@ def style(patch: Patch, origin: Source) -> Check:
         output = answer.stdout.decode(errors="replace").replace(file.name, f"{patch.name}.patch")
     totals = _TOTAL.search(output)
     if totals is None:
-        said = (output + answer.stderr.decode(errors="replace")).strip().splitlines()
+        messages = (output + answer.stderr.decode(errors="replace")).strip().splitlines()
         raise OscopeError(
-            f"{origin.root}/scripts/checkpatch.pl fails: {said[-1] if said else 'it says nothing'}"
+            f"{origin.root}/scripts/checkpatch.pl fails: {messages[-1] if messages else 'it says nothing'}"
         )
     errors, warnings, checks, lines = map(int, totals.groups())
     found = f"{errors} errors, {warnings} warnings, {checks} checks in {lines} lines"

@@ -130,8 +130,8 @@ class Conversation:
     @property
     def servers(self) -> tuple[str, ...]:
         """Addresses of the servers, by their identifier, in the order of appearance."""
-        said = (one.message.server for one in self.spoken if one.kind in FROM_SERVER)
-        return tuple(dict.fromkeys(server for server in said if server is not None))
+        named = (one.message.server for one in self.spoken if one.kind in FROM_SERVER)
+        return tuple(dict.fromkeys(server for server in named if server is not None))
 
     @property
     def last_ns(self) -> int | None:

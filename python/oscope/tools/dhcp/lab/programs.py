@@ -27,9 +27,9 @@ async def call(*command: str | Path) -> str:
     except TimeoutError:
         raise OscopeError(f"{_words(command)} did not end within {_CALL_LIMIT_S:g} s") from None
     if process.returncode != 0:
-        said = " ".join(err.decode(errors="replace").split())
+        errors = " ".join(err.decode(errors="replace").split())
         raise OscopeError(
-            f"{_words(command)} failed with exit code {process.returncode}: {said or 'it said nothing'}",
+            f"{_words(command)} failed with exit code {process.returncode}: {errors or 'it said nothing'}",
             remedy="the kernel needs network namespaces, veth and bridge (CONFIG_NET_NS, _VETH, _BRIDGE)",
         )
     return out.decode(errors="replace")
@@ -82,8 +82,8 @@ class Program:
         found = self._find(pattern, since)
         if found is None:
             what = "ended too early" if self._ended else f"did not get there within {limit_s:g} s"
-            said = " / ".join(self.lines[-3:]) or "nothing"
-            raise OscopeError(f"{self._name} {what}; its last words: {said}")
+            output = " / ".join(self.lines[-3:]) or "nothing"
+            raise OscopeError(f"{self._name} {what}; its last words: {output}")
         return found
 
     def tell(self, number: signal.Signals) -> None:

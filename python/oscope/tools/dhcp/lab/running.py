@@ -103,7 +103,7 @@ def check() -> None:
         raise OscopeError(
             f"not installed: {', '.join(missing)}", remedy=as_root(f"apt-get install {packages}")
         )
-    if "udhcpc" not in _said("busybox", "--list").split():
+    if "udhcpc" not in _output_of("busybox", "--list").split():
         raise OscopeError(
             "this busybox has no udhcpc", remedy=as_root("apt-get install busybox, or a build with udhcpc")
         )
@@ -117,7 +117,7 @@ def versions() -> dict[str, str]:
         "tcpdump": ("tcpdump", "--version"),
         "ip": ("ip", "-V"),
     }
-    return {name: _said(*command).partition("\n")[0].strip() for name, command in asked.items()}
+    return {name: _output_of(*command).partition("\n")[0].strip() for name, command in asked.items()}
 
 
 def play(
@@ -169,7 +169,7 @@ def _hear(line: bytes, played: dict[str, Played], heard: Callable[[str, str], No
             of.ended = True
 
 
-def _said(*command: str) -> str:
+def _output_of(*command: str) -> str:
     """Return what a program says, of whatever exit code."""
     try:
         done = subprocess.run(
