@@ -32,7 +32,7 @@ from oscope.model.samples import Column, ExperimentResults, Floats, PointSamples
 from oscope.planning.plan import Amount, Plan, make_plan
 from oscope.probe import catalogue
 from oscope.runner.execution import execute
-from oscope.runner.injection.during import Disturbing
+from oscope.runner.injection.run_injection import RunInjection
 from oscope.runner.injection.spec import Injection
 from oscope.runner.interleaved import execute_interleaved
 from oscope.statistics import compare_results, effect
@@ -110,7 +110,7 @@ def measure(place: Path, rounds: int, seconds: float, load: str, separate: bool)
     with ExitStack() as stack:
         if load != "none":
             cause = Injection(causes=(load,), seed=int(random.integers(2**32)))
-            stack.enter_context(Disturbing(cause.to_object(), Affinity()))
+            stack.enter_context(RunInjection(cause.to_object(), Affinity()))
         store = stack.enter_context(Store.open(place))
         log = stack.enter_context(_log_of(place).open("a"))
         pilots = {name: _iteration_ns(store, name) for name in INTERLEAVED}

@@ -148,8 +148,8 @@ def peers(seed: int = 12, dd: float = 0.8, fio: bool = True) -> ExperimentResult
             own = {"block_size": block_size, "tool": tool, "cache": "cold"}
             factors = {**own, "size": 32 * MEBIBYTE, "count": 1 << 18}
             if tool == "fio" and not fio:
-                gone, remedy = synthetic.skipped(factors), "apt-get install fio"
-                points.append(dataclasses.replace(gone, skipped="fio is not installed", remedy=remedy))
+                missing, remedy = synthetic.skipped(factors), "apt-get install fio"
+                points.append(dataclasses.replace(missing, skipped="fio is not installed", remedy=remedy))
                 continue
             noise = maker.generator.lognormal(0, 0.002, BLOCKS)
             time = seconds_per_mib(block_size, "cold")[0] * shared * noise / speed

@@ -154,8 +154,8 @@ def counters(seed: int = 31, hardware: bool = False) -> ExperimentResults:
 
 def skipped(factors: Mapping[str, Level]) -> PointSamples:
     """Return a point that this machine cannot measure."""
-    gone = synthetic.skipped(factors)
-    return dataclasses.replace(gone, skipped="this machine has no PMU", remedy="counters=simulated")
+    missing = synthetic.skipped(factors)
+    return dataclasses.replace(missing, skipped="this machine has no PMU", remedy="counters=simulated")
 
 
 def mapping(seed: int = 32, dirtied: float = 1.0) -> ExperimentResults:

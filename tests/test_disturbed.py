@@ -67,7 +67,7 @@ def check_all_kept(point: PointSamples, reps: int) -> None:
     for block in np.unique(point.block):
         own = np.flatnonzero(point.block == block).tolist()
         more = [index for index in own if index in again]
-        first = [index for index, _ in point.disturbed if index in own and index not in again]
+        first = [index for index, _ in point.interference if index in own and index not in again]
         assert len(more) == len(first)
         assert own[len(own) - len(more) :] == more
         assert point.rep[own].tolist() == list(range(len(own)))
@@ -133,15 +133,15 @@ def test_it_is_not_looked_for_where_it_would_mislead(catalogue: Catalogue) -> No
 def test_samples_taken_again_do_not_move_what_is_estimated(seed: int) -> None:
     """Of a machine that is disturbed at random, where leaving out what was disturbed is wrong by design."""
     random = np.random.default_rng(seed)
-    planned, taken, undisturbed = [], [], []
+    planned, taken, unaffected = [], [], []
     for _ in range(20_000):
         slow = random.random(10) < 0.2
         more = random.random(int(slow.sum())) < 0.2
         values = 100 + 10 * np.concatenate([slow, more]) + random.normal(0, 1, 10 + len(more))
         taken.append(values)
         planned.append(values[:10])
-        undisturbed.append(values[:10][~slow])
-    plain, more_of_it, left = (np.concatenate(each) for each in (planned, taken, undisturbed))
+        unaffected.append(values[:10][~slow])
+    plain, more_of_it, left = (np.concatenate(each) for each in (planned, taken, unaffected))
     assert len(more_of_it) > 1.15 * len(plain)
     assert more_of_it.mean() == pytest.approx(plain.mean(), abs=0.05)
     for value in (99, 100, 101, 109):
@@ -157,7 +157,7 @@ def test_a_disturbed_sample_is_measured_again_once(catalogue: Catalogue, store: 
     results = measured(plan, store)
     assert results.settings["again"] is True
     for point in results.points:
-        assert (point.disturbed, point.again) == (((0, "steal_ticks"),), (3,))
+        assert (point.interference, point.again) == (((0, "steal_ticks"),), (3,))
         check_all_kept(point, 6)
     first = [point.started_ns[3] for point in results.points]
     planned_last = [point.started_ns[2] for point in results.points]
@@ -177,7 +177,7 @@ def test_a_machine_that_is_always_disturbed_costs_at_most_twice_as_much(
     results = store.results(execute(planned(catalogue, "stolen"), store, ear).run_id).experiments[0]
     (point,) = results.points
     assert len(point) == 12
-    assert len(point.disturbed) == 12
+    assert len(point.interference) == 12
     check_all_kept(point, 6)
     assert (ear.last.finished, ear.last.total) == (12, 12)
     assert interference.remark(results) == (
@@ -191,30 +191,32 @@ def test_the_first_screen_warns_where_many_samples_were_affected(catalogue: Cata
     assert interference.warning([results]) is None, "six samples are too few"
     (point,) = results.points
     twice = dataclasses.replace(
-        point.only(np.arange(len(point)) < 6), disturbed=point.disturbed[:6], again=()
+        point.only(np.arange(len(point)) < 6), interference=point.interference[:6], again=()
     )
     many = dataclasses.replace(results, points=(twice, twice))
     warning = "others took the CPU during 20 % of the samples or more: repeat it when idle"
     assert interference.warning([many]) == warning
-    quiet = dataclasses.replace(twice, disturbed=())
+    quiet = dataclasses.replace(twice, interference=())
     assert interference.warning([dataclasses.replace(many, points=(quiet, quiet))]) is None
-    few = dataclasses.replace(many, points=(dataclasses.replace(twice, disturbed=point.disturbed[:1]), quiet))
+    few = dataclasses.replace(
+        many, points=(dataclasses.replace(twice, interference=point.interference[:1]), quiet)
+    )
     assert interference.warning([few]) is None
     assert "in 1 of 2 experiments" in (interference.warning([many, few]) or "")
 
 
 def test_a_wait_is_a_disturbance_only_where_the_thread_is_alone(catalogue: Catalogue, store: Store) -> None:
     shared, alone = (measured(planned(catalogue, "waiting", huge=huge), store) for huge in (False, True))
-    assert (shared.points[0].disturbed, shared.points[0].again) == ((), ())
+    assert (shared.points[0].interference, shared.points[0].again) == ((), ())
     assert interference.remark(shared) is None
-    assert [name for _, name in alone.points[0].disturbed] == ["run_delay_ns"] * 4
+    assert [name for _, name in alone.points[0].interference] == ["run_delay_ns"] * 4
     check_all_kept(alone.points[0], 6)
 
 
 def test_nothing_is_measured_again_where_that_was_not_asked_for(catalogue: Catalogue, store: Store) -> None:
     results = measured(dataclasses.replace(planned(catalogue, "stolen"), again=False), store)
     (point,) = results.points
-    assert (len(point), point.disturbed, point.again) == (6, (), ())
+    assert (len(point), point.interference, point.again) == (6, (), ())
     assert results.settings["again"] is False
 
 
@@ -222,7 +224,7 @@ def test_the_budget_leaves_no_time_to_measure_again(catalogue: Catalogue, store:
     plan = dataclasses.replace(planned(catalogue, "stolen", blocks=1, pause=0.02), budget_s=0.01)
     results = measured(plan, store)
     (point,) = results.points
-    assert (len(point), len(point.disturbed), point.again) == (6, 6, ())
+    assert (len(point), len(point.interference), point.again) == (6, 6, ())
     assert "repeated: 0" in (interference.remark(results) or "")
 
 
@@ -265,7 +267,7 @@ def test_a_run_killed_at_any_moment_ends_with_each_block_measured_again_once(
         after = store.results(run_id).experiments[0].points[0]
         assert after.raw[: len(before)].tolist() == before.raw.tolist(), "nothing stored was touched"
         assert after.again == (3, 4, 5, 9, 10, 11)
-        assert len(after.disturbed) == 12
+        assert len(after.interference) == 12
         again = execute(store.plan(run_id), store, resume=run_id)
         assert again.samples == 12, "what was measured again is not measured once more"
 
@@ -281,8 +283,8 @@ def test_marks_are_the_same_wherever_they_are_read(catalogue: Catalogue, store: 
     for results in (again, brief):
         for point, other in zip(results.experiments[0].points, found.experiments[0].points, strict=True):
             assert (
-                (point.disturbed, point.again)
-                == (other.disturbed, other.again)
+                (point.interference, point.again)
+                == (other.interference, other.again)
                 == (((0, "steal_ticks"),), (3,))
             )
     assert not brief.experiments[0].points[0].covariates
@@ -292,7 +294,7 @@ def test_marks_are_the_same_wherever_they_are_read(catalogue: Catalogue, store: 
     assert frame.loc[frame["again"], "rep"].tolist() == [3, 3]
     point = found.experiments[0].points[0]
     rest = point.only(np.arange(len(point)) > 0)
-    assert (rest.disturbed, rest.again) == ((), (2,))
+    assert (rest.interference, rest.again) == ((), (2,))
 
 
 def test_the_command_measures_again_and_says_so(oscope: CommandLine) -> None:
@@ -384,7 +386,7 @@ def test_a_block_with_a_competitor_is_measured_again(probe: Path, store: Store) 
     begun = [index for index in point.again if point.block[index] == 0]
     assert begun
     waited = point.covariates["run_delay_ns"] + 1e4 * point.covariates["involuntary_switches"]
-    hit = {index for index, name in point.disturbed if name != "steal_ticks"}
+    hit = {index for index, name in point.interference if name != "steal_ticks"}
     assert hit
     duration_ns = results.duration_ns(point)
     assert duration_ns is not None
@@ -402,4 +404,4 @@ def test_threads_of_the_workload_itself_are_no_disturbance(probe: Path, store: S
         (point,) = measured(plan, store).points
     check_all_kept(point, 20)
     assert (point.covariates["run_delay_ns"] > 0).any(), "they did wait"
-    assert {name for _, name in point.disturbed} <= {"steal_ticks"}
+    assert {name for _, name in point.interference} <= {"steal_ticks"}

@@ -314,9 +314,9 @@ def test_the_newest_run_after_the_baseline_is_judged(oscope: CommandLine) -> Non
 def test_a_run_with_injected_interference_is_judged_only_where_it_is_named(oscope: CommandLine) -> None:
     for _ in range(4):
         oscope("run", "syscall.cost", "--set", "call=read", "--reps", "10")
-    first, disturbed, second, last = oscope.runs()
+    first, injected, second, last = oscope.runs()
     place = oscope.folder / oscope.all_variables({})["OSCOPE_STORE"]
-    for run_id in (disturbed, last):
+    for run_id in (injected, last):
         mark_as_injected(place, run_id)
     for command in (("compare",), ("gate", "--max-regression", "90%")):
         answer = oscope(*command)
@@ -329,7 +329,7 @@ def test_a_run_with_injected_interference_is_judged_only_where_it_is_named(oscop
     named = " ".join(oscope("gate", first, last, *limit, "--json", "gate.json").out.split())
     assert f"note: syscall.cost: B {caveat}" in named
     assert f"syscall.cost: B {caveat}" in json.loads((oscope.folder / "gate.json").read_text())["caveats"]
-    assert f"note: A {caveat}" in " ".join(oscope("compare", disturbed, second).out.split())
+    assert f"note: A {caveat}" in " ".join(oscope("compare", injected, second).out.split())
 
 
 def test_the_json_counts_what_the_screen_counts(oscope: CommandLine) -> None:

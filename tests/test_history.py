@@ -329,17 +329,17 @@ def test_the_command_shows_the_stored_runs_and_what_it_cannot_say(oscope: Comman
 def test_runs_with_injected_interference_are_left_out_and_counted(oscope: CommandLine) -> None:
     for _ in range(3):
         measure(oscope)
-    clean, *disturbed = oscope.runs()
+    clean, *injected = oscope.runs()
     place = oscope.folder / oscope.all_variables({})["OSCOPE_STORE"]
-    mark_as_injected(place, disturbed[0])
+    mark_as_injected(place, injected[0])
     assert "1 run with injected interference is left out" in oscope("history", "syscall.cost").out
-    mark_as_injected(place, disturbed[1])
+    mark_as_injected(place, injected[1])
     answer = oscope("history", "syscall.cost", "--json", "history.json")
     assert "syscall.cost: 1 run, " in answer.out
     assert "2 runs with injected interference are left out" in answer.out
     found = json.loads((oscope.folder / "history.json").read_text())
     assert [run["id"] for line in found["lines"] for run in line["runs"]] == [clean]
-    assert found["left_out"] == disturbed
+    assert found["left_out"] == injected
     mark_as_injected(place, clean)
     refused = oscope("history", "syscall.cost")
     assert (refused.code, refused.out) == (2, "")

@@ -123,8 +123,8 @@ def test_an_experiment_by_itself_is_answered_as_far_as_it_goes(name: str) -> Non
 
 def test_what_was_skipped_altogether_makes_no_answer_but_says_why() -> None:
     for experiment in synthetic_ipc.survey().experiments:
-        gone = tuple(synthetic.skipped(point.factors) for point in experiment.points)
-        found = sections(dataclasses.replace(experiment, points=gone))
+        missing = tuple(synthetic.skipped(point.factors) for point in experiment.points)
+        found = sections(dataclasses.replace(experiment, points=missing))
         assert found
         assert all(not prose(section) for section in found.values())
         assert any("no huge pages are free: echo" in section.missing for section in found.values())
@@ -399,14 +399,14 @@ def test_traced_points_are_not_taken_for_untraced_ones() -> None:
 def test_a_skipped_point_is_told_with_its_remedy() -> None:
     plain = synthetic_ipc.throughput()
     first = plain.points[0]
-    gone = with_first(
+    missing = with_first(
         plain,
         **{
             field.name: getattr(synthetic.skipped(first.factors), field.name)
             for field in dataclasses.fields(first)
         },
     )
-    assert "1 of 78 points: no huge pages are free" in sections(gone)[PERFORMANCE].missing
+    assert "1 of 78 points: no huge pages are free" in sections(missing)[PERFORMANCE].missing
 
 
 def test_a_knee_that_noise_hides_is_told_as_a_span(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -65,11 +65,11 @@ def _sides(*pairs: tuple[ExperimentResults, ExperimentResults]) -> list[Results]
 
 def test_an_experiment_without_a_verdict_leaves_the_others_theirs() -> None:
     a, b = pair(5)
-    gone = replace(
+    missing = replace(
         point("getppid", 236, ((),)).only(point("getppid", 236, ((),)).block < 0),
         skipped="it needs what this kernel has not",
     )
-    lost = replace(a, experiment="lost"), replace(b, experiment="lost", points=(gone,))
+    lost = replace(a, experiment="lost"), replace(b, experiment="lost", points=(missing,))
     verdicts, missed = kernel_ab.judge(_sides(lost, (a, b)), 0.02)
     assert [verdict.base.experiment for verdict in verdicts] == [a.experiment]
     assert missed == {"lost": "it needs what this kernel has not"}

@@ -75,11 +75,11 @@ def test_a_patch_of_a_shared_file_leaves_other_builds_short(toy: Path) -> None:
 def test_files_come_and_go_with_the_patches(toy: Path) -> None:
     del toy
     added = toy_kernel.between("kernel/new.c", None, "int fresh;\n", "new")
-    gone = toy_kernel.between("mm/vmscan.c", toy_kernel.FILES["mm/vmscan.c"], None, "gone")
+    deleted = toy_kernel.between("mm/vmscan.c", toy_kernel.FILES["mm/vmscan.c"], None, "gone")
     build.build(made(added), Silence())
     tree = places.tree(source.find().key)
     assert (tree / "kernel/new.c").read_text() == "int fresh;\n"
-    build.build(made(gone), Silence())
+    build.build(made(deleted), Silence())
     assert not (tree / "kernel/new.c").exists()
     assert not (tree / "mm/vmscan.c").exists()
     assert compiled(build.build(made(SCAN), Silence())) == ["mm/vmscan.o"]

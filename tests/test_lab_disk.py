@@ -154,8 +154,8 @@ def test_an_experiment_by_itself_is_answered_as_far_as_it_goes(name: str) -> Non
 
 def test_what_was_skipped_altogether_makes_no_answer_but_says_why() -> None:
     for experiment in synthetic_disk.survey().experiments:
-        gone = tuple(synthetic.skipped(point.factors) for point in experiment.points)
-        found = sections(dataclasses.replace(experiment, points=gone))
+        missing = tuple(synthetic.skipped(point.factors) for point in experiment.points)
+        found = sections(dataclasses.replace(experiment, points=missing))
         assert all(not prose(section) for section in found.values())
         if experiment.experiment.startswith("disk."):
             assert any("no huge pages are free: echo" in section.missing for section in found.values())

@@ -22,7 +22,7 @@ from oscope.report.figures import draw
 from oscope.storage import record
 from oscope.tools.dhcp.answers import QUESTIONS
 from oscope.tools.inspections import own_command, play_dhcp
-from oscope.tools.inspections.hiding import hide
+from oscope.tools.inspections.link_addresses import hide
 from waiting import wait_until
 
 ROOT = Path(__file__).parent.parent

@@ -126,8 +126,8 @@ def test_an_experiment_by_itself_is_answered_as_far_as_it_goes(name: str) -> Non
 
 def test_what_was_skipped_altogether_makes_no_answer_but_says_why() -> None:
     for experiment in synthetic_memory.survey().experiments:
-        gone = tuple(synthetic_memory.skipped(point.factors) for point in experiment.points)
-        found = sections(dataclasses.replace(experiment, points=gone))
+        missing = tuple(synthetic_memory.skipped(point.factors) for point in experiment.points)
+        found = sections(dataclasses.replace(experiment, points=missing))
         assert found, experiment.experiment
         assert all(not prose(section) for section in found.values())
         assert any("this machine has no PMU" in section.missing for section in found.values())

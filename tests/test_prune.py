@@ -48,10 +48,10 @@ def rows_of(store: Store, table: sa.Table) -> int:
 
 def test_old_runs_go_whole_and_others_stay(place: str, plan: Plan) -> None:
     with Store.open(place) as store:
-        gone = {add_run(store, plan, 100), add_run(store, plan, 91, "failed")}
+        removed = {add_run(store, plan, 100), add_run(store, plan, 91, "failed")}
         kept = {add_run(store, plan, 89), add_run(store, plan, 0)}
         groups = retention.find_old(store, 90 * DAY_S)
-        assert {run.id for group in groups for run in group.runs} == gone
+        assert {run.id for group in groups for run in group.runs} == removed
         assert [retention.delete(store, group) for group in groups] == [True, True]
         store.give_back()
         assert {run.id for run in store.runs()} == kept
@@ -105,7 +105,7 @@ def test_a_run_that_was_resumed_since_stays_whole(place: str, plan: Plan) -> Non
 def test_the_command_lists_first_and_deletes_when_asked(oscope: CommandLine, plan: Plan) -> None:
     place = oscope.folder / "oscope.db"
     with Store.open(place) as store:
-        gone, kept = add_run(store, plan, 100), add_run(store, plan, 1)
+        removed, kept = add_run(store, plan, 100), add_run(store, plan, 1)
     words = ("prune", "--store", str(place), "--older-than", "90d")
     listed = oscope(*words, "--format", "json")
     assert listed.code == 0
@@ -115,7 +115,7 @@ def test_the_command_lists_first_and_deletes_when_asked(oscope: CommandLine, pla
         listed.err,
     )
     (table,) = json.loads(listed.out)
-    assert [row["run"] for row in table["rows"]] == [gone]
+    assert [row["run"] for row in table["rows"]] == [removed]
     with Store.read(place) as store:
         assert len(store.runs()) == 2
     size = place.stat().st_size

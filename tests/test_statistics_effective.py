@@ -10,7 +10,7 @@ from oscope.statistics import summarise
 from oscope.statistics.replication import clusters, effective_size
 
 
-def median_worth(draw: object, blocks: int, reps: int, boots: int = 1) -> float:
+def median_ess(draw: object, blocks: int, reps: int, boots: int = 1) -> float:
     """Return the median, over 200 simulations, of what `reps` samples of each block are worth."""
     random = np.random.default_rng(7)
     block = np.repeat(np.arange(blocks), reps)
@@ -31,47 +31,45 @@ def correlated(random: np.random.Generator, shape: tuple[int, int], r: float) ->
 
 @pytest.mark.parametrize(("blocks", "reps"), [(1, 400), (10, 10), (40, 20), (300, 4)])
 def test_independent_samples_are_worth_their_number(blocks: int, reps: int) -> None:
-    worth = median_worth(lambda random: random.normal(100, 1, (blocks, reps)), blocks, reps)
-    assert 0.9 * blocks * reps <= worth <= blocks * reps
+    ess = median_ess(lambda random: random.normal(100, 1, (blocks, reps)), blocks, reps)
+    assert 0.9 * blocks * reps <= ess <= blocks * reps
 
 
 @pytest.mark.parametrize("blocks", [8, 40, 150])
 def test_samples_that_are_alike_within_a_process_are_worth_the_number_of_processes(blocks: int) -> None:
-    worth = median_worth(lambda random: np.tile(random.normal(100, 1, (blocks, 1)), 10), blocks, 10)
-    assert worth == pytest.approx(blocks, rel=1e-6)
+    ess = median_ess(lambda random: np.tile(random.normal(100, 1, (blocks, 1)), 10), blocks, 10)
+    assert ess == pytest.approx(blocks, rel=1e-6)
 
 
 def test_more_processes_than_are_resampled_all_count() -> None:
     """Beyond 200, neighbours are joined for the interval, which makes none of them worth less."""
-    worth = median_worth(lambda random: np.tile(random.normal(100, 1, (600, 1)), 5), 600, 5)
-    assert worth == pytest.approx(600, rel=0.15)
+    ess = median_ess(lambda random: np.tile(random.normal(100, 1, (600, 1)), 5), 600, 5)
+    assert ess == pytest.approx(600, rel=0.15)
 
 
 def test_boots_are_the_unit_where_they_vary() -> None:
     boot = 8
-    worth = median_worth(
+    ess = median_ess(
         lambda random: np.repeat(random.normal(100, 1, (boot, 1)), 5, axis=0) + np.zeros((1, 10)),
         5 * boot,
         10,
         boot,
     )
-    assert worth == pytest.approx(boot, rel=1e-6)
+    assert ess == pytest.approx(boot, rel=1e-6)
 
 
 @pytest.mark.parametrize(("blocks", "reps"), [(1, 2000), (60, 100)])
 def test_correlated_repetitions_are_worth_less(blocks: int, reps: int) -> None:
     r = 0.7
-    worth = median_worth(lambda random: 100 + correlated(random, (blocks, reps), r), blocks, reps)
+    ess = median_ess(lambda random: 100 + correlated(random, (blocks, reps), r), blocks, reps)
     # Of a short process the first and last samples have neighbours on one side only.
-    assert worth == pytest.approx(blocks * reps * (1 - r) / (1 + r), rel=0.12)
+    assert ess == pytest.approx(blocks * reps * (1 - r) / (1 + r), rel=0.12)
 
 
 def test_half_of_the_variance_between_processes() -> None:
     """With m samples a process, n samples are worth n / (1 + (m - 1) / 2)."""
-    worth = median_worth(
-        lambda random: random.normal(100, 1, (60, 1)) + random.normal(0, 1, (60, 10)), 60, 10
-    )
-    assert worth == pytest.approx(600 / (1 + 9 / 2), rel=0.1)
+    ess = median_ess(lambda random: random.normal(100, 1, (60, 1)) + random.normal(0, 1, (60, 10)), 60, 10)
+    assert ess == pytest.approx(600 / (1 + 9 / 2), rel=0.1)
 
 
 def test_it_is_the_variance_over_the_squared_error_that_the_processes_show() -> None:
@@ -87,9 +85,9 @@ def test_it_is_the_variance_over_the_squared_error_that_the_processes_show() -> 
 def test_it_is_shown_to_two_digits_and_never_above_the_number() -> None:
     random = np.random.default_rng(1)
     alone = summarise(random.normal(100, 1, 197), np.arange(197))
-    assert (alone.n, alone.worth) == (197, 197)
+    assert (alone.n, alone.ess) == (197, 197)
     values = random.normal(100, 1, (137, 1)) + 1e-6 * random.normal(0, 1, (137, 10))
-    assert summarise(values.ravel(), np.repeat(np.arange(137), 10)).worth == 140
+    assert summarise(values.ravel(), np.repeat(np.arange(137), 10)).ess == 140
     few = random.normal(100, 1, (6, 1)) + 1e-6 * random.normal(0, 1, (6, 10))
-    assert summarise(few.ravel(), np.repeat(np.arange(6), 10)).worth == 6
-    assert summarise([np.nan], [0]).worth == 0
+    assert summarise(few.ravel(), np.repeat(np.arange(6), 10)).ess == 6
+    assert summarise([np.nan], [0]).ess == 0

@@ -124,8 +124,8 @@ def test_a_refusal_has_one_text_for_all_processes() -> None:
         other.kill()
     assert str(reported[0]) == str(reported[1])
     assert str(reported[0]).startswith("strace may not trace the process")
-    gone = [str(strace.refusal(pid, cast(Tool, refused))) for pid in (2**22 + 1, 2**22 + 2)]
-    assert gone == ["the process ended before strace was attached"] * 2
+    refusals = [str(strace.refusal(pid, cast(Tool, refused))) for pid in (2**22 + 1, 2**22 + 2)]
+    assert refusals == ["the process ended before strace was attached"] * 2
 
 
 def test_no_process_and_no_strace_are_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

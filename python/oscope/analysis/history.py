@@ -129,16 +129,16 @@ def without_injection(entries: Sequence[RunEntry]) -> tuple[list[RunEntry], list
     Raises UsageError where interference was injected into all.
     """
     clean = [entry for entry in entries if not entry.has_injection]
-    disturbed = [entry for entry in entries if entry.has_injection]
-    if disturbed and not clean:
-        raise UsageError(left_out(len(disturbed)), remedy="measure without --inject")
-    return clean, disturbed
+    with_injected = [entry for entry in entries if entry.has_injection]
+    if with_injected and not clean:
+        raise UsageError(left_out(len(with_injected)), remedy="measure without --inject")
+    return clean, with_injected
 
 
-def left_out(disturbed: int) -> str:
+def left_out(with_injected: int) -> str:
     """Say how many runs are left out since interference was injected into them."""
-    runs = "1 run" if disturbed == 1 else f"{disturbed} runs"
-    return f"{runs} with injected interference {'is' if disturbed == 1 else 'are'} left out"
+    runs = "1 run" if with_injected == 1 else f"{with_injected} runs"
+    return f"{runs} with injected interference {'is' if with_injected == 1 else 'are'} left out"
 
 
 def collect(runs: Iterable[ExperimentResults], metric: str | None = None) -> tuple[Line, ...]:
@@ -255,16 +255,18 @@ def _column(runs: Sequence[ExperimentResults], metric: str) -> Column:
     return next(run.metrics[metric] for run in runs if metric in run.metrics)
 
 
-def to_object(experiment: str, lines: Sequence[Line], disturbed: Sequence[RunEntry] = ()) -> dict[str, Any]:
+def to_object(
+    experiment: str, lines: Sequence[Line], with_injected: Sequence[RunEntry] = ()
+) -> dict[str, Any]:
     """Return it as an object for JSON (`oscope.history/1`); a run without a value has null.
 
-    `disturbed` are the runs that are left out since interference was injected into them.
+    `interference` are the runs that are left out since interference was injected into them.
     """
     return {
         "schema": SCHEMA,
         "experiment": experiment,
         "lines": [_line_object(line) for line in lines],
-        "left_out": [entry.id for entry in disturbed],
+        "left_out": [entry.id for entry in with_injected],
     }
 
 

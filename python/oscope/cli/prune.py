@@ -42,11 +42,12 @@ def prune(
             kept = [run.id for group in groups if not retention.delete(store, group) for run in group.runs]
             if len(kept) < sum(len(group.runs) for group in groups) and not retention.give_back(store):
                 note("the store's file stays as large as it is: a run is being measured into it")
-    gone = [run for group in groups for run in group.runs if run.id not in kept]
-    print_runs(gone, form)
-    count = f"{len(gone)} run{'' if len(gone) == 1 else 's'} with {sum(run.samples for run in gone)} samples"
+    expired = [run for group in groups for run in group.runs if run.id not in kept]
+    print_runs(expired, form)
+    samples = sum(run.samples for run in expired)
+    count = f"{len(expired)} run{'' if len(expired) == 1 else 's'} with {samples} samples"
     since = f"{datetime.now() - timedelta(seconds=age_s):%Y-%m-%d %H:%M}"
-    remedy = ": add --delete" if gone else ""
+    remedy = ": add --delete" if expired else ""
     note(
         f"deleted {count}" if delete else f"{count}, last written to before {since}, would be deleted{remedy}"
     )

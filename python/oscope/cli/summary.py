@@ -252,7 +252,7 @@ def summary_columns(
 def _sample_columns(summaries: Sequence[Summary]) -> Iterator[list[str]]:
     """Yield the columns on the samples: their number, effective number, and distribution if it matters."""
     yield aligned(["n", *(formatting.format_count(summary.n) for summary in summaries)])
-    yield aligned(["ess", *(formatting.format_count(summary.worth) for summary in summaries)])
+    yield aligned(["ess", *(formatting.format_count(summary.ess) for summary in summaries)])
     shapes = [shape(summary) for summary in summaries]
     if any(shapes):
         yield ["distribution", *shapes]

@@ -12,7 +12,7 @@ from oscope.model.factors import Level
 from oscope.model.samples import ExperimentResults, Floats, Ints, PointSamples, Results
 from oscope.model.units import format_bytes, format_duration
 from oscope.statistics import Attribution, Summary, attribute, order, summarise, summarise_point
-from oscope.statistics.interrupt_filter import undisturbed, without_partial
+from oscope.statistics.interrupt_filter import without_interference, without_partial
 
 WORDS = frozenset({"xor"})
 """Metrics that are 32-bit words: they are equal or not, and have neither median nor interval."""
@@ -127,7 +127,9 @@ def paired_difference(
     results: ExperimentResults, a: PointSamples, b: PointSamples, metric: str
 ) -> Summary | None:
     """Summarise b - a, one difference of medians for each block both have; None without one."""
-    first, second = (block_medians(point, metric) for point, _ in undisturbed(results.metrics[metric], a, b))
+    first, second = (
+        block_medians(point, metric) for point, _ in without_interference(results.metrics[metric], a, b)
+    )
     shared = sorted(first.keys() & second.keys())
     if not shared:
         return None

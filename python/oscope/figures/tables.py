@@ -67,7 +67,7 @@ def _figures(point: PointSamples, metric: str, summary: Summary | None, column: 
         return [unmeasured(point, metric)]
     scale = row_scale(column, summary)
     text = scale.text
-    counts = [format_count(summary.n), format_count(summary.worth), str(summary.blocks)]
+    counts = [format_count(summary.n), format_count(summary.ess), str(summary.blocks)]
     values = [text(summary.mean), text(summary.std), text(summary.minimum), text(summary.maximum)]
     return [*counts, text(summary.median), scale.span(summary.ci95), *values]
 

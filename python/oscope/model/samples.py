@@ -71,7 +71,7 @@ class PointSamples:
     covariates: Mapping[str, Floats]
     failed: tuple[tuple[int, str], ...] = ()
     """(sample index, reason) of each failed sample."""
-    disturbed: tuple[tuple[int, str], ...] = ()
+    interference: tuple[tuple[int, str], ...] = ()
     """(sample index, covariate that shows it) of each affected sample, where that was looked for (see
     `oscope.planning.interference`)."""
     again: tuple[int, ...] = ()
@@ -103,7 +103,7 @@ class PointSamples:
             metrics={name: values[keep] for name, values in self.metrics.items()},
             covariates={name: values[keep] for name, values in self.covariates.items()},
             failed=tuple((int(place[index]), reason) for index, reason in self.failed if keep[index]),
-            disturbed=tuple((int(place[index]), name) for index, name in self.disturbed if keep[index]),
+            interference=tuple((int(place[index]), name) for index, name in self.interference if keep[index]),
             again=tuple(int(place[index]) for index in self.again if keep[index]),
         )
 

@@ -97,11 +97,11 @@ def remark(results: ExperimentResults) -> str | None:
     again = sum(len(point.again) for point in results.points)
     if not first and not again:
         return None
-    anew = sum(len(point.disturbed) for point in results.points) - first.total()
+    affected_again = sum(len(point.interference) for point in results.points) - first.total()
     by = ", ".join(f"{WORDS[name]}: {count}" for name, count in first.most_common())
     return (
         f"samples affected by interference: {first.total()} of {of} ({by}); repeated: {again}, "
-        f"of these affected again: {anew}; all are kept, and count"
+        f"of these affected again: {affected_again}; all are kept, and count"
     )
 
 
@@ -119,5 +119,5 @@ def _affected(results: ExperimentResults) -> tuple[Counter[str], int]:
     found: Counter[str] = Counter()
     for point in results.points:
         more = set(point.again)
-        found.update(name for index, name in point.disturbed if index not in more)
+        found.update(name for index, name in point.interference if index not in more)
     return found, sum(len(point) - len(point.again) for point in results.points)

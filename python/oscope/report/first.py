@@ -210,7 +210,7 @@ def _row(
     facts = [
         ("median", scale.with_unit(rung.median)),
         ("95 % confidence interval", f"{rung.interval} {scale.unit}" if rung.ci95 else rung.interval),
-        ("samples", f"{format_count(summary.n)}, effective sample size {format_count(summary.worth)}"),
+        ("samples", f"{format_count(summary.n)}, effective sample size {format_count(summary.ess)}"),
         ("measured by", f"{rung.experiment}, {rung.detail}"),
         *(("elsewhere", mark.text) for mark in marks),
     ]

@@ -17,7 +17,7 @@ from oscope.probe.locate import find_probe
 from oscope.runner import provenance, resuming
 from oscope.runner.active_run import ActiveRun
 from oscope.runner.events import Happened, RunEvent, note
-from oscope.runner.injection.during import Disturbing
+from oscope.runner.injection.run_injection import RunInjection
 from oscope.runner.point_runner import PointRunner
 from oscope.runner.point_state import PointState
 from oscope.runner.process_chain import ProcessChain
@@ -85,19 +85,19 @@ def execute(
             stack.enter_context(affinity)
         chain = ProcessChain(machine.program if machine else find_probe(), affinity, machine, stop)
         stack.callback(chain.kill)
-        with Interruption(stop.interrupt), Disturbing(plan.injection, affinity) as disturbing:
+        with Interruption(stop.interrupt), RunInjection(plan.injection, affinity) as injection:
             targets = Targets(chain.path, affinity, chain.local, chain.environment)
             targets.check(plan)
             active = stack.enter_context(begin(plan, store, chain, listener or Silence(), resume))
-            runner = PointRunner(chain, targets, active.state, disturbing.requests)
+            runner = PointRunner(chain, targets, active.state, injection.requests)
             stack.callback(runner.kill)
             opening: list[RunEvent] = [
                 note(f"on the host: {line}") for line in (machine.restored if machine else ())
             ]
             if held:
                 opening.insert(0, Happened("tuned", [asdict(one) for one in held]))
-            opening.extend(disturbing.opening(active.state.points))
-            with recording_end(active, disturbing):
+            opening.extend(injection.opening(active.state.points))
+            with recording_end(active, injection):
                 for event in run(
                     plan,
                     runner,
@@ -123,16 +123,16 @@ def _known(plan: Plan, store: Store, run_id: str) -> dict[str, ExperimentResults
 
 
 @contextlib.contextmanager
-def recording_end(active: ActiveRun, disturbing: Disturbing | None = None) -> Iterator[None]:
+def recording_end(active: ActiveRun, injection: RunInjection | None = None) -> Iterator[None]:
     """Store what was injected, and have the status report an error that ends the run."""
     try:
         try:
             yield
         finally:
-            if disturbing is not None:
-                active.extend(disturbing.closing())
-        if disturbing is not None:
-            disturbing.check()
+            if injection is not None:
+                active.extend(injection.closing())
+        if injection is not None:
+            injection.check()
     except OscopeError:
         # Where the store itself failed, nothing more can be said in it.
         with contextlib.suppress(StoreError):

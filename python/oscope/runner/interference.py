@@ -40,7 +40,7 @@ class Interference:
     def restore(self, known: ExperimentResults) -> None:
         """Remember the affected samples of an experiment that a run has which is resumed."""
         for point, samples in zip(self._points[known.experiment], known.points, strict=True):
-            for index, name in samples.disturbed:
+            for index, name in samples.interference:
                 self._count(point, int(samples.block[index]), [name])
 
     def see(self, event: RunEvent) -> None:

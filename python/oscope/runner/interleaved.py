@@ -16,7 +16,7 @@ from oscope.runner.duet import Duet, check_duet
 from oscope.runner.duet_cpus import Cpus, DuetAffinity
 from oscope.runner.events import Events, Happened, note
 from oscope.runner.execution import Outcome, begin, finish, recording_end
-from oscope.runner.injection.during import Disturbing
+from oscope.runner.injection.run_injection import RunInjection
 from oscope.runner.joint_listener import JointListener
 from oscope.runner.point_runner import PointRunner
 from oscope.runner.process_chain import ProcessChain
@@ -52,8 +52,8 @@ def execute_interleaved(
     check_duet(plans, duet)
     paths = [find_probe()] * len(plans) if builds is None else builds
     with ExitStack() as stack:
-        seats = DuetAffinity(cpus) if duet else None
-        affinity = stack.enter_context(seats or Affinity())
+        duet_affinity = DuetAffinity(cpus) if duet else None
+        affinity = stack.enter_context(duet_affinity or Affinity())
         chains: list[ProcessChain] = []
         targets: list[Targets] = []
         for plan, path in zip(plans, paths, strict=True):
@@ -67,23 +67,23 @@ def execute_interleaved(
         joint = JointListener(listener or Silence(), plans)
         sides: list[ActiveRun] = []
         runners: list[PointRunner] = []
-        injected: list[Disturbing] = []
+        injected: list[RunInjection] = []
         with ExitStack() as begun:
             for number, (plan, chain) in enumerate(zip(plans, chains, strict=True)):
                 side = stack.enter_context(begin(plan, store, chain, joint.of(number)))
-                disturbing = Disturbing(plan.injection, affinity)
+                injection = RunInjection(plan.injection, affinity)
                 # From now on there is a run that an error, such as of the next side's begin, has to end.
-                begun.enter_context(recording_end(side, disturbing))
-                runners.append(PointRunner(chain, targets[number], side.state, disturbing.requests))
+                begun.enter_context(recording_end(side, injection))
+                runners.append(PointRunner(chain, targets[number], side.state, injection.requests))
                 stack.callback(runners[-1].kill)
                 sides.append(side)
-                injected.append(disturbing)
+                injected.append(injection)
             # Its second thread ends before what the sides measure with is killed.
-            both = None if seats is None else begun.enter_context(Duet(stops, seats.cpus))
+            both = None if duet_affinity is None else begun.enter_context(Duet(stops, duet_affinity.cpus))
             names = [side.recorder.run_id for side in sides]
             openings = [
-                _opening(side, disturbing, names, seats, duet)
-                for side, disturbing in zip(sides, injected, strict=True)
+                _opening(side, injection, names, duet_affinity, duet)
+                for side, injection in zip(sides, injected, strict=True)
             ]
             for number, event in run_together(plans, runners, openings=openings, duet=both, names=duet):
                 sides[number].append(event)
@@ -93,18 +93,18 @@ def execute_interleaved(
 
 def _opening(
     side: ActiveRun,
-    disturbing: Disturbing,
+    injection: RunInjection,
     names: Sequence[str],
-    seats: DuetAffinity | None,
+    duet_affinity: DuetAffinity | None,
     duet: Collection[str],
 ) -> Events:
     """Mark the run of a side, and report how it belongs together with those of these `names`."""
-    yield from disturbing.opening(side.state.points)
+    yield from injection.opening(side.state.points)
     yield Happened("interleaved", names)
-    if seats is not None:
-        yield Happened("duet", {"cpus": list(seats.cpus), "experiments": sorted(duet)})
-        if seats.note is not None:
-            yield note(seats.note)
+    if duet_affinity is not None:
+        yield Happened("duet", {"cpus": list(duet_affinity.cpus), "experiments": sorted(duet)})
+        if duet_affinity.note is not None:
+            yield note(duet_affinity.note)
 
 
 def _interrupt(stops: Sequence[StopRequest]) -> None:

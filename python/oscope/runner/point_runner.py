@@ -12,7 +12,7 @@ from oscope.probe.wire import Event
 from oscope.runner import losses
 from oscope.runner.answers import events_of
 from oscope.runner.events import Events, RunEvent, TurnBegan
-from oscope.runner.injection.during import RequestInjection
+from oscope.runner.injection.run_injection import RequestInjection
 from oscope.runner.pass_tracing import PassTracing
 from oscope.runner.point_request import make_request, silence_limit_s
 from oscope.runner.point_state import PointState

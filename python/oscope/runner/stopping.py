@@ -159,6 +159,6 @@ def _with_samples(point: PointSamples, taken: Sequence[SamplesTaken]) -> PointSa
             for name in covariates
         },
         failed=(),
-        disturbed=(),
+        interference=(),
         again=(),
     )

@@ -18,7 +18,7 @@ import numpy as np
 from oscope.model import clocks, formatting
 from oscope.model.factors import Level
 from oscope.model.samples import Column, ExperimentResults, PointSamples
-from oscope.statistics.interrupt_filter import undisturbed
+from oscope.statistics.interrupt_filter import without_interference
 from oscope.statistics.sides import ROUNDING
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ def find(results: ExperimentResults) -> dict[tuple[Key, str], Range]:
 
 def _range(point: PointSamples, column: Column) -> Range | None:
     """Return between what the boots' medians of a metric lie; None where they are equal."""
-    [(kept, _)] = undisturbed(column, point)
+    [(kept, _)] = without_interference(column, point)
     finite = np.isfinite(kept.metrics[column.name])
     values, boot = kept.metrics[column.name][finite], kept.boot[finite]
     medians = [float(np.median(values[boot == each])) for each in np.unique(boot)]

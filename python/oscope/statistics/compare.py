@@ -25,7 +25,7 @@ from oscope.statistics import carryover, effect, exit_codes, injected
 from oscope.statistics.compared import BENJAMINI_HOCHBERG, HOLM, Answer, ComparedMetric, is_beyond
 from oscope.statistics.earlier import EarlierPoints, EarlierRuns
 from oscope.statistics.estimating import Result, estimate_difference
-from oscope.statistics.interrupt_filter import Tallies, undisturbed
+from oscope.statistics.interrupt_filter import Tallies, without_interference
 from oscope.statistics.machines import imported, labels
 from oscope.statistics.multiplicity import correct, quantity
 from oscope.statistics.pairing import Match, interleaved, match_points, refuse_unlike
@@ -256,7 +256,7 @@ def _compare(
     for number, match in enumerate(matches):
         lacking: dict[str, list[str]] = {}
         for metric in metrics:
-            (a, tally_a), (b, tally_b) = undisturbed(metric, match.a, match.b)
+            (a, tally_a), (b, tally_b) = without_interference(metric, match.a, match.b)
             sides = measure(a, b, metric)
             if sides is None:
                 lacking.setdefault(_without_value(a, b, metric.name), []).append(metric.name)

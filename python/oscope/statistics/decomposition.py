@@ -56,7 +56,7 @@ class Moments:
     """Clusters x (c + 2) x (c + 2)."""
     residual: Floats
     """Clusters x 4: residual variation between blocks, within blocks, and the degrees of freedom of both."""
-    typical: float
+    block_size: float
     """Samples a block, as the analysis of variance counts them."""
 
     @property
@@ -91,8 +91,8 @@ def _between(remainder: Floats, cluster: Ints, block: Ints, count: int) -> tuple
     columns = (mean[block] ** 2, within, part, 1.0 - part)
     sums = np.column_stack([np.bincount(cluster, weights=column, minlength=count) for column in columns])
     blocks = len(size)
-    typical = (len(block) - float(size @ size) / len(block)) / max(blocks - 1, 1)
-    return sums.astype(float), typical
+    block_size = (len(block) - float(size @ size) / len(block)) / max(blocks - 1, 1)
+    return sums.astype(float), block_size
 
 
 def shapley(found: Moments, weights: Floats, later: Sequence[Collection[int]] = ()) -> Floats:
@@ -112,7 +112,9 @@ def shapley(found: Moments, weights: Floats, later: Sequence[Collection[int]] = 
     degrees = np.maximum(sums[:, 2] - 1.0, 1.0)
     inside = sums[:, 1] / np.maximum(sums[:, 3], 1.0)
     component = (
-        np.maximum((sums[:, 0] / degrees - inside) / found.typical, 0.0) if found.typical else 0 * degrees
+        np.maximum((sums[:, 0] / degrees - inside) / found.block_size, 0.0)
+        if found.block_size
+        else 0 * degrees
     )
     process = component / variance[:, -1]
     return np.column_stack([shares, np.minimum(process, 1.0 - np.minimum(shares.sum(axis=1), 1.0))])

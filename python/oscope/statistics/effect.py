@@ -99,25 +99,25 @@ def estimate(effect: float, error: float, freedom: float) -> Estimate:
 def paired(difference: Floats) -> Estimate:
     """Median of the differences of pairs, in order of time; at least 2."""
     count, middle = len(difference), float(np.median(difference))
-    worth = count * _independent_share(difference - middle)
+    ess = count * _independent_share(difference - middle)
     # Half a pair is the continuity correction; both deviations shrink with the effective number of pairs.
-    reach = student.normal_limit() * np.sqrt(count) / 2 * np.sqrt(count / worth) + 0.5
+    reach = student.normal_limit() * np.sqrt(count) / 2 * np.sqrt(count / ess) + 0.5
     if count < SIGNS_FROM or reach > count / 2:
         # No pairs are left beyond the ends of an interval by ranks where few of them are independent.
         factor = MEDIAN_ERROR if count > 2 else 1.0
-        error = factor * float(difference.std(ddof=1)) / np.sqrt(worth)
-        return estimate(middle, error, max(1.0, worth - 1))
+        error = factor * float(difference.std(ddof=1)) / np.sqrt(ess)
+        return estimate(middle, error, max(1.0, ess - 1))
     more, less = int((difference > 0).sum()), int((difference < 0).sum())
-    if worth == count == more + less:
+    if ess == count == more + less:
         p = float(scipy.stats.binomtest(more, count).pvalue)
         rank = int(scipy.stats.binom.ppf(LEVEL / 2, count, 0.5)) - 1
     else:
-        z = max(0.0, abs(more - less) / 2 - 0.5) / (np.sqrt(count) / 2) * np.sqrt(worth / count)
+        z = max(0.0, abs(more - less) / 2 - 0.5) / (np.sqrt(count) / 2) * np.sqrt(ess / count)
         p = student.normal_two_sided(z)
         rank = int(np.floor(count / 2 - reach))
     ordered = np.sort(difference)
     low, high = float(ordered[rank]), float(ordered[count - 1 - rank])
-    freedom = max(1.0, worth - 1)
+    freedom = max(1.0, ess - 1)
     error = (high - low) / 2 / student.limit(freedom)
     tied = error == 0 and more + less > 0
     return Estimate(middle, min(low, middle), max(high, middle), p, error, freedom, tied=tied)

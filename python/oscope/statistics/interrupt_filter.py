@@ -79,7 +79,7 @@ class Tallies:
                 yield f"{side}: {note}"
 
 
-def undisturbed(column: Column, *points: PointSamples) -> list[tuple[PointSamples, Tally | None]]:
+def without_interference(column: Column, *points: PointSamples) -> list[tuple[PointSamples, Tally | None]]:
     """Return the points, compared or one alone, with the samples that count for the metric `column`.
 
     All sides leave out their interrupted samples, or none does: a side with the handlers in it could not be

@@ -148,7 +148,7 @@ def effective_size(values: Floats, found: Clusters) -> float:
     between = float(size @ (mean - clipped.mean()) ** 2) / max(found.count - 1, 1)
     spare = count - found.count
     within = float(((clipped - mean[found.code]) ** 2).sum()) / spare if spare else 0.0
-    typical = (count - float(size @ size) / count) / max(found.count - 1, 1)
-    total = between + (typical - 1) * within
+    block_size = (count - float(size @ size) / count) / max(found.count - 1, 1)
+    total = between + (block_size - 1) * within
     rho = min(1.0, max(0.0, (between - within) / total)) if total > 0 else 0.0
-    return max(float(found.count), count / (1 + (typical - 1) * rho))
+    return max(float(found.count), count / (1 + (block_size - 1) * rho))

@@ -64,11 +64,11 @@ def measure(a: PointSamples, b: PointSamples, column: Column) -> tuple[Measured,
         return None
     values = [side.metrics[metric][keep] for side, keep in zip((a, b), kept, strict=True)]
     positive = bool(min(v.min() for v in values) > 0)
-    typical = [
+    reps_per_block = [
         np.median(np.unique(s.block[k], return_counts=True)[1]) for s, k in zip((a, b), kept, strict=True)
     ]
     boots = all(len(np.unique(side.boot[keep])) > 1 for side, keep in zip((a, b), kept, strict=True))
-    poorest = max(map(len, values)) if exact else int(min(typical))
+    poorest = max(map(len, values)) if exact else int(min(reps_per_block))
 
     def reduced(logarithmic: bool) -> tuple[Measured, Measured, bool]:
         how = _How(logarithmic, poorest, boots)

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from oscope.model.clocks import counted
 from oscope.model.samples import ExperimentResults, Floats, Ints, PointSamples
 from oscope.statistics import interval, order, replication, shape
-from oscope.statistics.interrupt_filter import undisturbed
+from oscope.statistics.interrupt_filter import without_interference
 from oscope.statistics.replication import Clusters, Level
 from oscope.statistics.shape import Drift, Mode
 from oscope.statistics.warmup import Warmup, find_warmup
@@ -170,7 +170,7 @@ class Summary:
         return (*left_out, *of_interval, *start, *self.remarks)
 
     @property
-    def worth(self) -> int:
+    def ess(self) -> int:
         """`effective_n` as it is shown: to two digits, since few clusters do not tell it better."""
         if self.effective_n < 1:
             return 0
@@ -192,7 +192,7 @@ def summarise_point(experiment: ExperimentResults, point: PointSamples, metric: 
     in a note.
     """
     column = experiment.metrics[metric]
-    [(kept, tally)] = undisturbed(column, point)
+    [(kept, tally)] = without_interference(column, point)
     step = 0.0 if counted(column.unit) else experiment.resolution(point, metric)
     found = summarise(kept.metrics[metric], kept.block, boot=kept.boot, seed=experiment.seed, resolution=step)
     if tally is None or tally.note is None:

@@ -33,7 +33,7 @@ def to_frame(results: Results) -> pd.DataFrame:
     """Return a row per sample, in the order in which each point's were taken.
 
     Columns: `run`, `experiment`; the factors; `block`, `process`, `boot`, `rep`, `started` (UTC),
-    `iterations`, `raw`, `correction` (both in clock units), `failed` (the reason, or missing), `disturbed`
+    `iterations`, `raw`, `correction` (both in clock units), `failed` (the reason, or missing), `interference`
     (the covariate that shows it, or missing), `again` (whether it was taken because others of its block
     were affected by interference); the metrics and the covariates in their units, as floats, NaN where
     there is no value. A factor, metric or covariate whose name another column has (a factor `block`) carries
@@ -91,7 +91,7 @@ def _point_frame(experiment: ExperimentResults, point: PointSamples) -> pd.DataF
             "raw": point.raw,
             "correction": point.correction,
             "failed": _texts(len(point), point.failed),
-            "disturbed": _texts(len(point), point.disturbed),
+            "disturbed": _texts(len(point), point.interference),
             "again": again,
             **{_metric(name): values for name, values in point.metrics.items()},
             **{_covariate(name, experiment): values for name, values in point.covariates.items()},

@@ -153,7 +153,7 @@ def _marked(
         duration_ns = found.duration_ns(point)
         if told_by and duration_ns is not None:
             marks = interference.find(point.covariates, duration_ns, told_by)
-            points.append(replace(point, disturbed=marks, covariates=_kept(point, columns)))
+            points.append(replace(point, interference=marks, covariates=_kept(point, columns)))
         else:
             points.append(point)
     return replace(found, points=tuple(points))

@@ -293,7 +293,7 @@ def _point(
 
 def _marks(point: PointSamples) -> dict[str, Any]:
     return {
-        "disturbed": {str(index): name for index, name in point.disturbed},
+        "disturbed": {str(index): name for index, name in point.interference},
         "again": list(point.again),
     }
 
@@ -335,7 +335,7 @@ def _read_point(data: Mapping[str, Any], skip: Mapping[str, Any] | None) -> Poin
         covariates=covariates,
         failed=tuple((int(index), reason) for index, reason in samples["failed"].items()),
         # Only of runs that repeat after interference.
-        disturbed=tuple((int(index), name) for index, name in samples.get("disturbed", {}).items()),
+        interference=tuple((int(index), name) for index, name in samples.get("disturbed", {}).items()),
         again=tuple(samples.get("again", ())),
         notes=tuple(data["notes"]),
         skipped=skip["reason"] if skip else None,

@@ -25,7 +25,7 @@ from oscope.probe import catalogue
 from oscope.runner.duet import doubled
 from oscope.runner.duet_cpus import Cpus, why_not
 from oscope.runner.execution import Outcome, execute
-from oscope.runner.injection.during import Disturbing
+from oscope.runner.injection.run_injection import RunInjection
 from oscope.runner.injection.spec import Injection
 from oscope.runner.interleaved import execute_interleaved
 from oscope.storage.store import Store
@@ -108,9 +108,9 @@ def _loaded(spec: CalibrationSpec) -> Iterator[None]:
         yield
         return
     load = Injection(causes=(spec.load,), seed=spec.seed)
-    with Disturbing(load.to_object(), Affinity()) as disturbing:
+    with RunInjection(load.to_object(), Affinity()) as injection:
         yield
-        disturbing.check()
+        injection.check()
 
 
 @contextlib.contextmanager

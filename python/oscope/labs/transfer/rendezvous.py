@@ -38,14 +38,14 @@ class Met(NamedTuple):
     of small writes beyond those without Nagle's algorithm."""
 
     @property
-    def meeting(self) -> str:
+    def mode(self) -> str:
         """How both ends meet; of `LATE`, where one side came late and the other tried again."""
         return str(self.point.factors.get("meeting", "ready"))
 
     @property
     def late_s(self) -> float:
         """How late it came."""
-        return float(self.point.factors.get("late", 0.0)) if self.meeting in LATE else 0.0
+        return float(self.point.factors.get("late", 0.0)) if self.mode in LATE else 0.0
 
     @property
     def expected_ns(self) -> int:
@@ -54,18 +54,18 @@ class Met(NamedTuple):
         Its clock runs from its own coming: where it is the late one, `late_s` after the first sleep began.
         """
         slept = math.ceil(self.late_s / RETRY_S) * RETRY_S
-        return round((slept - (self.late_s if self.meeting == RETRY else 0.0)) * NS)
+        return round((slept - (self.late_s if self.mode == RETRY else 0.0)) * NS)
 
     def name(self) -> str:
         """Return the point in words."""
-        if self.meeting in LATE:
-            late, again = LATE[self.meeting], AGAIN[self.meeting]
+        if self.mode in LATE:
+            late, again = LATE[self.mode], AGAIN[self.mode]
             return f"{late} {q.format_duration(self.late_s)} late, the {again} tries again"
         return f"both ready{WRITES.get(str(self.point.factors.get('writes', 'whole')), '')}"
 
     def a_file(self) -> float | None:
         """Return the step of small writes for each file, in ns."""
-        if self.meeting in LATE or self.step is None:
+        if self.mode in LATE or self.step is None:
             return None
         return self.step.median / int(self.point.factors.get("files", 1))
 
@@ -79,7 +79,7 @@ def _met(run: q.Run) -> list[Met]:
         base = plain if late else nodelay if small else None
         step = q.paired_difference(run.experiment, base, each.samples, RECEIVER_TIME) if base else None
         found.append(Met(each, step))
-    return sorted(found, key=lambda each: (each.meeting in LATE, each.meeting, each.late_s))
+    return sorted(found, key=lambda each: (each.mode in LATE, each.mode, each.late_s))
 
 
 def _plainly_ready(point: q.Point) -> bool:
@@ -89,12 +89,12 @@ def _plainly_ready(point: q.Point) -> bool:
 def _headline(_: q.Run, found: Sequence[Met]) -> str:
     ready = next((each.point for each in found if _plainly_ready(each.point)), None)
     without = "" if ready is None else f"; where both are ready it takes {ready.value}"
-    tried = [each for each in found if each.meeting in LATE]
+    tried = [each for each in found if each.mode in LATE]
     steps_found = [(one.median, each, one) for each in tried if (one := each.step) and q.excludes_zero(one)]
     if not any(median > 0 for median, *_ in steps_found):
         return f"No step is found{' where one side is late' if tried else ''}{without}."
     most, step = max(steps_found, key=lambda row: row[0])[1:]
-    late = f"the {LATE[most.meeting]} is {q.format_duration(most.late_s)} late and the {AGAIN[most.meeting]}"
+    late = f"the {LATE[most.mode]} is {q.format_duration(most.late_s)} late and the {AGAIN[most.mode]}"
     return f"Where {late} tries again, the receiver takes longer by {q.bracketed(step, 'ns')}{without}."
 
 
@@ -109,7 +109,7 @@ TABLE: q.TableOf[Met] = q.TableOf(
     q.written("step a file", Met.a_file, lambda more: q.format_value(more, more / 20, "ns")),
     q.written(
         "step expected",
-        lambda each: each.expected_ns if each.meeting in LATE else None,
+        lambda each: each.expected_ns if each.mode in LATE else None,
         lambda found: q.format_value(found, None, "ns"),
     ),
     note="The receiver's clock runs from its own coming, or its first try. Medians with their 95 % "
@@ -121,12 +121,12 @@ TABLE: q.TableOf[Met] = q.TableOf(
 
 def _step_figure(_: q.Run, found: Sequence[Met]) -> q.Figure:
     series = {
-        (f"the {AGAIN[meeting]} tries again", FORMULA[meeting]): [
+        (f"the {AGAIN[mode]} tries again", FORMULA[mode]): [
             (each.late_s, "step", each.step, float(each.expected_ns))
             for each in found
-            if each.step is not None and each.meeting == meeting
+            if each.step is not None and each.mode == mode
         ]
-        for meeting in LATE
+        for mode in LATE
     }
     axes = (q.plots.axis("late by [s]"), q.plots.axis("step [s]", rangemode="tozero"))
     note = "Medians with their 95 % intervals. Dashed: what sleeps of a whole interval make expect."

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from oscope.model.factors import Profile
-from oscope.tools.inspections.hiding import hide
+from oscope.tools.inspections.link_addresses import hide
 from oscope.tools.inspections.own_command import ask, carry_out
 
 EXPLAINED = ("cat", "/etc/os-release")

@@ -46,7 +46,7 @@ class Network:
         """Have the switch drop all that comes from or goes to a host, whose link stays up."""
         await self._at_switch("bridge", "link", "set", "dev", host.name, "state", _DISABLED)
 
-    async def mend(self, host: Host) -> None:
+    async def reconnect(self, host: Host) -> None:
         """Have the switch forward again."""
         await self._at_switch("bridge", "link", "set", "dev", host.name, "state", _FORWARDING)
 

@@ -158,7 +158,7 @@ class Scene:
         self._note_leases("after the release")
         if is_lost:
             self._step("the switch forwards again")
-            await self._network.mend(CLIENT)
+            await self._network.reconnect(CLIENT)
         await asyncio.sleep(SILENCE_S - _PAUSE_S)
 
     async def _start_server(self) -> Program:

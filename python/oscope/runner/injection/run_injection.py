@@ -33,7 +33,7 @@ class RequestInjection:
         return self._spec.request(next(self._numbers), self._since_ns)
 
 
-class Disturbing:
+class RunInjection:
     """While entered, interference is injected as `spec` says, if it says anything."""
 
     def __init__(self, spec: Mapping[str, Any] | None, affinity: Affinity) -> None:
@@ -48,8 +48,8 @@ class Disturbing:
         self.failure: OscopeError | None = None
         """Why a cause ended before it was stopped, if one did."""
 
-    def __enter__(self) -> Disturbing:
-        """Start disturbing. Raises OscopeError where this machine or this user cannot."""
+    def __enter__(self) -> RunInjection:
+        """Start injecting. Raises OscopeError where this machine or this user cannot."""
         if self._spec is not None and self._spec.causes:
             # The probes are children of this process.
             words = [*self._spec.words(), "--probes-of", str(os.getpid())]
@@ -62,7 +62,7 @@ class Disturbing:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop disturbing."""
+        """Stop injecting."""
         self._stop()
 
     def opening(self, points: Mapping[str, Sequence[PointState]]) -> Iterator[Happened]:
@@ -74,7 +74,7 @@ class Disturbing:
                     yield Happened("note", self._spec.warning, point)
 
     def closing(self) -> Iterator[Happened]:
-        """Stop disturbing, and yield the truth: where each cause acted, and its phases."""
+        """Stop injecting, and yield the truth: where each cause acted, and its phases."""
         if self._spec is not None:
             begun = None if self._injector is None else asdict(self._injector.begun)
             self._stop()
