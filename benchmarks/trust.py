@@ -17,7 +17,7 @@ from bars import Bar, Bench, Effort, Figure, Part, share
 from oscope import labs
 from oscope.analysis.calibration import trials
 from oscope.analysis.calibration.methods import METHODS, OSCOPE
-from oscope.analysis.calibration.running import measure
+from oscope.analysis.calibration.pair_measurement import measure
 from oscope.analysis.calibration.spec import SUBJECTS, WAYS, CalibrationSpec
 from oscope.analysis.calibration.trials import Trial
 from oscope.cli.views.calibrate import watching

@@ -7,9 +7,9 @@ from typing import Any
 
 from oscope.planning.plan import Plan
 from oscope.probe.wire import Sample
-from oscope.runner.events import Happened, RunEvent, SamplesTaken
 from oscope.runner.point_state import PointState
 from oscope.runner.recorder import Recorder, rows
+from oscope.runner.run_events import Happened, RunEvent, SamplesTaken
 from oscope.runner.run_state import RunState
 from oscope.storage.store import Happening, Store
 

@@ -23,7 +23,7 @@ from preloaded import LIBRARIES
 PRELOADED = (
     *LIBRARIES,
     "plotly.offline",
-    "oscope.analysis.history",
+    "oscope.analysis.run_history",
     "oscope.figures.variation",
     "oscope.report.page",
     "oscope.storage.frames",

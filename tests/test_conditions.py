@@ -12,7 +12,7 @@ import synthetic_transfer
 from cli_driver import CommandLine
 from oscope import labs
 from oscope.analysis.gate import _missing_points
-from oscope.analysis.history import collect
+from oscope.analysis.run_history import collect
 from oscope.cli.progress import counted, where
 from oscope.figures.tables import fixed_levels
 from oscope.model.errors import UsageError

@@ -16,7 +16,7 @@ import pytest
 
 from cli_driver import Answer, CommandLine, as_nobody
 from oscope.model.factors import Level
-from oscope.tools.disk.session import FileSession
+from oscope.tools.disk.file_transfers import FileSession
 from waiting import wait_until_gone
 
 ENGINES = ("auto", "read", "mmap", "direct", "uring")

@@ -10,7 +10,7 @@ import pytest
 import toy_kernel
 from oscope.model.finding import Finding
 from oscope.targets.guest import accelerator, initramfs
-from oscope.targets.kernel import build, places, source, tools
+from oscope.targets.kernel import build, kernel_dirs, source, tools
 from oscope.targets.kernel.listener import Silence
 from oscope.tools.doctor.kernels import KERNEL_CHECKS
 
@@ -48,7 +48,7 @@ def test_a_missing_source_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_a_full_disk_is_told_unless_the_source_is_there(toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     del toy
-    monkeypatch.setattr(places, "free", lambda folder: 3 * places.GIBIBYTE if folder else 0)
+    monkeypatch.setattr(kernel_dirs, "free", lambda folder: 3 * kernel_dirs.GIBIBYTE if folder else 0)
     found = findings()["room for kernels"]
     assert found.status == "missing"
     assert (found.remedy or "").startswith("make room: 4.0 GiB")

@@ -20,8 +20,8 @@ from cli_driver import CommandLine
 from conftest import make_experiment
 from injected import living, processes_below
 from oscope import labs
+from oscope.analysis.calibration.pair_measurement import measure
 from oscope.analysis.calibration.result import Silence
-from oscope.analysis.calibration.running import measure
 from oscope.analysis.calibration.spec import DUET, SUBJECTS, CalibrationSpec, Subject
 from oscope.model.errors import UsageError
 from oscope.model.factors import Level

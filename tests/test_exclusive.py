@@ -9,7 +9,7 @@ import pytest
 from oscope.model.errors import BusyError
 from oscope.planning.plan import Plan
 from oscope.runner.fleet.engine import Engine
-from oscope.runner.fleet.measuring import measure_fleet
+from oscope.runner.fleet.fleet_measurement import measure_fleet
 from oscope.storage import exclusive, retention
 from oscope.storage.fleets import FLEET
 from oscope.storage.store import Happening, Store

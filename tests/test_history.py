@@ -15,12 +15,12 @@ import null_changes
 from cli_driver import CommandLine, described
 from injected import mark_as_injected
 from invented_runs import ENVIRONMENT, run
-from oscope.analysis.history import Series, Value, collect, environment_changes, to_object
+from oscope.analysis.run_history import Series, Value, collect, environment_changes, to_object
 from oscope.cli.views.history import autocorrelation, changes, remarks, series_name, sparkline
 from oscope.model.errors import UsageError
 from oscope.model.samples import Column
 from oscope.report import theme
-from oscope.report.history import figure
+from oscope.report.history_figure import figure
 from oscope.statistics import effect, summarise_point
 from oscope.statistics.changes import enough, find_changes, search
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import toy_kernel
-from oscope.targets.kernel import build, built, config, places, source
+from oscope.targets.kernel import build, built, config, kernel_dirs, source
 from oscope.targets.kernel.kernel import Kernel
 from oscope.targets.kernel.listener import Silence
 from toy_kernel import ANSWER, ANSWER_AGAIN, SCAN, Ear, compiled, made
@@ -59,7 +59,7 @@ def test_only_what_a_patch_changes_is_made_again(toy: Path) -> None:
 
 
 def toy_kernel_aside(kernel: Kernel) -> Path:
-    return places.cache() / f"aside-{kernel.id}"
+    return kernel_dirs.cache() / f"aside-{kernel.id}"
 
 
 def test_a_patch_of_a_shared_file_leaves_other_builds_short(toy: Path) -> None:
@@ -77,7 +77,7 @@ def test_files_come_and_go_with_the_patches(toy: Path) -> None:
     added = toy_kernel.between("kernel/new.c", None, "int fresh;\n", "new")
     deleted = toy_kernel.between("mm/vmscan.c", toy_kernel.FILES["mm/vmscan.c"], None, "gone")
     build.build(made(added), Silence())
-    tree = places.tree(source.find().key)
+    tree = kernel_dirs.tree(source.find().key)
     assert (tree / "kernel/new.c").read_text() == "int fresh;\n"
     build.build(made(deleted), Silence())
     assert not (tree / "kernel/new.c").exists()
@@ -92,7 +92,7 @@ def test_the_source_is_never_written_to(toy: Path) -> None:
         build.build(expected, Silence())
         root = expected.source.root
         assert {name: (root / name).read_text() for name in toy_kernel.FILES} == toy_kernel.FILES
-        tree = places.tree(expected.workshop)
+        tree = kernel_dirs.tree(expected.workshop)
         assert (tree / "Makefile").samefile(root / "Makefile")
         assert (tree / "link").is_symlink()
 
@@ -126,7 +126,7 @@ def test_a_tree_with_git_is_what_git_says(toy: Path) -> None:
 
 def test_what_a_killed_build_left_is_not_taken_for_a_kernel(toy: Path) -> None:
     del toy
-    left = places.built(f"0123456789ab{places.UNFINISHED}")
+    left = kernel_dirs.built(f"0123456789ab{kernel_dirs.UNFINISHED}")
     left.mkdir(parents=True)
     (left / "kernel.json").write_text("{}")
     assert built.entries() == []
@@ -139,15 +139,15 @@ def test_what_a_killed_build_left_is_not_taken_for_a_kernel(toy: Path) -> None:
 def test_an_interrupted_build_ends_all_of_make_and_can_be_resumed(toy: Path, number: signal.Signals) -> None:
     del toy
     expected = made()
-    output = places.output(expected.workshop, config.digest(config.merge(expected.fragments)))
+    output = kernel_dirs.output(expected.workshop, config.digest(config.merge(expected.fragments)))
     output.mkdir(parents=True)
     (output / "hang").touch()
     program = (
-        "from oscope.targets.kernel import build, places, recipe, source\n"
+        "from oscope.targets.kernel import build, kernel_dirs, recipe, source\n"
         "from oscope.targets.kernel.listener import Silence\n"
         "from pathlib import Path\n"
-        f"places.CONFIGS = Path({str(places.CONFIGS)!r})\n"
-        f"places.MODULES = Path({str(places.MODULES)!r})\n"
+        f"kernel_dirs.CONFIGS = Path({str(kernel_dirs.CONFIGS)!r})\n"
+        f"kernel_dirs.MODULES = Path({str(kernel_dirs.MODULES)!r})\n"
         f"source.ARCHIVES = Path({str(source.ARCHIVES)!r})\n"
         "build.build(recipe.make(), Silence())\n"
     )
@@ -187,7 +187,7 @@ def _group_of_make(output: Path) -> int:
 def test_a_second_build_waits_for_the_first_and_says_so(toy: Path) -> None:
     del toy
     ear = Ear()
-    with places.alone(Silence()):
+    with kernel_dirs.alone(Silence()):
         waiting = threading.Thread(target=build.build, args=(made(), ear))
         waiting.start()
         wait_until(lambda: ear.notes, "a note")

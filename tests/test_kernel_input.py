@@ -10,7 +10,7 @@ import pytest
 
 import toy_kernel
 from oscope.model.errors import OscopeError, UsageError
-from oscope.targets.kernel import build, built, config, make, places, source, tools
+from oscope.targets.kernel import build, built, config, kernel_dirs, make, source, tools
 from oscope.targets.kernel.listener import Silence
 from oscope.targets.kernel.patches import Patch
 from toy_kernel import ANSWER, Ear, compiled, made
@@ -41,7 +41,7 @@ def test_a_patch_that_does_not_apply_is_told_by_file_and_hunk(toy: Path, patch: 
         build.build(made(ANSWER, patch), Silence())
     assert str(caught.value).startswith(reported)
     assert built.entries() == []
-    assert list(places.cache().glob("staging-*")) == []
+    assert list(kernel_dirs.cache().glob("staging-*")) == []
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_the_first_error_of_the_compiler_is_told(toy: Path) -> None:
     expected = made(broken)
     with pytest.raises(OscopeError) as caught:
         build.build(expected, Silence())
-    log = places.output(expected.workshop, config.digest(config.merge(expected.fragments))) / "build.log"
+    log = kernel_dirs.output(expected.workshop, config.digest(config.merge(expected.fragments))) / "build.log"
     assert caught.value.message.startswith(
         "building broken failed: kernel/sys.c:10:16: ‘QUESTION’ undeclared"
     ) or (
@@ -113,7 +113,7 @@ def test_an_option_that_does_not_stick_is_told(toy: Path, fragment: str, reporte
 
 def test_an_own_option_that_the_source_does_not_know_is_noted(toy: Path) -> None:
     del toy
-    with (places.CONFIGS / "guest.config").open("a") as file:
+    with (kernel_dirs.CONFIGS / "guest.config").open("a") as file:
         file.write("CONFIG_LATER=y\n# CONFIG_NEVER is not set\n")
     ear = Ear()
     build.build(made(), ear)
@@ -122,12 +122,12 @@ def test_an_own_option_that_the_source_does_not_know_is_noted(toy: Path) -> None
 
 def test_no_room_on_disk_is_told_before_anything_starts(toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     del toy
-    monkeypatch.setattr(places, "free", lambda folder: 1 << 20 if folder else 0)
+    monkeypatch.setattr(kernel_dirs, "free", lambda folder: 1 << 20 if folder else 0)
     with pytest.raises(
         OscopeError, match=r"no room on disk: building base needs 2\.0 GiB in .*, 0\.0 GiB are free"
     ):
         build.build(made(), Silence())
-    assert not (places.cache() / "source").exists()
+    assert not (kernel_dirs.cache() / "source").exists()
 
 
 def test_missing_tools_are_named_before_anything_starts(toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,7 +136,7 @@ def test_missing_tools_are_named_before_anything_starts(toy: Path, monkeypatch: 
     monkeypatch.setitem(tools.BUILDING, "no-such-flex", "flex")
     with pytest.raises(OscopeError, match=r"no-such-flex not installed: .*apt-get install flex"):
         build.build(expected, Silence())
-    assert not places.cache().exists()
+    assert not kernel_dirs.cache().exists()
 
 
 def test_a_broken_archive_leaves_nothing(toy: Path, tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ def test_a_broken_archive_leaves_nothing(toy: Path, tmp_path: Path) -> None:
         OscopeError, match=r"cannot be unpacked \(.+\): .*apt-get install --reinstall linux-source-6.1"
     ):
         build.build(made(), Silence())
-    assert list((places.cache() / "source").glob("*")) == []
+    assert list((kernel_dirs.cache() / "source").glob("*")) == []
     archive.write_bytes(whole)
     assert build.build(made(), Silence()).name == "base"
 
@@ -172,7 +172,7 @@ def test_a_tar_that_complains_of_every_file_does_not_hang(
     stand_in("tar", script, tmp_path / "bin", monkeypatch)
     with pytest.raises(OscopeError, match=r"cannot be unpacked \(tar: x: .* No space left on device\)"):
         build.build(made(), Silence())
-    assert list((places.cache() / "source").glob("*")) == []
+    assert list((kernel_dirs.cache() / "source").glob("*")) == []
 
 
 def test_a_tar_that_hangs_is_ended(toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,13 +181,13 @@ def test_a_tar_that_hangs_is_ended(toy: Path, tmp_path: Path, monkeypatch: pytes
     stand_in("tar", "sleep 600", tmp_path / "bin", monkeypatch)
     with pytest.raises(OscopeError, match=r"was not unpacked within 0\.5 s"):
         build.build(made(), Silence())
-    assert list((places.cache() / "source").glob("*")) == []
+    assert list((kernel_dirs.cache() / "source").glob("*")) == []
 
 
 def test_a_build_that_goes_on_needs_less_room(toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     del toy
     build.build(made(), Silence())
-    monkeypatch.setattr(places, "free", lambda folder: places.GIBIBYTE if folder else 0)
+    monkeypatch.setattr(kernel_dirs, "free", lambda folder: kernel_dirs.GIBIBYTE if folder else 0)
     assert build.build(made(ANSWER), Silence()).name == "answer"
     with pytest.raises(OscopeError, match=r"no room on disk: building base,mine needs 2\.0 GiB"):
         build.build(made(more="CONFIG_EXTRA=y\n"), Silence())

@@ -13,7 +13,7 @@ from cli_driver import CommandLine
 from oscope.model.errors import OscopeError
 from oscope.targets import kernel as kernels
 from oscope.targets.guest import initramfs
-from oscope.targets.kernel import build, built, modules, places
+from oscope.targets.kernel import build, built, kernel_dirs, modules
 from oscope.targets.kernel.kernel import Kernel
 from oscope.targets.kernel.listener import Silence
 from toy_kernel import ANSWER, Ear, compiled, made, replacing
@@ -25,7 +25,7 @@ ONE = '#include "sys.h"\nint one = ANSWER;\n'
 def one(toy: Path) -> Path:
     """Have a module, and return the file that it is made of."""
     del toy
-    file = places.MODULES / "one.c"
+    file = kernel_dirs.MODULES / "one.c"
     file.write_text(ONE)
     return file
 
@@ -92,7 +92,7 @@ def test_modules_come_first_to_a_kernel_that_was_built_without(toy: Path) -> Non
     del toy
     plain = build.build(made(), Silence())
     assert (plain.modules, plain.modules_folder, left(plain)) == ("", None, [])
-    (places.MODULES / "one.c").write_text(ONE)
+    (kernel_dirs.MODULES / "one.c").write_text(ONE)
     assert of(build.build(made(), Silence())).endswith(symbols(plain))
 
 
@@ -147,7 +147,7 @@ def test_sources_that_make_no_module_are_told(one: Path) -> None:
 
 def test_modules_are_kept_whole_or_not_at_all(one: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     del one
-    (places.MODULES / "two.c").write_text(ONE)
+    (kernel_dirs.MODULES / "two.c").write_text(ONE)
     copy = shutil.copyfile
 
     def fail(file: Path, to: Path) -> Any:

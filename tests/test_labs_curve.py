@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from oscope import questions as q
-from oscope.questions.words import not_different
+from oscope.questions.section_text import not_different
 from oscope.statistics.compared import Answer
 from synthetic import compared
 from synthetic_disk import Maker, columns, results

@@ -20,7 +20,7 @@ import synthetic_instructions
 from oscope import labs
 from oscope.figures.analysed import Analysed
 from oscope.labs.fs import HERE, LOCAL, NFS, OPERATIONS, OSCOPE, SYSTEMS, compare, fuse, trips
-from oscope.labs.fs.points import COUNTED, WORDS, Shown
+from oscope.labs.fs.fs_points import COUNTED, WORDS, Shown
 from oscope.labs.fs.trips import fitted
 from oscope.model.document import Section, Table
 from oscope.model.samples import ExperimentResults, PointSamples, Results

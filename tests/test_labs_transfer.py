@@ -18,7 +18,7 @@ from oscope.model.samples import PointSamples, Results
 from oscope.originals.sizes import SMALL
 from oscope.questions import lasting
 from oscope.questions.run import Run
-from oscope.questions.words import brackets
+from oscope.questions.section_text import brackets
 from oscope.report.build import answers, build
 from oscope.report.figures import draw
 from synthetic import number, prose

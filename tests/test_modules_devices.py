@@ -12,7 +12,7 @@ import pytest
 
 import modules as benchmark
 from benchmarked import measured
-from oscope.targets.kernel import Kernel, places, source
+from oscope.targets.kernel import Kernel, kernel_dirs, source
 
 ROOT = Path(__file__).parent.parent
 MODULES = ROOT / "kernel/modules"
@@ -40,7 +40,7 @@ def output_of(kernel: Kernel) -> Path:
     """Return the folder in which the kernel was built, or one whose symbols are the same."""
     assert kernel.folder is not None
     symbols = (kernel.folder / "Module.symvers").read_bytes()
-    for file in places.output("", "").parent.glob("*/Module.symvers"):
+    for file in kernel_dirs.output("", "").parent.glob("*/Module.symvers"):
         if file.read_bytes() == symbols and (file.parent / "scripts/mod/modpost").exists():
             return file.parent
     pytest.fail(f"the folder in which {kernel.id} was built is gone")

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from cli_driver import CommandLine
 from oscope.planning.plan import Plan
 from oscope.probe.wire import Sample
-from oscope.runner.events import ProcessBegan
+from oscope.runner.run_events import ProcessBegan
 from oscope.storage import retention, schema
 from oscope.storage.fleets import FLEET
 from oscope.storage.store import Happening, Store

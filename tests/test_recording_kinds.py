@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from cli_driver import Answer, CommandLine
 from oscope.model.errors import OscopeError
 from oscope.tools.recording import kind
-from oscope.tools.recording.events import Findings, Resize, Size, Start
+from oscope.tools.recording.recording_events import Findings, Resize, Size, Start
 from oscope.tools.recording.source import Source
 
 TEXT = "$ ls\r\n\x1b[1mone\x1b[0m two\r\n"

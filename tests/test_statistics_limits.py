@@ -21,7 +21,7 @@ from oscope.probe.catalogue import Catalogue
 from oscope.probe.wire import Sample
 from oscope.programs.verdicts import verdict
 from oscope.questions.curves import At, best
-from oscope.runner.events import ProcessBegan
+from oscope.runner.run_events import ProcessBegan
 from oscope.statistics import ComparedMetric, compare_results, effect, summarise_point
 from oscope.statistics.between_runs import spread
 from oscope.statistics.effect import Median

@@ -16,9 +16,9 @@ from oscope.cli.views.gate import print_gate
 from oscope.model.samples import Column, ExperimentResults, PointSamples, Results
 from oscope.report.comparison import print_comparison
 from oscope.statistics import Comparison, compare_results
+from oscope.statistics.comparison_text import tail_sentence
 from oscope.statistics.quantiles import SAMPLES_BEYOND, _share_test, _Side, _wander
 from oscope.statistics.rate import Rate
-from oscope.statistics.wording import tail_sentence
 from oscope.storage import record
 
 Floats = npt.NDArray[np.float64]

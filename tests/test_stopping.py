@@ -9,7 +9,7 @@ from oscope.planning.plan import Amount, make_plan
 from oscope.planning.precision import look
 from oscope.probe.catalogue import Catalogue
 from oscope.probe.wire import Sample
-from oscope.runner.events import ProcessBegan
+from oscope.runner.run_events import ProcessBegan
 from oscope.runner.stopping import PrecisionRule
 from oscope.storage.store import Store
 from run_writer import RunWriter

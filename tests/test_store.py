@@ -20,9 +20,9 @@ from oscope.planning.plan import Plan, make_plan
 from oscope.probe.catalogue import Catalogue
 from oscope.probe.wire import Sample
 from oscope.report.view import live
-from oscope.runner.events import ProcessBegan
 from oscope.runner.execution import execute
 from oscope.runner.progress import Progress, Silence
+from oscope.runner.run_events import ProcessBegan
 from oscope.storage import schema
 from oscope.storage.reader import _fill
 from oscope.storage.store import Store

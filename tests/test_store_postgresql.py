@@ -18,7 +18,7 @@ from oscope.model.errors import StoreError
 from oscope.planning.plan import Plan, make_plan
 from oscope.probe.catalogue import Catalogue
 from oscope.probe.wire import Sample
-from oscope.runner.events import ProcessBegan
+from oscope.runner.run_events import ProcessBegan
 from oscope.storage import schema
 from oscope.storage.frames import to_frame
 from oscope.storage.store import Store

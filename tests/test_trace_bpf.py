@@ -330,7 +330,7 @@ print(Path("/sys/kernel/tracing/events").is_dir())
 UNMOUNTED = """
 import subprocess, sys
 from pathlib import Path
-from oscope.tools.dhcp.lab.running import Stage
+from oscope.tools.dhcp.lab.scenario_runner import Stage
 from oscope.trace import launch
 from waiting import wait_until
 # The tests run among shared mounts: those of this namespace are no peers of theirs, which must stay.

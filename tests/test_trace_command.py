@@ -15,7 +15,7 @@ import pytest
 
 import traced_program
 from cli_driver import CommandLine, as_nobody
-from oscope.trace.events import pair
+from oscope.trace.syscall_events import pair
 from traced_program import FAILING_CLOSES, STATUS, TASKS
 from waiting import wait_until_gone
 

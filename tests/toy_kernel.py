@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from oscope.targets.kernel import places, recipe, source
+from oscope.targets.kernel import kernel_dirs, recipe, source
 from oscope.targets.kernel.config import Fragment
 from oscope.targets.kernel.kernel import Kernel
 from oscope.targets.kernel.listener import Silence
@@ -112,10 +112,10 @@ def surround(folder: Path, patch: pytest.MonkeyPatch) -> Path:
     configs.mkdir(parents=True)
     for name, text in CONFIGS.items():
         (configs / f"{name}.config").write_text(text)
-    patch.setattr(places, "CONFIGS", configs)
+    patch.setattr(kernel_dirs, "CONFIGS", configs)
     # Oscope's own need a real kernel.
     (folder / "modules").mkdir()
-    patch.setattr(places, "MODULES", folder / "modules")
+    patch.setattr(kernel_dirs, "MODULES", folder / "modules")
     archive(make_tree(folder / "linux-source-6.1"), folder / "src")
     patch.setattr(source, "ARCHIVES", folder / "src")
     return folder / "linux-source-6.1"

@@ -27,7 +27,7 @@ from oscope.report.comparison import comparison_table
 from oscope.report.forms import html
 from oscope.runner.fleet import hosts as fleet_file
 from oscope.runner.fleet.engine import Engine
-from oscope.runner.fleet.measuring import NewFleet, measure_fleet, place_of
+from oscope.runner.fleet.fleet_measurement import NewFleet, measure_fleet, place_of
 from oscope.statistics import Comparison
 from oscope.storage.fleets import FleetEntry
 from oscope.storage.store import Store

@@ -8,7 +8,7 @@ from oscope.assignments.disk import BASIC_BLOCK, BASIC_SIZE, CALLS
 from oscope.assignments.tables import Heads, Line, Source, Unit, gaps, sizes, table
 from oscope.figures import plots
 from oscope.figures.analysed import Analysed, words
-from oscope.figures.words import listed, median
+from oscope.figures.answer_text import listed, median
 from oscope.labs import disk
 from oscope.labs.disk.speeds import LEAST_S, MOST_S, read_in, reasonable
 from oscope.model.document import Section, Table

@@ -21,7 +21,7 @@ from oscope.assignments.tables import (
 )
 from oscope.assignments.transfer import NO_DEVICES, NOT_QUICK
 from oscope.figures.analysed import Analysed
-from oscope.figures.words import listed
+from oscope.figures.answer_text import listed
 from oscope.labs import transfer
 from oscope.labs.transfer import DEVICE_INPUTS
 from oscope.model.document import Section, Table

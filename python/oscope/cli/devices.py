@@ -11,10 +11,10 @@ import typer
 
 from oscope.cli.errors import DONE, note
 from oscope.report.terminal import aligned, console, print_columns
-from oscope.tools.inventory.devices import find_held
+from oscope.tools.inventory.open_devices import find_held
 
 if TYPE_CHECKING:
-    from oscope.tools.inventory.devices import Device, Held, Holding
+    from oscope.tools.inventory.open_devices import Device, Held, Holding
 
 SCHEMA = "oscope.devices/1"
 LONGEST_PATH = 36

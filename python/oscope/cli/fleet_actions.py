@@ -24,7 +24,7 @@ from oscope.report.fleet import encode
 from oscope.runner.fleet import spool
 from oscope.runner.fleet.engine import Engine
 from oscope.runner.fleet.examination import examine_all
-from oscope.runner.fleet.measuring import NewFleet, measure_fleet, place_of
+from oscope.runner.fleet.fleet_measurement import NewFleet, measure_fleet, place_of
 from oscope.storage.store import Store
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from oscope import labs
-from oscope.analysis.history import collect, left_out, to_object, without_injection
+from oscope.analysis.run_history import collect, left_out, to_object, without_injection
 from oscope.cli.chosen_runs import last_experiment
 from oscope.cli.comparison import stands_for
 from oscope.cli.completing import part_names
@@ -86,7 +86,7 @@ def history(
     if figure is not None:
         texts = [text for line in lines for text in changes(line)] or ["No change was found."]
         texts += filter(None, map(autocorrelation, lines))
-        from oscope.report.history import encode  # noqa: PLC0415 - matplotlib, half a second
+        from oscope.report.history_figure import encode  # noqa: PLC0415 - matplotlib, half a second
 
         figure.write(encode(experiment, lines, texts, Path(figure.name).suffix))
         terminal.print_written(figure, out)

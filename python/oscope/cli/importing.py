@@ -8,12 +8,12 @@ from typing import Annotated
 import typer
 
 from oscope.cli.options import Settings
-from oscope.figures.words import counted
+from oscope.figures.answer_text import counted
 from oscope.model.errors import UsageError
 from oscope.report import terminal
 from oscope.storage.store import Store
+from oscope.tools.importing.imported_run import digest, store
 from oscope.tools.importing.reading import Format, read
-from oscope.tools.importing.storing import digest, store
 
 
 def import_results(

@@ -14,7 +14,7 @@ from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainin
 from rich.progress import Progress as RichProgress
 
 from oscope.cli.errors import note, one_line
-from oscope.figures.words import kind
+from oscope.figures.answer_text import kind
 from oscope.model.units import format_duration, format_share
 from oscope.planning.plan import Plan, PlannedExperiment
 from oscope.probe.catalogue import format_level

@@ -204,9 +204,9 @@ def run(
             "--no-again": no_again or None,
         }
         _refuse_with_resume(given | {"--profile": profile, "--seed": seed})
-        from oscope.cli import measuring  # noqa: PLC0415 - start-up
+        from oscope.cli import run_measurement  # noqa: PLC0415 - start-up
 
-        return measuring.resume(resume, call, destinations)
+        return run_measurement.resume(resume, call, destinations)
     chosen_profile = profile or ("quick" if survey else "full")
     known, chosen = with_own(names or (), workload)
     selection = select(chosen, chosen_profile, known)
@@ -241,9 +241,9 @@ def run(
     if where.host is not None:
         plan = on_host(plan, where.host)
     # It loads numpy and the store, for which neither the help nor the error of a wrong request has to wait.
-    from oscope.cli import measuring  # noqa: PLC0415 - start-up
+    from oscope.cli import run_measurement  # noqa: PLC0415 - start-up
 
-    return measuring.start(plan, call, selection, destinations)
+    return run_measurement.start(plan, call, selection, destinations)
 
 
 def _refuse_with_resume(given: Mapping[str, object]) -> None:

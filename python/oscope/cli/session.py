@@ -13,7 +13,7 @@ from oscope.cli.options import EVERYWHERE, CommandGroup, parse_option
 from oscope.model.errors import UsageError
 from oscope.tools.recording import recorder
 from oscope.tools.recording.clean import clean as write
-from oscope.tools.recording.events import Size
+from oscope.tools.recording.recording_events import Size
 
 app = CommandGroup()
 

@@ -13,8 +13,8 @@ from oscope.cli.views.columns import measurement_columns, median_column
 from oscope.cli.views.found import sentences
 from oscope.figures import traces
 from oscope.figures.analysed import WORDS, Analysed, label, levels, plain_levels, shown_metrics, words
+from oscope.figures.answer_text import cause, counted, emulation, kind
 from oscope.figures.tables import fixed_levels
-from oscope.figures.words import cause, counted, emulation, kind
 from oscope.labs import LABS
 from oscope.model import formatting
 from oscope.model.clocks import UNSEEN_BRIEFLY, clock_of

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from oscope.model.errors import OscopeError
 from oscope.trace.bpf import BpfTracer
 from oscope.trace.command import Ended, WaitingCommand
-from oscope.trace.events import EventTracer
+from oscope.trace.syscall_events import EventTracer
 from oscope.trace.tracer import Losses, Tracer, Tracing
 
 SCHEMA = "oscope.trace/1"

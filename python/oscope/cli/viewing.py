@@ -13,15 +13,15 @@ import webbrowser
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from oscope.analysis.history import Line, Series
+from oscope.analysis.run_history import Line, Series
 from oscope.cli.errors import DONE
 from oscope.cli.views.history import remarks, series_columns, series_name
 from oscope.labs import LABS
 from oscope.model.document import Table
 from oscope.report.view import server
 from oscope.report.view.guard import ADDRESS
+from oscope.report.view.page_text import Wording
 from oscope.report.view.pages import Pages
-from oscope.report.view.wording import Wording
 from oscope.storage.store import Store
 
 

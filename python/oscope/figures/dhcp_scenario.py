@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
+from oscope.figures.answer_text import counted
 from oscope.figures.sequence import Message, sequence
-from oscope.figures.words import counted
 from oscope.model.document import Figure
 from oscope.tools.dhcp.lab.plan import CLIENT, SECOND, SERVER
 

@@ -9,9 +9,9 @@ import numpy as np
 
 from oscope.figures import plots, traces, variation
 from oscope.figures.analysed import WORDS, Analysed, label, level_text, measured, shown_metrics
+from oscope.figures.answer_text import cause, with_unit
 from oscope.figures.plots import Dot
 from oscope.figures.tables import meaning, shared_scale, summary_table
-from oscope.figures.words import cause, with_unit
 from oscope.model.document import Figure, Table
 from oscope.model.formatting import Scale, format_count, format_share, format_value
 from oscope.model.samples import ExperimentResults, PointSamples

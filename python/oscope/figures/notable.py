@@ -23,9 +23,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from oscope.figures.analysed import label, measured, paired_difference
+from oscope.figures.answer_text import listed
 from oscope.figures.contrasts import CONTRASTS, Expected, NotableContrast
 from oscope.figures.tables import meaning
-from oscope.figures.words import listed
 from oscope.model.factors import Level
 from oscope.model.formatting import Scale, format_value
 from oscope.model.samples import ExperimentResults, PointSamples, Results

@@ -14,7 +14,7 @@ from oscope.model.guest import Guest
 from oscope.model.host import Host
 from oscope.model.program import Program
 from oscope.model.revision import Revisions
-from oscope.planning.points import check_meaning, check_names, plan_points
+from oscope.planning.design_points import check_meaning, check_names, plan_points
 from oscope.probe import instructions
 from oscope.probe.catalogue import Catalogue, Covariate, Workload, nearest
 from oscope.trace.factor import TRACER, UNTRACED, tracer_of

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from oscope.figures.analysed import Analysed, measured
-from oscope.figures.words import counted, emulation, listed
+from oscope.figures.answer_text import counted, emulation, listed
 from oscope.function_worker import NAME as FUNCTION_EXPERIMENT
 from oscope.model.errors import OscopeError, UsageError
 from oscope.model.factors import Level

@@ -14,9 +14,9 @@ Together with the values that they take and give they are the vocabulary in whic
 
 from oscope.figures import plots
 from oscope.figures.analysed import Analysed, block_medians, label, measured, paired_difference
+from oscope.figures.answer_text import cause, counted, excludes_zero, iteration, listed, median
 from oscope.figures.tables import row_scale, shared_scale, uncertainty, unmeasured
 from oscope.figures.traced import Traced
-from oscope.figures.words import cause, counted, excludes_zero, iteration, listed, median
 from oscope.model.document import Figure, Section, Table
 from oscope.model.factors import Level
 from oscope.model.formatting import *
@@ -30,9 +30,9 @@ from oscope.questions.pivot import *
 from oscope.questions.quantity import *
 from oscope.questions.question import *
 from oscope.questions.run import *
+from oscope.questions.section_text import *
 from oscope.questions.table import *
 from oscope.questions.traced import *
-from oscope.questions.words import *
 from oscope.statistics import (
     ComparedMetric,
     Summary,

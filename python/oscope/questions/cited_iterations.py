@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from statistics import mean, median, stdev
 from typing import NamedTuple, TypeVar
 
-from oscope.figures.words import iteration
+from oscope.figures.answer_text import iteration
 from oscope.model.document import Table
 from oscope.model.formatting import format_count
 from oscope.questions.run import Point

@@ -9,7 +9,7 @@ from oscope.model.factors import Level
 from oscope.model.samples import ExperimentResults
 from oscope.probe.instructions import translate_names
 from oscope.questions.run import Point, Run
-from oscope.questions.words import cautions
+from oscope.questions.section_text import cautions
 
 APART = "The clocks are not compared: one counts instructions and repeats, the other measures a guest's time."
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from oscope.figures.analysed import levels
-from oscope.figures.words import counted
+from oscope.figures.answer_text import counted
 from oscope.model.document import Table
 from oscope.model.errors import NoCommonValueError
 from oscope.model.factors import Level
@@ -17,7 +17,7 @@ from oscope.model.formatting import MISSING
 from oscope.model.samples import Column, ExperimentResults
 from oscope.questions.quantity import Quantity, figure_text, metric
 from oscope.questions.run import Point, Run, first, shown
-from oscope.questions.words import Verdict, ratio_text
+from oscope.questions.section_text import Verdict, ratio_text
 from oscope.statistics import ComparedMetric, Summary, compare_pairs
 from oscope.statistics.compare import THRESHOLD
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from oscope.figures.words import median
+from oscope.figures.answer_text import median
 from oscope.model.formatting import MISSING, format_count, format_value
 from oscope.model.samples import ExperimentResults, Floats, PointSamples
 from oscope.model.units import MEBIBYTE

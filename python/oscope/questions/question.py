@@ -7,15 +7,15 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 from oscope.figures.analysed import Analysed
-from oscope.figures.words import counted
+from oscope.figures.answer_text import counted
 from oscope.model.document import Figure, Section, Table
 from oscope.model.experiment import Lab
 from oscope.model.factors import Level
 from oscope.model.samples import Column, PointSamples
 from oscope.questions.quantity import Quantity
 from oscope.questions.run import Point, Run, narrowing
+from oscope.questions.section_text import NOT_RUN, cautions, joined, reasons
 from oscope.questions.table import TableOf
-from oscope.questions.words import NOT_RUN, cautions, joined, reasons
 from oscope.statistics import compare_pairs
 from oscope.statistics.compare import other_pairs
 

@@ -10,7 +10,7 @@ from oscope.figures.analysed import Analysed, label, levels, measured
 from oscope.model.factors import Level
 from oscope.model.formatting import MISSING
 from oscope.model.samples import ExperimentResults, PointSamples
-from oscope.questions import words
+from oscope.questions import section_text
 from oscope.questions.quantity import Quantity
 from oscope.statistics import Summary
 
@@ -89,7 +89,7 @@ class Point:
     @property
     def value(self) -> str:
         """The median with its interval, for a headline."""
-        return words.bracketed(self.summary, self.unit)
+        return section_text.bracketed(self.summary, self.unit)
 
     def __getitem__(self, name: str) -> str:
         """Return the level of a factor: `{least[kind]}` in a headline."""
@@ -198,7 +198,7 @@ def points_beside(
     """Return the points of another experiment of the same machine, or why there is no figure for `what`."""
     run = Run.of(results, name)
     if run is None:
-        return [], [words.NOT_RUN.format(name, name)]
+        return [], [section_text.NOT_RUN.format(name, name)]
     if run.experiment.environment.get("machine") != experiment.environment.get("machine"):
         return [], [f"{name} was run on another machine"]
     found = run.points(metric, **levels)

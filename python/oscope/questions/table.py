@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, Generic, TypeVar, cast
 
+from oscope.figures.answer_text import median
 from oscope.figures.tables import row_scale, shared_scale, uncertainty
-from oscope.figures.words import median
 from oscope.model.document import Table
 from oscope.model.factors import Level
 from oscope.model.formatting import MISSING, Scale, format_count, format_share
 from oscope.questions.quantity import Quantity
 from oscope.questions.run import Point, first
-from oscope.questions.words import Verdict, ratio_text
+from oscope.questions.section_text import Verdict, ratio_text
 from oscope.statistics import ComparedMetric, Summary
 
 _Row = TypeVar("_Row")

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
+from oscope.figures.answer_text import listed
 from oscope.figures.traced import Traced
-from oscope.figures.words import listed
 from oscope.model.document import Figure
 from oscope.model.samples import ExperimentResults
 from oscope.questions import histograms
+from oscope.questions.section_text import NOT_RUN, reasons
 from oscope.questions.table import Column, count, text
-from oscope.questions.words import NOT_RUN, reasons
 from oscope.trace.tracer import Losses
 
 _Row = TypeVar("_Row")

@@ -12,8 +12,8 @@ from oscope.figures.traced import Traced
 from oscope.model.document import Figure
 from oscope.questions import histograms
 from oscope.questions.drawing import bars
+from oscope.questions.section_text import bytes_text, grouped, over
 from oscope.questions.traced import effect_note
-from oscope.questions.words import bytes_text, grouped, over
 from oscope.trace.calls import TRANSFERS
 from oscope.trace.reading import return_values
 

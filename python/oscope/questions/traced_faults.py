@@ -9,9 +9,9 @@ from oscope.figures import plots
 from oscope.figures.traced import Traced
 from oscope.model.document import Figure
 from oscope.questions import histograms
+from oscope.questions.section_text import nanoseconds, over
 from oscope.questions.table import TableOf, count, share, text, written
 from oscope.questions.traced import effect_column, effect_note
-from oscope.questions.words import nanoseconds, over
 
 LEAST_SHARE = 0.01
 """Share of a point's faults or of their time below which a row is left out."""

@@ -19,12 +19,12 @@ from oscope.report.comparison_verdict import detectable_text, verdict
 from oscope.report.terminal import aligned, print_columns, print_prose, table_room, table_width, without
 from oscope.statistics import ComparedMetric, Comparison
 from oscope.statistics.compared import LARGEST_RATIO
+from oscope.statistics.comparison_text import tail_sentence
 from oscope.statistics.effect import LEVEL
 from oscope.statistics.interval import Interval
 from oscope.statistics.multiplicity import one_of_each_quantity, quantity
 from oscope.statistics.quantiles import TailDifference
 from oscope.statistics.summary import summarise_point
-from oscope.statistics.wording import tail_sentence
 
 Known = tuple[Interval | None, Interval | None]
 """The 95 % intervals of both medians of a row, where they are known."""

@@ -10,7 +10,7 @@ from oscope.model.samples import ExperimentResults
 from oscope.model.units import format_share
 from oscope.statistics import ComparedMetric, Comparison
 from oscope.statistics.compared import LARGEST_RATIO
-from oscope.statistics.wording import LARGE, factor_text
+from oscope.statistics.comparison_text import LARGE, factor_text
 
 SMALLEST_SHARE = 0.0001
 """Below it the share that would have been found is not written out."""

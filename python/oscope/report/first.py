@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from oscope.figures.answer_text import emulation
 from oscope.figures.ladder import BYTES_PER_S, Ladder, Rung, ladder
 from oscope.figures.notable import Notable, notable
-from oscope.figures.words import emulation
 from oscope.model.formatting import Scale, format_count
 from oscope.model.samples import Results
 from oscope.planning import interference

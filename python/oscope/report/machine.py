@@ -10,7 +10,7 @@ from typing import Any
 from oscope.analysis.calibration.certificate import from_object
 from oscope.figures import reach
 from oscope.figures.analysed import label
-from oscope.figures.words import counted
+from oscope.figures.answer_text import counted
 from oscope.model.document import Figure, Table
 from oscope.model.formatting import format_count
 from oscope.model.samples import ExperimentResults, Results

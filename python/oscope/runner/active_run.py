@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from oscope.runner.events import Happened, InspectionBegan, RunEvent, SamplesTaken, TurnBegan
 from oscope.runner.point_state import PointState
 from oscope.runner.progress import Listener, Progress
 from oscope.runner.recorder import Recorder
+from oscope.runner.run_events import Happened, InspectionBegan, RunEvent, SamplesTaken, TurnBegan
 from oscope.runner.run_state import RunState
 
 

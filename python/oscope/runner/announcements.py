@@ -7,7 +7,7 @@ from typing import Any
 
 from oscope.model.errors import UsageError
 from oscope.planning.plan import PlannedExperiment
-from oscope.runner.events import Events, Happened, ProcessBegan
+from oscope.runner.run_events import Events, Happened, ProcessBegan
 
 _ALIKE = ("kernel", "accelerator", "cpu_model", "kernel_options", "qemu")
 """Of a guest's record: what has to be the same in all boots of an experiment."""

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from oscope.probe.wire import Done, Event, Note, Refusal, Sample
 from oscope.runner import losses
-from oscope.runner.events import Events, Happened, note_once
 from oscope.runner.point_state import PointState
+from oscope.runner.run_events import Events, Happened, note_once
 from oscope.runner.run_state import RunState
 from oscope.runner.stop_request import StopRequest
 from oscope.targets.target import Target

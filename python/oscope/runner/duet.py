@@ -28,9 +28,9 @@ from oscope.probe.wire import Done, Event, Note, Refusal
 from oscope.runner import losses
 from oscope.runner.answers import keep_iterations
 from oscope.runner.duet_cpus import Cpus, why_not
-from oscope.runner.events import Events, RunEvent, TurnBegan
 from oscope.runner.point_runner import PointRunner
 from oscope.runner.point_state import PointState
+from oscope.runner.run_events import Events, RunEvent, TurnBegan
 from oscope.runner.side import Side, SideEvents, Taken, is_interrupted
 from oscope.runner.stop_request import StopRequest
 

@@ -16,7 +16,6 @@ from oscope.planning.schedule import WHOLE, Share
 from oscope.probe.locate import find_probe
 from oscope.runner import provenance, resuming
 from oscope.runner.active_run import ActiveRun
-from oscope.runner.events import Happened, RunEvent, note
 from oscope.runner.injection.run_injection import RunInjection
 from oscope.runner.point_runner import PointRunner
 from oscope.runner.point_state import PointState
@@ -24,6 +23,7 @@ from oscope.runner.process_chain import ProcessChain
 from oscope.runner.progress import Listener, Silence
 from oscope.runner.recorder import Recorder
 from oscope.runner.run import run
+from oscope.runner.run_events import Happened, RunEvent, note
 from oscope.runner.run_state import RunState
 from oscope.runner.stop_request import StopRequest
 from oscope.runner.targets import Targets

@@ -10,7 +10,7 @@ from oscope.model.errors import OscopeError
 from oscope.model.experiment import Inspection
 from oscope.model.interruption import Interruption, raise_interrupt
 from oscope.planning.plan import Plan
-from oscope.runner.events import Events, Happened, InspectionBegan, note
+from oscope.runner.run_events import Events, Happened, InspectionBegan, note
 from oscope.runner.stop_request import StopRequest
 from oscope.runner.stopping import Budget
 

@@ -11,8 +11,8 @@ from oscope.model import clocks
 from oscope.model.samples import COUNTED, ExperimentResults
 from oscope.planning import interference
 from oscope.planning.plan import Plan
-from oscope.runner.events import Happened, ProcessBegan, RunEvent, SamplesTaken
 from oscope.runner.point_state import PointState
+from oscope.runner.run_events import Happened, ProcessBegan, RunEvent, SamplesTaken
 
 
 class Interference:

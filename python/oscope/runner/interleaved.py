@@ -14,13 +14,13 @@ from oscope.probe.locate import find_probe
 from oscope.runner.active_run import ActiveRun
 from oscope.runner.duet import Duet, check_duet
 from oscope.runner.duet_cpus import Cpus, DuetAffinity
-from oscope.runner.events import Events, Happened, note
 from oscope.runner.execution import Outcome, begin, finish, recording_end
 from oscope.runner.injection.run_injection import RunInjection
 from oscope.runner.joint_listener import JointListener
 from oscope.runner.point_runner import PointRunner
 from oscope.runner.process_chain import ProcessChain
 from oscope.runner.progress import Listener, Silence
+from oscope.runner.run_events import Events, Happened, note
 from oscope.runner.stop_request import StopRequest
 from oscope.runner.targets import Targets
 from oscope.runner.together import run_together

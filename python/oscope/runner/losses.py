@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from oscope.model.errors import OscopeError, ProbeError, SilentProgramError, UsageError
 from oscope.probe.wire import Refusal
-from oscope.runner.events import Events, Happened, RunEvent
 from oscope.runner.point_state import PointState
+from oscope.runner.run_events import Events, Happened, RunEvent
 
 _MOST_DEATHS = 2
 _MOST_FAILURES = 2

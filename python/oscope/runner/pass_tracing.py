@@ -11,8 +11,8 @@ from oscope.planning.schedule import Pass
 from oscope.probe.wire import Done, Event, Sample
 from oscope.runner import losses
 from oscope.runner.attachment import Attachment
-from oscope.runner.events import Events, Happened, RunEvent, note, note_once
 from oscope.runner.point_state import PointState
+from oscope.runner.run_events import Events, Happened, RunEvent, note, note_once
 from oscope.trace.factor import tracer_of
 from oscope.trace.tracer import TraceUnavailable
 

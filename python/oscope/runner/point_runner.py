@@ -11,12 +11,12 @@ from oscope.probe.process import Probe, Request
 from oscope.probe.wire import Event
 from oscope.runner import losses
 from oscope.runner.answers import events_of
-from oscope.runner.events import Events, RunEvent, TurnBegan
 from oscope.runner.injection.run_injection import RequestInjection
 from oscope.runner.pass_tracing import PassTracing
 from oscope.runner.point_request import make_request, silence_limit_s
 from oscope.runner.point_state import PointState
 from oscope.runner.process_chain import ProcessChain
+from oscope.runner.run_events import Events, RunEvent, TurnBegan
 from oscope.runner.run_state import RunState
 from oscope.runner.stopping import NEVER, Deadline
 from oscope.runner.targets import Targets

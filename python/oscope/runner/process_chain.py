@@ -12,7 +12,7 @@ from oscope.model.errors import ProbeError
 from oscope.planning.plan import PlannedExperiment
 from oscope.probe.process import Probe
 from oscope.runner.announcements import Announcements
-from oscope.runner.events import Events, ProcessBegan, RunEvent, note
+from oscope.runner.run_events import Events, ProcessBegan, RunEvent, note
 from oscope.runner.stop_request import StopRequest
 from oscope.targets.affinity import Affinity
 from oscope.targets.target import Local, Machine, Target

@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 
-from oscope.runner.events import Happened, RunEvent, SamplesTaken
+from oscope.runner.run_events import Happened, RunEvent, SamplesTaken
 from oscope.storage.store import Happening, Store
 
 

@@ -9,10 +9,10 @@ from oscope.model.experiment import Inspection
 from oscope.model.samples import ExperimentResults
 from oscope.planning.plan import Plan, PlannedExperiment
 from oscope.planning.schedule import WHOLE, Share, passes
-from oscope.runner.events import Events, ProcessBegan, RunEvent, note, seen
 from oscope.runner.inspections import inspect_all
 from oscope.runner.pauses import Pauses
 from oscope.runner.point_runner import PointRunner
+from oscope.runner.run_events import Events, ProcessBegan, RunEvent, note, seen
 from oscope.runner.stopping import Budget, Deadline, PrecisionRule
 
 

@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 from oscope.planning.plan import Plan
 from oscope.probe.wire import Sample
 from oscope.runner.announcements import Announcements
-from oscope.runner.events import Happened, ProcessBegan, RunEvent, SamplesTaken, seen
 from oscope.runner.interference import Interference
 from oscope.runner.point_state import PointState
+from oscope.runner.run_events import Happened, ProcessBegan, RunEvent, SamplesTaken, seen
 
 _Value = TypeVar("_Value")
 

@@ -6,8 +6,8 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from oscope.runner.events import RunEvent
 from oscope.runner.point_runner import PointRunner
+from oscope.runner.run_events import RunEvent
 
 _Value = TypeVar("_Value")
 

@@ -13,8 +13,8 @@ from oscope.model.samples import ExperimentResults, PointSamples
 from oscope.model.units import format_duration, format_share
 from oscope.planning.plan import Plan
 from oscope.planning.precision import IN_A_ROW, Look, look, reached
-from oscope.runner.events import Happened, RunEvent, SamplesTaken, note_once
 from oscope.runner.point_state import PointState
+from oscope.runner.run_events import Happened, RunEvent, SamplesTaken, note_once
 
 
 @dataclass(frozen=True)

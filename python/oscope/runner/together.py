@@ -17,9 +17,9 @@ from oscope.planning.plan import Plan, PlannedExperiment, counts_instructions
 from oscope.planning.schedule import Pass, passes
 from oscope.runner.answers import keep_iterations
 from oscope.runner.duet import Duet
-from oscope.runner.events import Events, ProcessBegan, RunEvent
 from oscope.runner.exchange import Exchange
 from oscope.runner.point_runner import PointRunner
+from oscope.runner.run_events import Events, ProcessBegan, RunEvent
 from oscope.runner.side import Side, SideEvent, SideEvents, Taken, is_interrupted
 from oscope.runner.stopping import Budget, Deadline
 

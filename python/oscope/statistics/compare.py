@@ -23,6 +23,13 @@ from oscope.model.factors import Level
 from oscope.model.samples import Column, ExperimentResults, PointSamples
 from oscope.statistics import carryover, effect, exit_codes, injected
 from oscope.statistics.compared import BENJAMINI_HOCHBERG, HOLM, Answer, ComparedMetric, is_beyond
+from oscope.statistics.comparison_text import (
+    core_speeds,
+    interleaved_command,
+    sentence,
+    separate_runs,
+    tail_sentence,
+)
 from oscope.statistics.earlier import EarlierPoints, EarlierRuns
 from oscope.statistics.estimating import Result, estimate_difference
 from oscope.statistics.interrupt_filter import Tallies, without_interference
@@ -31,13 +38,6 @@ from oscope.statistics.multiplicity import correct, quantity
 from oscope.statistics.pairing import Match, interleaved, match_points, refuse_unlike
 from oscope.statistics.quantiles import TailDifference, correct_tails, tail_differences
 from oscope.statistics.sides import measure
-from oscope.statistics.wording import (
-    core_speeds,
-    interleaved_command,
-    sentence,
-    separate_runs,
-    tail_sentence,
-)
 
 THRESHOLD = 0.01
 

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from oscope.analysis.calibration import certificate, trials
-from oscope.analysis.calibration.running import measure
+from oscope.analysis.calibration.pair_measurement import measure
 from oscope.analysis.calibration.spec import CalibrationSpec
 from oscope.analysis.calibration.trials import SCHEMA, Trial
 
 if TYPE_CHECKING:
-    from oscope.analysis.calibration.running import Listener
+    from oscope.analysis.calibration.pair_measurement import Listener
     from oscope.model.experiment import Experiment
     from oscope.model.factors import Profile
 

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from oscope.cli.views.columns import measurement_columns
 from oscope.cli.views.spread import lines_for
-from oscope.figures.words import counted
+from oscope.figures.answer_text import counted
 from oscope.model import formatting
 from oscope.programs.bisection import Bisection
 from oscope.programs.export import about

@@ -11,7 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from oscope.analysis.calibration import trials
 from oscope.analysis.calibration.certificate import entries
-from oscope.analysis.calibration.running import Listener
+from oscope.analysis.calibration.pair_measurement import Listener
 from oscope.figures import reach
 from oscope.figures.error_rates import by_method_and_way, by_subject, sentences
 from oscope.report.terminal import console, print_prose, print_table

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from oscope.figures.answer_text import with_unit
 from oscope.figures.tables import row_scale, shared_scale
-from oscope.figures.words import with_unit
 from oscope.model import formatting
 from oscope.report.terminal import aligned
 

@@ -15,10 +15,10 @@ from oscope.model.errors import OscopeError
 from oscope.model.formatting import MISSING, format_count
 from oscope.model.units import format_duration
 from oscope.report.terminal import aligned, console, print_columns, print_prose, print_written
-from oscope.tools.dhcp.lab import running
+from oscope.tools.dhcp.lab import scenario_runner
 from oscope.tools.dhcp.lab.plan import ASK_EVERY_S, CLIENT, ENDS, LEASE_S, SCENARIOS
 from oscope.tools.dhcp.lab.result import Message, Result, capture_name, is_in_vain, to_object
-from oscope.tools.dhcp.lab.running import Played
+from oscope.tools.dhcp.lab.scenario_runner import Played
 
 _FEW = 3
 """Questions in vain that are shown one by one."""
@@ -26,11 +26,11 @@ _FEW = 3
 
 def run(names: Sequence[str], folder: Path, *, as_json: bool) -> None:
     """Play scenarios, keep their captures in `folder`, and print what they show."""
-    running.check()
-    programs = running.versions()
+    scenario_runner.check()
+    programs = scenario_runner.versions()
     with watching() as progress:
         progress.begin(f"DHCP: {', '.join(names)}", max(SCENARIOS[name].expected_s for name in names))
-        played = running.play(
+        played = scenario_runner.play(
             names,
             lambda name, text: progress.note(f"{name}: {text}"),
             lambda seconds: progress.progress(int(seconds)),

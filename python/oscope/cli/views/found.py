@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 from oscope.figures.analysed import WORDS, Analysed, label
-from oscope.figures.words import median
+from oscope.figures.answer_text import median
 from oscope.labs import LABS
 from oscope.model.samples import ExperimentResults
 from oscope.programs.findings import answers

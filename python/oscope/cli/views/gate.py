@@ -19,8 +19,8 @@ from oscope.model.units import format_share
 from oscope.programs.spec import EXPERIMENT as OWN_PROGRAMS
 from oscope.report.comparison_verdict import detectable_text
 from oscope.report.terminal import MOST_ROWS, aligned, print_columns, print_prose, table_width
+from oscope.statistics.comparison_text import interleaved_command, tail_sentence
 from oscope.statistics.estimating import FEWEST_CLUSTERS
-from oscope.statistics.wording import interleaved_command, tail_sentence
 
 
 def print_gate(gate: Gate, out: Console) -> None:

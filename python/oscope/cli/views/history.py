@@ -10,7 +10,7 @@ import numpy as np
 from rich.console import Console
 from rich.text import Text
 
-from oscope.analysis.history import Line, Series
+from oscope.analysis.run_history import Line, Series
 from oscope.figures.analysed import level_text
 from oscope.model import formatting
 from oscope.model.formatting import Scale

@@ -16,9 +16,9 @@ from oscope.analysis.calibration.certificate import from_object
 from oscope.cli.views.ladder import ASCII, draw, throughputs
 from oscope.figures import reach
 from oscope.figures.analysed import Analysed
+from oscope.figures.answer_text import emulation
 from oscope.figures.ladder import Ladder, ladder
 from oscope.figures.notable import notable
-from oscope.figures.words import emulation
 from oscope.labs import LABS
 from oscope.model.formatting import format_count
 from oscope.model.samples import Results

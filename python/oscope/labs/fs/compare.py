@@ -8,7 +8,7 @@ from itertools import product
 
 from oscope import questions as q
 from oscope.labs.fs import LAB, LOCAL, NFS, OSCOPE, SSHFS
-from oscope.labs.fs.points import DELAY, NAMES, OPERATION, WORDS, Shown, delay_of, delay_text, notes
+from oscope.labs.fs.fs_points import DELAY, NAMES, OPERATION, WORDS, Shown, delay_of, delay_text, notes
 
 # ---- where oscope-fs wins over NFS and sshfs, and where they do
 

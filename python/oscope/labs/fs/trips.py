@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from oscope import questions as q
-from oscope.labs.fs.points import NAMES, Shown, delay_of, delay_text, notes
+from oscope.labs.fs.fs_points import NAMES, Shown, delay_of, delay_text, notes
 from oscope.statistics.line import fit_line
 
 TITLE = "Why: bytes, packets and round trips"

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from oscope import questions as q
-from oscope.figures.words import share
+from oscope.figures.answer_text import share
 from oscope.labs.memory import FOOTPRINTS, SET_LINES, WALKS, WRITTEN
 from oscope.labs.memory.access import cite, each_set, sets, walked
 from oscope.originals import memory as reference

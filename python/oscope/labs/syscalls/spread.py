@@ -9,8 +9,8 @@ import numpy as np
 
 from oscope import questions as q
 from oscope.figures import method, variation
+from oscope.figures.answer_text import share
 from oscope.figures.variation import NAMED, Attributed
-from oscope.figures.words import share
 from oscope.labs.syscalls.cost import BARE, STYLES, by_style
 from oscope.statistics.attribution import FEWEST_SAMPLES, LEAST_EXTREME, Attribution
 from oscope.statistics.shape import FEWEST_FOR_MODES

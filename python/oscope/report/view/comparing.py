@@ -9,7 +9,7 @@ from math import isfinite
 import numpy as np
 
 from oscope.analysis.earlier_runs import earlier_runs_in
-from oscope.analysis.history import environment_changes
+from oscope.analysis.run_history import environment_changes
 from oscope.figures import plots
 from oscope.figures.analysed import label
 from oscope.model.document import Figure, Table

@@ -22,7 +22,7 @@ import sqlalchemy as sa
 
 from oscope.figures import plots
 from oscope.figures.analysed import level_text
-from oscope.figures.words import with_unit
+from oscope.figures.answer_text import with_unit
 from oscope.model.document import Figure
 from oscope.model.formatting import Scale
 from oscope.planning.plan import PlannedExperiment

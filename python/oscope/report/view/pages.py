@@ -24,7 +24,7 @@ from oscope.report import build, page, theme
 from oscope.report.view import comparing, past
 from oscope.report.view.catalogue import Filter, Run, choices, read_runs, suggested
 from oscope.report.view.live import LiveRuns
-from oscope.report.view.wording import Wording
+from oscope.report.view.page_text import Wording
 from oscope.storage import schema
 from oscope.storage.store import Store
 

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 
-from oscope.analysis.history import Line, collect, left_out, without_injection
+from oscope.analysis.run_history import Line, collect, left_out, without_injection
 from oscope.model.document import Figure, Table
 from oscope.model.errors import UsageError
 from oscope.model.samples import ExperimentResults
 from oscope.report import theme
-from oscope.report.history import figure, in_order
-from oscope.report.view.wording import Wording
+from oscope.report.history_figure import figure, in_order
+from oscope.report.view.page_text import Wording
 from oscope.storage.store import RunEntry, Store
 
 CHANGE_COLOUR = theme.SURFACES["light"]["reference"]

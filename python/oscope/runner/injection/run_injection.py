@@ -12,10 +12,10 @@ from types import TracebackType
 from typing import Any
 
 from oscope.model.errors import OscopeError
-from oscope.runner.events import Happened, note
 from oscope.runner.injection.injector import Injector, Phase
 from oscope.runner.injection.spec import Injection
 from oscope.runner.point_state import PointState
+from oscope.runner.run_events import Happened, note
 from oscope.targets.affinity import Affinity
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from oscope.model.errors import OscopeError
-from oscope.targets.kernel import built, config, modules, places, source, tools, tree
+from oscope.targets.kernel import built, config, kernel_dirs, modules, source, tools, tree
 from oscope.targets.kernel.kernel import Kernel
 from oscope.targets.kernel.listener import Listener
 from oscope.targets.kernel.make import Make, Work
@@ -45,7 +45,7 @@ def build(
     if (kernel := _whole(recipe, module_sources)) is not None:
         return kernel
     tools.require(tools.BUILDING)
-    with places.alone(listener):
+    with kernel_dirs.alone(listener):
         # The build that this one waited for may have made it.
         if (kernel := _whole(recipe, module_sources)) is not None:
             return kernel
@@ -71,7 +71,9 @@ def _build(recipe: Recipe, module_sources: modules.Sources, listener: Listener, 
         )
     options = config.merge(recipe.fragments)
     make = Make(
-        places.tree(recipe.workshop), places.output(recipe.workshop, config.digest(options)), listener
+        kernel_dirs.tree(recipe.workshop),
+        kernel_dirs.output(recipe.workshop, config.digest(options)),
+        listener,
     )
     kept = built.load(recipe.id) is not None
     if not kept or not _is_at(recipe, make):
@@ -80,7 +82,7 @@ def _build(recipe: Recipe, module_sources: modules.Sources, listener: Listener, 
             built.keep(recipe, make.output, work)
     if module_sources.files:
         own = replace(make, log_name=modules.LOG)
-        modules.build(module_sources, own, places.built(recipe.id), name=recipe.name, jobs=jobs)
+        modules.build(module_sources, own, kernel_dirs.built(recipe.id), name=recipe.name, jobs=jobs)
 
 
 def _is_at(recipe: Recipe, make: Make) -> bool:
@@ -103,10 +105,10 @@ def _bring(recipe: Recipe, make: Make, jobs: int) -> Work:
     """Make source and output those of this kernel, and return what that took."""
     debug = "CONFIG_DEBUG_INFO_DWARF_TOOLCHAIN_DEFAULT" in config.merge(recipe.fragments)
     first = not make.output.exists()
-    room = places.ROOM_WITH_DEBUG if debug else places.ROOM
+    room = kernel_dirs.ROOM_WITH_DEBUG if debug else kernel_dirs.ROOM
     # Where it was built before, most of what make writes is there.
     needed = room if first else room // _SHARE_OF_AGAIN
-    places.check_room(make.output, needed, f"building {recipe.name}")
+    kernel_dirs.check_room(make.output, needed, f"building {recipe.name}")
     for mark in (_tree_mark(make), _mark(make)):
         mark.unlink(missing_ok=True)
     tree.prepare(recipe, make.listener)

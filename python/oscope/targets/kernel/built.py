@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from oscope.model.errors import OscopeError
-from oscope.targets.kernel import config, modules, places
+from oscope.targets.kernel import config, kernel_dirs, modules
 from oscope.targets.kernel.config import Fragment
 from oscope.targets.kernel.kernel import Kernel
 from oscope.targets.kernel.make import LOG, Work
@@ -46,14 +46,14 @@ class Entry:
 
 def load(kernel_id: str) -> Kernel | None:
     """Return the kernel with this id; None where it is not built."""
-    folder = places.built(kernel_id)
+    folder = kernel_dirs.built(kernel_id)
     return _entry(folder, modules.sources()).kernel if (folder / MANIFEST).is_file() else None
 
 
 def entries() -> list[Entry]:
     """Return all kernels in the cache, the newest first."""
-    folders = [file.parent for file in places.built().glob(f"*/{MANIFEST}")]
-    whole = [folder for folder in folders if not folder.name.endswith(places.UNFINISHED)]
+    folders = [file.parent for file in kernel_dirs.built().glob(f"*/{MANIFEST}")]
+    whole = [folder for folder in folders if not folder.name.endswith(kernel_dirs.UNFINISHED)]
     module_sources = modules.sources()
     found = [_entry(folder, module_sources) for folder in whole]
     return sorted(found, key=lambda entry: entry.made, reverse=True)
@@ -61,8 +61,8 @@ def entries() -> list[Entry]:
 
 def keep(recipe: Recipe, output: Path, work: Work) -> None:
     """Copy what was built into the cache, whole or not at all."""
-    folder = places.built(recipe.id)
-    unfinished = folder.with_name(folder.name + places.UNFINISHED)
+    folder = kernel_dirs.built(recipe.id)
+    unfinished = folder.with_name(folder.name + kernel_dirs.UNFINISHED)
     unfinished.mkdir(parents=True)
     try:
         debug = config.DEBUG in recipe.variant.split(",")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from oscope.model.errors import OscopeError, UsageError
-from oscope.targets.kernel import places
+from oscope.targets.kernel import kernel_dirs
 
 SUFFIX = ".config"
 OFF = "n"
@@ -44,7 +44,7 @@ class Fragment:
 
 def own(name: str) -> Fragment:
     """Return a fragment that comes with Oscope."""
-    return Fragment(name, (places.CONFIGS / f"{name}{SUFFIX}").read_text(), own=True)
+    return Fragment(name, (kernel_dirs.CONFIGS / f"{name}{SUFFIX}").read_text(), own=True)
 
 
 def find(text: str) -> Fragment:

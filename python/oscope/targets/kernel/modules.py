@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from oscope.model.errors import OscopeError
-from oscope.targets.kernel import places
+from oscope.targets.kernel import kernel_dirs
 from oscope.targets.kernel.make import Make
 
 LINK = "modules"
@@ -58,7 +58,7 @@ def sources(folder: Path | None = None) -> Sources:
     """
     found = [
         file
-        for file in (folder or places.MODULES).glob("*")
+        for file in (folder or kernel_dirs.MODULES).glob("*")
         if file.name in _FILES or (file.suffix in _SUFFIXES and not file.name.endswith(".mod.c"))
     ]
     return Sources({file.name: file.read_bytes() for file in found if file.is_file()})
@@ -104,7 +104,7 @@ def build(module_sources: Sources, make: Make, kernel: Path, *, name: str, jobs:
 
 
 def _keep(files: list[Path], folder: Path) -> None:
-    unfinished = folder.with_name(folder.name + places.UNFINISHED)
+    unfinished = folder.with_name(folder.name + kernel_dirs.UNFINISHED)
     with _kept_in(folder):
         try:
             shutil.rmtree(unfinished, ignore_errors=True)
@@ -131,7 +131,7 @@ def _kept_in(folder: Path) -> Iterator[None]:
 
 def _link(folder: Path) -> None:
     link = folder.with_name(LINK)
-    new = link.with_name(LINK + places.UNFINISHED)
+    new = link.with_name(LINK + kernel_dirs.UNFINISHED)
     new.unlink(missing_ok=True)
     new.symlink_to(folder.name)
     new.replace(link)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from oscope.model.errors import OscopeError, UsageError
-from oscope.targets.kernel import places, tools
+from oscope.targets.kernel import kernel_dirs, tools
 
 SUFFIX = ".patch"
 _REMEDY = "make it with git format-patch from the folder of the kernel's source"
@@ -75,7 +75,7 @@ class Patch:
 
 def known() -> list[str]:
     """Return the names of the patches that come with Oscope."""
-    return sorted(file.stem for file in places.PATCHES.glob(f"*{SUFFIX}"))
+    return sorted(file.stem for file in kernel_dirs.PATCHES.glob(f"*{SUFFIX}"))
 
 
 def find(text: str) -> Patch:
@@ -83,7 +83,7 @@ def find(text: str) -> Patch:
 
     Raises UsageError where there is none, or what is there is no patch.
     """
-    path = places.PATCHES / f"{text}{SUFFIX}" if text in known() else Path(text).expanduser()
+    path = kernel_dirs.PATCHES / f"{text}{SUFFIX}" if text in known() else Path(text).expanduser()
     try:
         # To read a pipe could take forever.
         if path.exists() and not path.is_file():

@@ -17,7 +17,7 @@ from typing import IO
 
 from oscope.model.errors import OscopeError, UsageError
 from oscope.model.finding import as_root
-from oscope.targets.kernel import places, tools
+from oscope.targets.kernel import kernel_dirs, tools
 from oscope.targets.kernel.listener import Listener
 
 ARCHIVES = Path("/usr/src")
@@ -53,7 +53,7 @@ class Source:
     @property
     def root(self) -> Path:
         """Return where it is to be read once it is ready."""
-        return places.source(self.key) if self.packed else self.origin
+        return kernel_dirs.source(self.key) if self.packed else self.origin
 
 
 def find(tree: Path | None = None) -> Source:
@@ -83,8 +83,8 @@ def make_ready(source: Source, listener: Listener) -> Path:
     if source.root.is_dir():
         return source.root
     tools.require(tools.UNPACKING)
-    places.check_room(source.root, _unpacked_size(source.origin), f"unpacking {source.label}")
-    unfinished = source.root.with_name(source.root.name + places.UNFINISHED)
+    kernel_dirs.check_room(source.root, _unpacked_size(source.origin), f"unpacking {source.label}")
+    unfinished = source.root.with_name(source.root.name + kernel_dirs.UNFINISHED)
     unfinished.mkdir(parents=True)
     try:
         _unpack(source.origin, unfinished, listener)
@@ -100,7 +100,7 @@ def ready(source: Source, listener: Listener) -> Path:
     """Return the source's folder, unpacking it first if need be, without waiting for a build that goes on."""
     if source.root.is_dir():
         return source.root
-    with places.alone(listener):
+    with kernel_dirs.alone(listener):
         return make_ready(source, listener)
 
 

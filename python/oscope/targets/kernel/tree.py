@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from oscope.targets.kernel import places, source
+from oscope.targets.kernel import kernel_dirs, source
 from oscope.targets.kernel.listener import Listener
 from oscope.targets.kernel.patches import Staged, stage
 from oscope.targets.kernel.recipe import Recipe
@@ -30,8 +30,8 @@ def prepare(recipe: Recipe, listener: Listener) -> Path:
     """
     origin = recipe.source
     root = source.make_ready(origin, listener)
-    folder = places.tree(recipe.workshop)
-    with tempfile.TemporaryDirectory(prefix="staging-", dir=places.cache()) as staging:
+    folder = kernel_dirs.tree(recipe.workshop)
+    with tempfile.TemporaryDirectory(prefix="staging-", dir=kernel_dirs.cache()) as staging:
         staged = stage(recipe.patches, root, Path(staging), listener.note)
         names = source.names(origin)
         marker = folder.with_name(folder.name + _LINKED)
@@ -81,7 +81,7 @@ def _replace(origin: Path, file: Path) -> None:
     if _same(origin, file):
         return
     file.parent.mkdir(parents=True, exist_ok=True)
-    new = file.with_name(f"{file.name}{places.UNFINISHED}")
+    new = file.with_name(f"{file.name}{kernel_dirs.UNFINISHED}")
     new.unlink(missing_ok=True)
     if origin.is_symlink():
         new.symlink_to(origin.readlink())

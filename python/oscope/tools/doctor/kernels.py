@@ -13,7 +13,7 @@ from oscope.model.errors import OscopeError
 from oscope.model.finding import Finding
 from oscope.model.units import GIBIBYTE
 from oscope.targets.guest import accelerator, initramfs
-from oscope.targets.kernel import places, source, tools
+from oscope.targets.kernel import kernel_dirs, source, tools
 from oscope.tools.doctor.host import try_open
 
 _BUILDING = "oscope kernel build, ab and check-patch"
@@ -43,14 +43,14 @@ def _source() -> Finding:
 def _room() -> Finding:
     """Compare the free room with what is needed from nothing, or with what the next build needs."""
     name = "room for kernels"
-    needed = places.ROOM
+    needed = kernel_dirs.ROOM
     try:
         if not source.find().root.is_dir():
-            needed += places.ROOM_FOR_SOURCE
+            needed += kernel_dirs.ROOM_FOR_SOURCE
     except OscopeError:
-        needed += places.ROOM_FOR_SOURCE
-    free = places.free(places.cache())
-    gibibytes = f"{free / GIBIBYTE:.1f} GiB free in {places.cache()}"
+        needed += kernel_dirs.ROOM_FOR_SOURCE
+    free = kernel_dirs.free(kernel_dirs.cache())
+    gibibytes = f"{free / GIBIBYTE:.1f} GiB free in {kernel_dirs.cache()}"
     if free < needed:
         remedy = f"make room: {needed / GIBIBYTE:.1f} GiB; or set XDG_CACHE_HOME to another disk"
         return Finding(name, "missing", gibibytes, _BUILDING, remedy)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from oscope.model.factors import Profile
-from oscope.tools.dhcp.lab import running
+from oscope.tools.dhcp.lab import scenario_runner
 from oscope.tools.dhcp.lab.result import Result, capture_name, to_object
 
 QUICK = ("lease", "renew", "release")
@@ -21,16 +21,16 @@ def play(profile: Profile) -> dict[str, Any]:
     Raises OscopeError where they cannot be played here. The link-layer addresses are whole: the lab makes
     them up, from those for documentation.
     """
-    running.check()
+    scenario_runner.check()
     names = QUICK if profile == "quick" else FULL
-    played = running.play(names, _ignore, _ignore)
+    played = scenario_runner.play(names, _ignore, _ignore)
     with tempfile.TemporaryDirectory(prefix="oscope-") as name:
         folder = Path(name)
         for scenario in names:
             for end, content in played[scenario].captures.items():
                 (folder / capture_name(scenario, end)).write_bytes(content)
         results = [Result(scenario, played[scenario], folder) for scenario in names]
-        found = to_object(results, folder, running.versions())
+        found = to_object(results, folder, scenario_runner.versions())
     del found["folder"]
     return found
 

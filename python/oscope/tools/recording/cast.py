@@ -14,7 +14,7 @@ from typing import Any
 import orjson
 
 from oscope.model.errors import OscopeError
-from oscope.tools.recording.events import Event, Findings, Resize, Size, Start
+from oscope.tools.recording.recording_events import Event, Findings, Resize, Size, Start
 from oscope.tools.recording.source import LONGEST_LINE, Source
 
 _CAST = re.compile(rb'\s*\{.*"version"', re.DOTALL)

@@ -6,7 +6,7 @@ import contextlib
 from typing import BinaryIO
 
 from oscope.tools.recording import kind
-from oscope.tools.recording.events import USUAL, Findings, Resize, Size, Start
+from oscope.tools.recording.recording_events import USUAL, Findings, Resize, Size, Start
 from oscope.tools.recording.screen import Marks, Screen
 from oscope.tools.recording.source import opened
 

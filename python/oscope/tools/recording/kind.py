@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from oscope.model.errors import OscopeError, UsageError
 from oscope.tools.recording import cast, timing, typescript
-from oscope.tools.recording.events import Event, Findings, Start
+from oscope.tools.recording.recording_events import Event, Findings, Start
 from oscope.tools.recording.source import Source
 
 _NO_TEXT = re.compile(rb"[\x00-\x06\x10-\x1a\x1c-\x1f]")

@@ -24,7 +24,7 @@ from types import FrameType
 from typing import BinaryIO
 
 from oscope.model.errors import OscopeError, UsageError
-from oscope.tools.recording.events import USUAL, Size
+from oscope.tools.recording.recording_events import USUAL, Size
 from oscope.tools.recording.tty_guard import raw
 
 _CHUNK = 1 << 16

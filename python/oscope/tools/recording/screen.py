@@ -10,7 +10,7 @@ from typing import IO, BinaryIO, Literal, NoReturn, Self
 
 from oscope.model.errors import OscopeError
 from oscope.probe.locate import find_probe
-from oscope.tools.recording.events import Size
+from oscope.tools.recording.recording_events import Size
 
 Marks = Literal["lines", "none"]
 """What frames the last screen of a full-screen program."""

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from oscope.tools.recording.events import Findings, Resize, Size
+from oscope.tools.recording.recording_events import Findings, Resize, Size
 from oscope.tools.recording.source import Source
 
 _BYTES = re.compile(rb"(?:([OI]) )?\d+\.\d+ (\d{1,18})\r?")

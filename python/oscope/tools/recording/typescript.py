@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Generator, Iterable, Iterator
 
-from oscope.tools.recording.events import Event, Findings, Size, Start
+from oscope.tools.recording.recording_events import Event, Findings, Size, Start
 from oscope.tools.recording.source import Source
 from oscope.tools.recording.timing import Input, Output, Step
 

@@ -17,7 +17,7 @@ from oscope.tools.dhcp import Conversation, read
 from oscope.tools.dhcp.answers import Answer, answer_all
 from oscope.tools.dhcp.conversation import NS_PER_S, Spoken
 from oscope.tools.dhcp.lab.plan import CLIENT, LEASE_S, LENT, SCENARIOS, SECOND, SERVER, Scenario
-from oscope.tools.dhcp.lab.running import Noted, Played
+from oscope.tools.dhcp.lab.scenario_runner import Noted, Played
 from oscope.tools.dhcp.redaction import addresses_of
 
 _LOGGED = re.compile(r" DHCP([A-Z]+)\(")

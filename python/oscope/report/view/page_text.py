@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from oscope.model.document import Table
 
 if TYPE_CHECKING:
-    from oscope.analysis.history import Line, Series
+    from oscope.analysis.run_history import Line, Series
 
 
 @dataclass(frozen=True)

@@ -6,16 +6,16 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
+from oscope.analysis.calibration.pair_measurement import Listener
 from oscope.analysis.calibration.result import INSPECTION, calibrate, in_brief
-from oscope.analysis.calibration.running import Listener
 from oscope.analysis.calibration.spec import CalibrationSpec
 from oscope.model.experiment import Experiment, Inspection
 from oscope.planning.plan import Plan
 from oscope.probe.locate import find_probe
-from oscope.runner.events import Happened
 from oscope.runner.execution import begin, finish, recording_end
 from oscope.runner.process_chain import ProcessChain
 from oscope.runner.progress import Silence
+from oscope.runner.run_events import Happened
 from oscope.storage.store import Store
 from oscope.targets.affinity import Affinity
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import nan
 from typing import NamedTuple, TypeVar
 
-from oscope.figures.words import counted, emulation, median
+from oscope.figures.answer_text import counted, emulation, median
 from oscope.model.formatting import MISSING, bounded_text, format_count, format_share, format_value
 from oscope.model.samples import ExperimentResults
 from oscope.model.units import format_bytes

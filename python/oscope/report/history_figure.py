@@ -8,7 +8,7 @@ from datetime import datetime
 
 import numpy as np
 
-from oscope.analysis.history import Line, Series
+from oscope.analysis.run_history import Line, Series
 from oscope.figures.plots import Dot, axis, lines
 from oscope.figures.plots import Line as Drawn
 from oscope.model.document import Figure, Section
