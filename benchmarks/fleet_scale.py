@@ -34,7 +34,7 @@ from oscope.probe import catalogue
 from oscope.storage import schema
 from oscope.storage.delivery import deliver
 from oscope.storage.fleets import FLEET, FLEET_ROUND
-from oscope.storage.store import Happening, Store
+from oscope.storage.store import Store, StoredEvent
 
 POINTS, REPS = 50, 100
 ODD = 7
@@ -79,7 +79,7 @@ def store_host(store: Store, plan: Plan, fleet: str, number: int, random: np.ran
     member = {"fleet": fleet, "host": host.to_object(), "rounds": 1}
     own = on_host(plan, host)
     begun = time.monotonic()
-    run = store.create_run(own, [Happening(FLEET, member), Happening("environment", environment)])
+    run = store.create_run(own, [StoredEvent(FLEET, member), StoredEvent("environment", environment)])
     keys = store.point_ids(run)
     spent = time.monotonic() - begun
     blocks = plan.experiments[0].blocks or 1
@@ -89,7 +89,7 @@ def store_host(store: Store, plan: Plan, fleet: str, number: int, random: np.ran
         store.add(run, rows)
         spent += time.monotonic() - begun
     begun = time.monotonic()
-    store.add(run, (), [Happening(FLEET_ROUND, 1), Happening("status", "done")])
+    store.add(run, (), [StoredEvent(FLEET_ROUND, 1), StoredEvent("status", "done")])
     return spent + time.monotonic() - begun
 
 

@@ -17,7 +17,7 @@ from measuring import BIN
 from oscope import labs
 from oscope.planning.plan import Amount, make_plan
 from oscope.probe import catalogue
-from oscope.storage.store import Happening, Store
+from oscope.storage.store import Store, StoredEvent
 
 STORED = Bar("1,000,000 samples: stored", "samples/s", least=50_000)
 COMMANDS = ("show", "compare", "report")
@@ -49,7 +49,7 @@ def fill(store: Store, seed: int, reps: int) -> tuple[str, float]:
         "machine": "m",
         "clock": {"kind": "tsc", "hz": HZ, "overhead": OVERHEAD, "resolution": 1},
     }
-    run = store.create_run(plan, [Happening("environment", environment)])
+    run = store.create_run(plan, [StoredEvent("environment", environment)])
     rng = np.random.default_rng(seed)
     spent = 0.0
     for block in range(BLOCKS):
@@ -59,7 +59,7 @@ def fill(store: Store, seed: int, reps: int) -> tuple[str, float]:
             for first in range(0, reps, BATCH):
                 store.add(run, rows[first : first + BATCH])
             spent += time.monotonic() - begin
-    store.add(run, (), [Happening("status", "done")])
+    store.add(run, (), [StoredEvent("status", "done")])
     return run, BLOCKS * reps * 2 / spent
 
 

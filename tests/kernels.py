@@ -15,7 +15,7 @@ import pytest
 from oscope.model.errors import OscopeError
 from oscope.targets import kernel as kernels
 from oscope.targets.kernel import Kernel
-from oscope.targets.kernel.listener import Silence
+from oscope.targets.kernel.listener import NullListener
 
 TEST_PATCHES = Path(__file__).parent / "patches"
 WANTED = {
@@ -26,7 +26,7 @@ WANTED = {
 """The kernel of each fixture, as the command line names it, in the order that compiles least."""
 
 
-class Told(Silence):
+class Told(NullListener):
     """Tells what is built, since the first build takes minutes."""
 
     _total: int | None = None

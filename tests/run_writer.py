@@ -9,15 +9,15 @@ from oscope.planning.plan import Plan
 from oscope.probe.wire import Sample
 from oscope.runner.point_state import PointState
 from oscope.runner.recorder import Recorder, rows
-from oscope.runner.run_events import Happened, RunEvent, SamplesTaken
+from oscope.runner.run_events import RecordedEvent, RunEvent, SamplesTaken
 from oscope.runner.run_state import RunState
-from oscope.storage.store import Happening, Store
+from oscope.storage.store import Store, StoredEvent
 
 
 class RunWriter:
     """A new run, and where it stands."""
 
-    def __init__(self, store: Store, plan: Plan, happenings: Sequence[Happening] = ()) -> None:
+    def __init__(self, store: Store, plan: Plan, happenings: Sequence[StoredEvent] = ()) -> None:
         self.run_id = store.create_run(plan, happenings)
         self._state = RunState(plan, store.point_ids(self.run_id))
         self._recorder = Recorder(store, self.run_id)
@@ -36,7 +36,7 @@ class RunWriter:
 
     def add_event(self, kind: str, data: object) -> None:
         """Store something that happened to the run."""
-        self.append(Happened(kind, data))
+        self.append(RecordedEvent(kind, data))
 
     def rows(self, point: PointState, block: int, samples: Sequence[Sample]) -> list[dict[str, Any]]:
         """Return the rows of samples that come next, which are not stored."""

@@ -13,7 +13,7 @@ from oscope.model.host import Host
 from oscope.planning.plan import Plan, PlannedExperiment, on_host
 from oscope.probe.catalogue import Metric, Parameter, Workload
 from oscope.storage.fleets import FLEET, FLEET_ROUND
-from oscope.storage.store import Happening, Store
+from oscope.storage.store import Store, StoredEvent
 
 COSTS = {"getppid": 100.0, "read": 250.0}
 BLOCKS, REPS = 10, 6
@@ -68,7 +68,7 @@ def store_fleet(
         }
         member = {"fleet": name, "host": host.to_object(), "rounds": 1}
         run_id = store.create_run(
-            on_host(plan(), host), [Happening(FLEET, member), Happening("environment", environment)]
+            on_host(plan(), host), [StoredEvent(FLEET, member), StoredEvent("environment", environment)]
         )
         rows = []
         for (_, number), key in store.point_ids(run_id).items():
@@ -76,7 +76,7 @@ def store_fleet(
             for block in range(BLOCKS):
                 middle = cost * (1 + random.normal(0, 0.005))
                 rows += [_row(key, block, rep, middle * (1 + random.normal(0, 0.01))) for rep in range(REPS)]
-        store.add(run_id, rows, [Happening(FLEET_ROUND, 1), Happening("status", "done")])
+        store.add(run_id, rows, [StoredEvent(FLEET_ROUND, 1), StoredEvent("status", "done")])
 
 
 def _row(key: int, block: int, rep: int, value: float) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from cli_driver import COST, ROOT, CommandLine, described
 from oscope.labs import LABS
 from oscope.model.samples import Results
 from oscope.storage import record
-from oscope.storage.store import Happening, Store
+from oscope.storage.store import Store, StoredEvent
 
 COMMANDS = (
     "run",
@@ -333,8 +333,8 @@ def test_a_run_without_samples_says_why(two_runs: CommandLine) -> None:
     why = "given up by the fleet: n9 cannot be reached"
     part = {"fleet": "fleet-1", "host": {"name": "n9", "address": "n9"}, "rounds": 1}
     with Store.open() as store:
-        empty = store.create_run(store.plan(before), [Happening("fleet", part)])
-        store.add(empty, (), [Happening("note", why), Happening("status", "failed")])
+        empty = store.create_run(store.plan(before), [StoredEvent("fleet", part)])
+        store.add(empty, (), [StoredEvent("note", why), StoredEvent("status", "failed")])
     shown = two_runs("show", empty).out
     assert f"skipped: {why}" in shown
     assert "oscope fleet run --resume fleet-1" in shown

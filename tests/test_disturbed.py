@@ -29,7 +29,7 @@ from oscope.planning.precision import MINIMUM_BLOCKS
 from oscope.probe.catalogue import Catalogue, load
 from oscope.runner.execution import execute
 from oscope.runner.interleaved import execute_interleaved
-from oscope.runner.progress import Progress, Silence
+from oscope.runner.progress import NullListener, Progress
 from oscope.storage import record
 from oscope.storage.frames import to_frame
 from oscope.storage.store import Store
@@ -167,7 +167,7 @@ def test_a_disturbed_sample_is_measured_again_once(catalogue: Catalogue, store: 
 def test_a_machine_that_is_always_disturbed_costs_at_most_twice_as_much(
     catalogue: Catalogue, store: Store
 ) -> None:
-    class Ear(Silence):
+    class Ear(NullListener):
         last: Progress
 
         def progress(self, progress: Progress) -> None:
@@ -349,7 +349,7 @@ def competitor() -> Iterator[subprocess.Popen[bytes]]:
             process.kill()
 
 
-class Ending(Silence):
+class Ending(NullListener):
     """Ends the competitor when the second block begins."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:

@@ -11,7 +11,7 @@ import toy_kernel
 from oscope.model.finding import Finding
 from oscope.targets.guest import accelerator, initramfs
 from oscope.targets.kernel import build, kernel_dirs, source, tools
-from oscope.targets.kernel.listener import Silence
+from oscope.targets.kernel.listener import NullListener
 from oscope.tools.doctor.kernels import KERNEL_CHECKS
 
 KVM = "KVM"
@@ -27,7 +27,7 @@ def test_a_machine_that_can_build_is_well(toy: Path) -> None:
     # Without KVM guests are emulated.
     assert {finding.status for name, finding in found.items() if name != KVM} == {"ok"}
     assert found["kernel source"].found.endswith("not unpacked yet")
-    build.build(toy_kernel.made(), Silence())
+    build.build(toy_kernel.made(), NullListener())
     assert findings()["kernel source"].found.endswith(", unpacked")
 
 
@@ -52,7 +52,7 @@ def test_a_full_disk_is_told_unless_the_source_is_there(toy: Path, monkeypatch: 
     found = findings()["room for kernels"]
     assert found.status == "missing"
     assert (found.remedy or "").startswith("make room: 4.0 GiB")
-    build.build(toy_kernel.made(), Silence())
+    build.build(toy_kernel.made(), NullListener())
     assert findings()["room for kernels"].status == "ok"
 
 

@@ -21,7 +21,7 @@ from conftest import make_experiment
 from injected import living, processes_below
 from oscope import labs
 from oscope.analysis.calibration.pair_measurement import measure
-from oscope.analysis.calibration.result import Silence
+from oscope.analysis.calibration.result import NullListener
 from oscope.analysis.calibration.spec import DUET, SUBJECTS, CalibrationSpec, Subject
 from oscope.model.errors import UsageError
 from oscope.model.factors import Level
@@ -34,8 +34,8 @@ from oscope.runner.duet_cpus import why_not
 from oscope.runner.execution import Outcome
 from oscope.runner.injection.spec import Injection
 from oscope.runner.interleaved import execute_interleaved
+from oscope.runner.progress import NullListener as Quiet
 from oscope.runner.progress import Progress
-from oscope.runner.progress import Silence as Quiet
 from oscope.statistics import compare_results
 from oscope.storage import record
 from oscope.storage.store import Store
@@ -329,7 +329,7 @@ def test_a_duet_is_not_compared_with_what_was_measured_alone() -> None:
 def test_a_calibration_measures_duets() -> None:
     subjects = (SUBJECTS[0], Subject("ipc.latency"))
     expected = CalibrationSpec(subjects, ("interleaved", DUET), pairs=1, effects=(), blocks=6, reps=2)
-    found = list(measure(expected, Silence(), find=labs.experiment, cpus=CPUS))
+    found = list(measure(expected, NullListener(), find=labs.experiment, cpus=CPUS))
     assert sorted((each.subject, each.way) for each in found) == [
         ("ipc.latency", "interleaved"),
         (SUBJECTS[0].name, DUET),
@@ -342,7 +342,7 @@ def test_a_calibration_measures_duets() -> None:
 def test_a_calibration_of_duets_alone_refuses_work_that_is_none() -> None:
     expected = CalibrationSpec((Subject("ipc.latency"),), (DUET,), pairs=1, effects=(), blocks=2, reps=2)
     with pytest.raises(UsageError, match=r"cannot be measured as a duet: ipc\.latency uses other"):
-        next(measure(expected, Silence(), find=labs.experiment, cpus=CPUS))
+        next(measure(expected, NullListener(), find=labs.experiment, cpus=CPUS))
 
 
 def test_a_calibration_of_duets_says_how_many_cpus_it_needs(oscope: CommandLine) -> None:

@@ -12,7 +12,7 @@ from oscope.runner.fleet.engine import Engine
 from oscope.runner.fleet.fleet_measurement import measure_fleet
 from oscope.storage import exclusive, retention
 from oscope.storage.fleets import FLEET
-from oscope.storage.store import Happening, Store
+from oscope.storage.store import Store, StoredEvent
 
 
 def test_what_one_holds_another_does_not_get_until_it_ends(place: str) -> None:
@@ -51,7 +51,7 @@ def test_a_store_whose_name_is_no_path_is_held_too(
 def test_a_fleet_is_measured_once_at_a_time(store_path: Path, plan: Plan) -> None:
     member = {"fleet": "fleet-1", "host": {"name": "n1", "address": "n1"}, "rounds": 1}
     with Store.open(store_path) as store:
-        run_id = store.create_run(plan, [Happening(FLEET, member)])
+        run_id = store.create_run(plan, [StoredEvent(FLEET, member)])
         with exclusive.hold(store, "fleet-1"), pytest.raises(BusyError, match="fleet-1 is being measured"):
             measure_fleet("fleet-1", str(store_path), Engine(1, 0), lambda _: None)
         assert [run.status for run in store.runs() if run.id == run_id] == ["unfinished"]
@@ -61,7 +61,7 @@ def test_the_file_keeps_its_size_while_a_run_or_a_fleet_is_measured(store_path: 
     member = {"fleet": "fleet-1", "host": {"name": "n1", "address": "n1"}, "rounds": 1}
     with Store.open(store_path) as store, Store.open(store_path) as other:
         # A fleet's run is held in its turns alone.
-        run_id = store.create_run(plan, [Happening(FLEET, member)])
+        run_id = store.create_run(plan, [StoredEvent(FLEET, member)])
         for name in (run_id, "fleet-1"):
             with exclusive.hold(store, name):
                 assert not retention.give_back(other)

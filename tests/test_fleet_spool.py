@@ -20,7 +20,7 @@ import sqlalchemy as sa
 from cli_driver import CommandLine
 from conftest import make_experiment
 from fleet_hosts import Fleet, fleet
-from oscope.model.errors import OscopeError, StoreAwayError, UsageError
+from oscope.model.errors import OscopeError, StoreUnavailableError, UsageError
 from oscope.planning.plan import make_plan
 from oscope.probe.catalogue import Catalogue
 from oscope.runner.fleet import spool
@@ -29,7 +29,7 @@ from oscope.runner.fleet.delivering import Delivering
 from oscope.storage import schema
 from oscope.storage.delivery import deliver
 from oscope.storage.fleets import FLEET
-from oscope.storage.store import Happening, Store
+from oscope.storage.store import Store, StoredEvent
 from postgresql_server import PostgreSQL
 from test_fleet import LIMIT_S, PLAN, REPS, begin, error_line, needs_network, rounds_done, scheduler
 from waiting import read_until, wait_until
@@ -40,10 +40,10 @@ HOST = {"host": {"name": "n1", "address": "n1"}, "rounds": 1}
 
 def make_run(store: Store, catalogue: Catalogue) -> str:
     plan = make_plan([make_experiment({"size": (1, 2)}, reps=400)], catalogue, seed=1)
-    return store.create_run(plan, [Happening(FLEET, {"fleet": "fleet-1", **HOST})])
+    return store.create_run(plan, [StoredEvent(FLEET, {"fleet": "fleet-1", **HOST})])
 
 
-def add(store: Store, run_id: str, block: int, reps: range, *happenings: Happening) -> None:
+def add(store: Store, run_id: str, block: int, reps: range, *happenings: StoredEvent) -> None:
     """Store so many samples of both points, with what happened."""
     rows = [
         {
@@ -93,14 +93,14 @@ def test_differences_are_delivered_by_key_and_only_once(
         run_id = make_run(source, catalogue)
         key = next(iter(source.point_ids(run_id).values()))
         assert deliver(source, target, run_id) == 0
-        add(source, run_id, 0, range(4), Happening("note", "of a point", key))
+        add(source, run_id, 0, range(4), StoredEvent("note", "of a point", key))
         assert deliver(source, target, run_id) == 8
         assert deliver(source, target, run_id) == 0
         add(source, run_id, 0, range(4, 7))
         # Of a block that has some, others come before and after.
         add(source, run_id, 1, range(2, 4))
         assert deliver(source, target, run_id) == 10
-        add(source, run_id, 1, range(2), Happening("status", "done"))
+        add(source, run_id, 1, range(2), StoredEvent("status", "done"))
         assert deliver(source, target, run_id) == 4
         assert content(target, run_id) == content(source, run_id)
         assert len(content(target, run_id)["samples"]) == 22
@@ -115,8 +115,8 @@ def test_a_run_that_went_on_elsewhere_is_not_mixed(tmp_path: Path, catalogue: Ca
     with Store.open(tmp_path / "source.db") as source, Store.open(tmp_path / "target.db") as target:
         run_id = make_run(source, catalogue)
         deliver(source, target, run_id)
-        add(target, run_id, 0, range(2), Happening("note", "elsewhere"))
-        add(source, run_id, 1, range(2), Happening("note", "here"))
+        add(target, run_id, 0, range(2), StoredEvent("note", "elsewhere"))
+        add(source, run_id, 1, range(2), StoredEvent("note", "here"))
         before = content(target, run_id)
         with pytest.raises(UsageError, match="went on in the other store"):
             deliver(source, target, run_id)
@@ -138,7 +138,7 @@ def test_a_database_that_is_away_loses_nothing(
                         wait_until(lambda: notes, "the outage is noticed")
                         postgresql_server.start()
                     for run_id in runs:
-                        add(store, run_id, block, range(10), Happening("note", f"{block}"))
+                        add(store, run_id, block, range(10), StoredEvent("note", f"{block}"))
                     time.sleep(0.1)
             finally:
                 if postgresql_server.process is None:
@@ -194,7 +194,7 @@ def test_deliveries_that_are_killed_are_neither_lost_nor_doubled(
         runs = [make_run(store, catalogue) for _ in range(4)]
         for attempt in range(12):
             for run_id in runs:
-                add(store, run_id, attempt, range(300), Happening("note", str(attempt)))
+                add(store, run_id, attempt, range(300), StoredEvent("note", str(attempt)))
             killed = subprocess.Popen(
                 [sys.executable, "-c", DELIVER, path, postgresql, *runs],
                 stdout=subprocess.PIPE,
@@ -229,15 +229,15 @@ def left_behind(
     monkeypatch.setattr(turns, "DELIVERY_LIMIT_S", 2.0)
     with Store.open(place) as central:
         run_id = make_run(central, catalogue)
-        add(central, run_id, 0, range(3), Happening("note", "before"))
+        add(central, run_id, 0, range(3), StoredEvent("note", "before"))
     try:
         with turns.turn_store(place, run_id, lambda _: None, threading.Event()) as store:
             # What a turn resumes is there.
             assert len(content(store, run_id)["samples"]) == 6
             postgresql_server.stop()
-            add(store, run_id, 1, range(5), Happening("note", "kept"))
+            add(store, run_id, 1, range(5), StoredEvent("note", "kept"))
             kept = content(store, run_id)
-    except StoreAwayError as error:
+    except StoreUnavailableError as error:
         assert f"samples are in {spool.path_of(place, f'turn-{run_id}')} on " in str(error)  # noqa: PT017
         return run_id, kept
     finally:
@@ -260,7 +260,7 @@ def test_what_a_workers_turn_could_not_deliver_is_delivered_by_the_next(
             turns.turn_store(postgresql, run_id, notes.append, threading.Event()),
         ):
             pass
-        add(store, run_id, 2, range(4), Happening("note", "after"))
+        add(store, run_id, 2, range(4), StoredEvent("note", "after"))
         whole = content(store, run_id)
     with Store.read(postgresql) as central:
         assert content(central, run_id) == whole
@@ -273,7 +273,7 @@ def test_what_was_measured_elsewhere_meanwhile_is_kept_apart(
 ) -> None:
     run_id, kept = left_behind
     with Store.open(postgresql) as central:
-        add(central, run_id, 1, range(5), Happening("note", "another worker's"))
+        add(central, run_id, 1, range(5), StoredEvent("note", "another worker's"))
         there = content(central, run_id)
     notes: list[str] = []
     with turns.turn_store(postgresql, run_id, notes.append, threading.Event()) as store:
@@ -442,7 +442,7 @@ def test_a_spool_knows_the_calibrations_of_its_store(
     plan = make_plan([make_experiment({"size": (1, 2)}, reps=400)], catalogue, seed=1)
     found = {"machine": "m", "alpha": 0.05}
     with Store.open(postgresql) as central:
-        central.create_run(plan, [Happening("calibration", found), Happening("status", "done")])
+        central.create_run(plan, [StoredEvent("calibration", found), StoredEvent("status", "done")])
     spool.make(postgresql, "fleet-1", lambda store: make_run(store, catalogue))
     with Store.read(spool.path_of(postgresql, "fleet-1")) as spooled_store:
         assert spooled_store.calibration("m") == found
@@ -469,11 +469,11 @@ def test_a_spool_is_taken_up_as_the_store_has_the_fleet(
     path = spool.path_of(postgresql, "fleet-1")
     with Store.open(path) as spooled_store:
         (run,) = spooled_store.fleet("fleet-1").runs
-        add(spooled_store, run.run_id, 0, range(3), Happening("note", "left here"))
+        add(spooled_store, run.run_id, 0, range(3), StoredEvent("note", "left here"))
     spool.take_up(postgresql, "fleet-1", notes.append)
     with Store.read(path) as spooled_store, Store.open(postgresql) as central:
         assert content(central, run.run_id) == content(spooled_store, run.run_id)
-        add(central, run.run_id, 1, range(3), Happening("note", "another controller's"))
+        add(central, run.run_id, 1, range(3), StoredEvent("note", "another controller's"))
     assert notes == []
     spool.take_up(postgresql, "fleet-1", notes.append)
     (aside,) = path.parent.glob("*.kept")

@@ -18,7 +18,7 @@ from oscope.analysis.gate import Gate, blocks_needed, each_quantity_once, judge,
 from oscope.cli.views.gate import print_gate, take_more
 from oscope.model.errors import UsageError
 from oscope.model.samples import Column, ExperimentResults, Results
-from oscope.storage.store import UNFINISHED, Happening, Store
+from oscope.storage.store import UNFINISHED, Store, StoredEvent
 
 NOISY = replace(QUIET, blocks=(6, 6), process_spread=0.05)
 BASE = {"read": 240.0, "getppid": 100.0}
@@ -277,7 +277,7 @@ def test_the_gate_shows_what_its_machine_can_find(oscope: CommandLine) -> None:
     with Store.open(oscope.folder / oscope.all_variables({})["OSCOPE_STORE"]) as store:
         for machine, day in ((ENVIRONMENT["machine"], "01"), ("f" * 16, "02")):
             found = known | {"machine": machine, "ended": f"2026-02-{day}T11:00:00+00:00"}
-            store.add(later_run, (), [Happening("calibration", found)])
+            store.add(later_run, (), [StoredEvent("calibration", found)])
     assert "Calibrated 2026-02-01" in " ".join(oscope("gate", names[0], names[1]).out.split())
 
 
@@ -295,7 +295,7 @@ def test_the_newest_run_after_the_baseline_is_judged(oscope: CommandLine) -> Non
     first, second, _, under_way = oscope.runs()
     # One that is still measured is neither the newest nor one of the last two.
     with Store.open(oscope.folder / oscope.all_variables({})["OSCOPE_STORE"]) as store:
-        store.add(under_way, (), [Happening("status", UNFINISHED)])
+        store.add(under_way, (), [StoredEvent("status", UNFINISHED)])
     assert f"A is {first}, B is {second}" in oscope("gate", "--max-regression", "90%").err
     answer = oscope("gate", first, "--max-regression", "90%")
     assert (answer.code, answer.err) == (0, "")

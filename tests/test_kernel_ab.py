@@ -13,7 +13,7 @@ from oscope.cli.request import select
 from oscope.model.errors import UsageError
 from oscope.model.samples import ExperimentResults, Results
 from oscope.targets.kernel import built
-from oscope.targets.kernel.listener import Silence
+from oscope.targets.kernel.listener import NullListener
 from synthetic_instructions import SOME, pair, point
 from toy_kernel import ANSWER, SCAN
 
@@ -24,7 +24,7 @@ def test_sides_are_made_of_patches_alone(toy: Path, tmp_path: Path) -> None:
     for name, patch in (("with+plus.patch", ANSWER), ("base,padded.patch", SCAN)):
         files.append(tmp_path / name)
         files[-1].write_bytes(patch.text)
-    sides = kernel_ab.make_sides(list(map(str, files)), "wall", Silence())
+    sides = kernel_ab.make_sides(list(map(str, files)), "wall", NullListener())
     assert [side.role for side in sides] == ["base", "patched", "padded"]
     assert [side.kernel.name for side in sides] == ["base", "with+plus+base,padded", "base,padded"]
 
@@ -33,7 +33,7 @@ def test_sides_are_made_of_patches_alone(toy: Path, tmp_path: Path) -> None:
 def test_a_kernel_is_no_patch(text: str, toy: Path) -> None:
     del toy
     with pytest.raises(UsageError, match=f"there is no patch {text}"):
-        kernel_ab.make_sides([text], "instructions", Silence())
+        kernel_ab.make_sides([text], "instructions", NullListener())
     assert built.entries() == []
 
 

@@ -16,7 +16,7 @@ import pytest
 import toy_kernel
 from oscope.targets.kernel import build, built, config, kernel_dirs, source
 from oscope.targets.kernel.kernel import Kernel
-from oscope.targets.kernel.listener import Silence
+from oscope.targets.kernel.listener import NullListener
 from toy_kernel import ANSWER, ANSWER_AGAIN, SCAN, Ear, compiled, made
 from waiting import wait_until
 
@@ -42,14 +42,14 @@ def test_a_kernel_is_built_once(toy: Path) -> None:
 
 def test_only_what_a_patch_changes_is_made_again(toy: Path) -> None:
     del toy
-    plain = build.build(made(), Silence())
-    assert compiled(build.build(made(ANSWER), Silence())) == ["kernel/sys.o"]
-    assert compiled(build.build(made(ANSWER_AGAIN), Silence())) == ["kernel/sys.o"]
-    both = build.build(made(ANSWER_AGAIN, SCAN), Silence())
+    plain = build.build(made(), NullListener())
+    assert compiled(build.build(made(ANSWER), NullListener())) == ["kernel/sys.o"]
+    assert compiled(build.build(made(ANSWER_AGAIN), NullListener())) == ["kernel/sys.o"]
+    both = build.build(made(ANSWER_AGAIN, SCAN), NullListener())
     assert (compiled(both), both.name) == (["mm/vmscan.o"], "answer+scan")
     # Back to the source as it is: what was patched is compiled from it again, not taken from what is there.
     (plain.folder or Path()).rename(toy_kernel_aside(plain))
-    back = build.build(made(), Silence())
+    back = build.build(made(), NullListener())
     assert sorted(compiled(back)) == ["kernel/sys.o", "mm/vmscan.o"]
     assert (
         back.image.read_bytes()
@@ -66,30 +66,30 @@ def test_a_patch_of_a_shared_file_leaves_other_builds_short(toy: Path) -> None:
     """All is compiled for it once; neither it nor what follows compiles more than differs from then on."""
     del toy
     header = toy_kernel.replacing("include/sys.h", "42", "43", "header")
-    build.build(made(), Silence())
-    assert sorted(compiled(build.build(made(header), Silence()))) == ["kernel/sys.o", "mm/vmscan.o"]
-    assert compiled(build.build(made(SCAN), Silence())) == ["mm/vmscan.o"]
-    assert compiled(build.build(made(header, ANSWER), Silence())) == ["kernel/sys.o"]
+    build.build(made(), NullListener())
+    assert sorted(compiled(build.build(made(header), NullListener()))) == ["kernel/sys.o", "mm/vmscan.o"]
+    assert compiled(build.build(made(SCAN), NullListener())) == ["mm/vmscan.o"]
+    assert compiled(build.build(made(header, ANSWER), NullListener())) == ["kernel/sys.o"]
 
 
 def test_files_come_and_go_with_the_patches(toy: Path) -> None:
     del toy
     added = toy_kernel.between("kernel/new.c", None, "int fresh;\n", "new")
     deleted = toy_kernel.between("mm/vmscan.c", toy_kernel.FILES["mm/vmscan.c"], None, "gone")
-    build.build(made(added), Silence())
+    build.build(made(added), NullListener())
     tree = kernel_dirs.tree(source.find().key)
     assert (tree / "kernel/new.c").read_text() == "int fresh;\n"
-    build.build(made(deleted), Silence())
+    build.build(made(deleted), NullListener())
     assert not (tree / "kernel/new.c").exists()
     assert not (tree / "mm/vmscan.c").exists()
-    assert compiled(build.build(made(SCAN), Silence())) == ["mm/vmscan.o"]
+    assert compiled(build.build(made(SCAN), NullListener())) == ["mm/vmscan.o"]
     assert "return 5;" in (tree / "mm/vmscan.c").read_text()
 
 
 def test_the_source_is_never_written_to(toy: Path) -> None:
     """Whether it is Debian's, unpacked, or a tree of the user's, of which the work tree has links."""
     for expected in (made(ANSWER, SCAN), replace(made(ANSWER, SCAN), source=source.find(toy))):
-        build.build(expected, Silence())
+        build.build(expected, NullListener())
         root = expected.source.root
         assert {name: (root / name).read_text() for name in toy_kernel.FILES} == toy_kernel.FILES
         tree = kernel_dirs.tree(expected.workshop)
@@ -98,11 +98,11 @@ def test_the_source_is_never_written_to(toy: Path) -> None:
 
 
 def test_a_change_in_the_users_tree_makes_another_kernel(toy: Path) -> None:
-    first = build.build(replace(made(), source=source.find(toy)), Silence())
+    first = build.build(replace(made(), source=source.find(toy)), NullListener())
     new = toy / "mm/vmscan.c.new"
     new.write_text("int scan(void)\n{\n\treturn 9;\n}\n")
     new.replace(toy / "mm/vmscan.c")
-    second = build.build(replace(made(), source=source.find(toy)), Silence())
+    second = build.build(replace(made(), source=source.find(toy)), NullListener())
     assert second.id != first.id
     assert compiled(second) == ["mm/vmscan.o"]
 
@@ -130,7 +130,7 @@ def test_what_a_killed_build_left_is_not_taken_for_a_kernel(toy: Path) -> None:
     left.mkdir(parents=True)
     (left / "kernel.json").write_text("{}")
     assert built.entries() == []
-    build.build(made(), Silence())
+    build.build(made(), NullListener())
     assert not left.exists()
     assert len(built.entries()) == 1
 
@@ -144,12 +144,12 @@ def test_an_interrupted_build_ends_all_of_make_and_can_be_resumed(toy: Path, num
     (output / "hang").touch()
     program = (
         "from oscope.targets.kernel import build, kernel_dirs, recipe, source\n"
-        "from oscope.targets.kernel.listener import Silence\n"
+        "from oscope.targets.kernel.listener import NullListener\n"
         "from pathlib import Path\n"
         f"kernel_dirs.CONFIGS = Path({str(kernel_dirs.CONFIGS)!r})\n"
         f"kernel_dirs.MODULES = Path({str(kernel_dirs.MODULES)!r})\n"
         f"source.ARCHIVES = Path({str(source.ARCHIVES)!r})\n"
-        "build.build(recipe.make(), Silence())\n"
+        "build.build(recipe.make(), NullListener())\n"
     )
     with subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.PIPE) as building:
         log = output / "build.log"
@@ -161,7 +161,7 @@ def test_an_interrupted_build_ends_all_of_make_and_can_be_resumed(toy: Path, num
     wait_until(lambda: not _alive(group), "the end of make")
     assert built.entries() == []
     (output / "hang").unlink()
-    assert build.build(expected, Silence()).name == "base"
+    assert build.build(expected, NullListener()).name == "base"
 
 
 def _alive(group: int) -> list[str]:
@@ -187,7 +187,7 @@ def _group_of_make(output: Path) -> int:
 def test_a_second_build_waits_for_the_first_and_says_so(toy: Path) -> None:
     del toy
     ear = Ear()
-    with kernel_dirs.alone(Silence()):
+    with kernel_dirs.alone(NullListener()):
         waiting = threading.Thread(target=build.build, args=(made(), ear))
         waiting.start()
         wait_until(lambda: ear.notes, "a note")

@@ -11,7 +11,7 @@ import pytest
 import toy_kernel
 from oscope.model.errors import OscopeError, UsageError
 from oscope.targets.kernel import build, built, config, kernel_dirs, make, source, tools
-from oscope.targets.kernel.listener import Silence
+from oscope.targets.kernel.listener import NullListener
 from oscope.targets.kernel.patches import Patch
 from toy_kernel import ANSWER, Ear, compiled, made
 
@@ -19,7 +19,7 @@ from toy_kernel import ANSWER, Ear, compiled, made
 def test_a_tree_that_was_built_in_is_refused(toy: Path) -> None:
     (toy / ".config").write_text("")
     with pytest.raises(OscopeError, match=r"has been built in: make -C .* mrproper"):
-        build.build(replace(made(), source=source.find(toy)), Silence())
+        build.build(replace(made(), source=source.find(toy)), NullListener())
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_a_tree_that_was_built_in_is_refused(toy: Path) -> None:
 def test_a_patch_that_does_not_apply_is_told_by_file_and_hunk(toy: Path, patch: Patch, reported: str) -> None:
     del toy
     with pytest.raises(OscopeError) as caught:
-        build.build(made(ANSWER, patch), Silence())
+        build.build(made(ANSWER, patch), NullListener())
     assert str(caught.value).startswith(reported)
     assert built.entries() == []
     assert list(kernel_dirs.cache().glob("staging-*")) == []
@@ -72,7 +72,7 @@ def test_the_first_error_of_the_compiler_is_told(toy: Path) -> None:
     broken = toy_kernel.replacing("kernel/sys.c", "return ANSWER;", "return QUESTION;", "broken")
     expected = made(broken)
     with pytest.raises(OscopeError) as caught:
-        build.build(expected, Silence())
+        build.build(expected, NullListener())
     log = kernel_dirs.output(expected.workshop, config.digest(config.merge(expected.fragments))) / "build.log"
     assert caught.value.message.startswith(
         "building broken failed: kernel/sys.c:10:16: ‘QUESTION’ undeclared"
@@ -82,7 +82,7 @@ def test_the_first_error_of_the_compiler_is_told(toy: Path) -> None:
     assert caught.value.remedy == f"all that make said is in {log}"
     assert built.entries() == []
     # What else was under way when make stopped at the error is compiled now, or was before.
-    assert "kernel/sys.o" in compiled(build.build(made(ANSWER), Silence()))
+    assert "kernel/sys.o" in compiled(build.build(made(ANSWER), NullListener()))
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_the_first_error_of_the_compiler_is_told(toy: Path) -> None:
 def test_an_option_that_does_not_stick_is_told(toy: Path, fragment: str, reported: str) -> None:
     del toy
     with pytest.raises(OscopeError) as caught:
-        build.build(made(more=fragment), Silence())
+        build.build(made(more=fragment), NullListener())
     assert str(caught.value).startswith(reported)
     assert built.entries() == []
 
@@ -126,7 +126,7 @@ def test_no_room_on_disk_is_told_before_anything_starts(toy: Path, monkeypatch: 
     with pytest.raises(
         OscopeError, match=r"no room on disk: building base needs 2\.0 GiB in .*, 0\.0 GiB are free"
     ):
-        build.build(made(), Silence())
+        build.build(made(), NullListener())
     assert not (kernel_dirs.cache() / "source").exists()
 
 
@@ -135,7 +135,7 @@ def test_missing_tools_are_named_before_anything_starts(toy: Path, monkeypatch: 
     expected = made()
     monkeypatch.setitem(tools.BUILDING, "no-such-flex", "flex")
     with pytest.raises(OscopeError, match=r"no-such-flex not installed: .*apt-get install flex"):
-        build.build(expected, Silence())
+        build.build(expected, NullListener())
     assert not kernel_dirs.cache().exists()
 
 
@@ -147,10 +147,10 @@ def test_a_broken_archive_leaves_nothing(toy: Path, tmp_path: Path) -> None:
     with pytest.raises(
         OscopeError, match=r"cannot be unpacked \(.+\): .*apt-get install --reinstall linux-source-6.1"
     ):
-        build.build(made(), Silence())
+        build.build(made(), NullListener())
     assert list((kernel_dirs.cache() / "source").glob("*")) == []
     archive.write_bytes(whole)
-    assert build.build(made(), Silence()).name == "base"
+    assert build.build(made(), NullListener()).name == "base"
 
 
 def stand_in(name: str, script: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,7 +171,7 @@ def test_a_tar_that_complains_of_every_file_does_not_hang(
     script = f"yes '{complaint}' | head -n 50000 >&2; cat > /dev/null; exit 2"
     stand_in("tar", script, tmp_path / "bin", monkeypatch)
     with pytest.raises(OscopeError, match=r"cannot be unpacked \(tar: x: .* No space left on device\)"):
-        build.build(made(), Silence())
+        build.build(made(), NullListener())
     assert list((kernel_dirs.cache() / "source").glob("*")) == []
 
 
@@ -180,17 +180,17 @@ def test_a_tar_that_hangs_is_ended(toy: Path, tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(source, "UNPACK_LIMIT_S", 0.5)
     stand_in("tar", "sleep 600", tmp_path / "bin", monkeypatch)
     with pytest.raises(OscopeError, match=r"was not unpacked within 0\.5 s"):
-        build.build(made(), Silence())
+        build.build(made(), NullListener())
     assert list((kernel_dirs.cache() / "source").glob("*")) == []
 
 
 def test_a_build_that_goes_on_needs_less_room(toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     del toy
-    build.build(made(), Silence())
+    build.build(made(), NullListener())
     monkeypatch.setattr(kernel_dirs, "free", lambda folder: kernel_dirs.GIBIBYTE if folder else 0)
-    assert build.build(made(ANSWER), Silence()).name == "answer"
+    assert build.build(made(ANSWER), NullListener()).name == "answer"
     with pytest.raises(OscopeError, match=r"no room on disk: building base,mine needs 2\.0 GiB"):
-        build.build(made(more="CONFIG_EXTRA=y\n"), Silence())
+        build.build(made(more="CONFIG_EXTRA=y\n"), NullListener())
 
 
 def test_a_make_that_does_not_end_is_told(toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -198,4 +198,4 @@ def test_a_make_that_does_not_end_is_told(toy: Path, tmp_path: Path, monkeypatch
     monkeypatch.setattr(make, "_ENDING_LIMIT_S", 0.5)
     stand_in("make", "exec >&- 2>&-; sleep 600", tmp_path / "bin", monkeypatch)
     with pytest.raises(OscopeError, match=r"did not end within 0\.5 s and was ended"):
-        build.build(made(), Silence())
+        build.build(made(), NullListener())

@@ -15,7 +15,7 @@ from oscope.targets import kernel as kernels
 from oscope.targets.guest import initramfs
 from oscope.targets.kernel import build, built, kernel_dirs, modules
 from oscope.targets.kernel.kernel import Kernel
-from oscope.targets.kernel.listener import Silence
+from oscope.targets.kernel.listener import NullListener
 from toy_kernel import ANSWER, Ear, compiled, made, replacing
 
 ONE = '#include "sys.h"\nint one = ANSWER;\n'
@@ -54,7 +54,7 @@ def left(kernel: Kernel) -> list[str]:
 
 def test_a_kernel_is_built_with_its_modules(one: Path) -> None:
     del one
-    kernel = build.build(made(), Silence())
+    kernel = build.build(made(), NullListener())
     assert of(kernel).endswith(symbols(kernel))
     assert kernel.folder is not None
     assert (kernel.folder / "modules/one.ko").read_bytes() == of(kernel)
@@ -65,7 +65,7 @@ def test_a_kernel_is_built_with_its_modules(one: Path) -> None:
 
 
 def test_a_changed_module_alone_is_built_again(one: Path) -> None:
-    former = build.build(made(), Silence())
+    former = build.build(made(), NullListener())
     time = former.image.stat().st_mtime_ns
     one.write_text(ONE + "int two;\n")
     old = built.load(former.id)
@@ -90,16 +90,16 @@ def test_a_changed_module_alone_is_built_again(one: Path) -> None:
 
 def test_modules_come_first_to_a_kernel_that_was_built_without(toy: Path) -> None:
     del toy
-    plain = build.build(made(), Silence())
+    plain = build.build(made(), NullListener())
     assert (plain.modules, plain.modules_folder, left(plain)) == ("", None, [])
     (kernel_dirs.MODULES / "one.c").write_text(ONE)
-    assert of(build.build(made(), Silence())).endswith(symbols(plain))
+    assert of(build.build(made(), NullListener())).endswith(symbols(plain))
 
 
 @pytest.mark.parametrize("change", ["kernel/sys.c", "include/sys.h"])
 def test_modules_are_built_for_the_very_kernel_whose_output_others_share(one: Path, change: str) -> None:
     patch = ANSWER if change == ANSWER.files()[0] else replacing(change, "42", "43")
-    plain, patched = build.build(made(), Silence()), build.build(made(patch), Silence())
+    plain, patched = build.build(made(), NullListener()), build.build(made(patch), NullListener())
     assert symbols(plain) != symbols(patched)
     assert (of(plain).endswith(symbols(plain)), of(patched).endswith(symbols(patched))) == (True, True)
     one.write_text(ONE + "int two;\n")
@@ -107,21 +107,21 @@ def test_modules_are_built_for_the_very_kernel_whose_output_others_share(one: Pa
     again = build.build(made(), ear)
     assert of(again).endswith(symbols(plain))
     assert begun(ear)[-1] == "building modules of base"
-    assert of(build.build(made(patch), Silence())).endswith(symbols(patched))
+    assert of(build.build(made(patch), NullListener())).endswith(symbols(patched))
     # The kernels themselves were not made anew.
     assert symbols(again) == symbols(plain)
     assert sorted(compiled(again)) == ["kernel/sys.o", "mm/vmscan.o"]
 
 
 def test_a_module_that_does_not_compile_is_told_as_the_kernel_is(one: Path) -> None:
-    kernel = build.build(made(), Silence())
+    kernel = build.build(made(), NullListener())
     one.write_text("int one(void)\n{\n\treturn nothing;\n}\n")
     with pytest.raises(
         OscopeError,
         match=r"^building modules of base failed: modules/one\.c:3:\d+: .nothing. undeclared.*: all that "
         r"make said is in /.*/modules\.log$",
     ) as caught:
-        build.build(made(), Silence())
+        build.build(made(), NullListener())
     assert "nothing" in Path(str(caught.value).rpartition(" ")[2]).read_text()
     assert left(kernel) == ["modules", f"modules-{kernel.modules}"]
     assert (found := built.load(kernel.id)) is not None
@@ -131,7 +131,7 @@ def test_a_module_that_does_not_compile_is_told_as_the_kernel_is(one: Path) -> N
 def test_a_kernel_is_kept_though_its_modules_do_not_compile(one: Path) -> None:
     one.write_text("nonsense;\nint one = x;\n")
     with pytest.raises(OscopeError, match=r"modules/one\.c:2:11: .x. undeclared"):
-        build.build(made(), Silence())
+        build.build(made(), NullListener())
     assert [entry.kernel.modules for entry in built.entries()] == [""]
     one.write_text(ONE)
     ear = Ear()
@@ -142,7 +142,7 @@ def test_a_kernel_is_kept_though_its_modules_do_not_compile(one: Path) -> None:
 def test_sources_that_make_no_module_are_told(one: Path) -> None:
     one.rename(one.with_suffix(".h"))
     with pytest.raises(OscopeError, match=r"modules of base made none: .*obj-m"):
-        build.build(made(), Silence())
+        build.build(made(), NullListener())
 
 
 def test_modules_are_kept_whole_or_not_at_all(one: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,10 +158,10 @@ def test_modules_are_kept_whole_or_not_at_all(one: Path, monkeypatch: pytest.Mon
     with monkeypatch.context() as broken:
         broken.setattr("oscope.targets.kernel.modules.shutil.copyfile", fail)
         with pytest.raises(OscopeError, match=r"cannot be kept in .*No space left on device"):
-            build.build(made(), Silence())
+            build.build(made(), NullListener())
     [entry] = built.entries()
     assert (entry.kernel.modules, left(entry.kernel)) == ("", [])
-    assert of(build.build(made(), Silence()), "two.ko")
+    assert of(build.build(made(), NullListener()), "two.ko")
 
 
 def test_what_a_build_leaves_beside_the_sources_is_none(one: Path) -> None:
@@ -175,7 +175,7 @@ def test_what_a_build_leaves_beside_the_sources_is_none(one: Path) -> None:
 
 def test_the_list_tells_of_modules(one: Path, tmp_path: Path) -> None:
     del one
-    build.build(made(ANSWER), Silence())
+    build.build(made(ANSWER), NullListener())
     # In a process of its own, Oscope's own modules are those wanted: the toy's are old.
     command = CommandLine(tmp_path, {"XDG_CACHE_HOME": str(tmp_path / "cache")})
     words = command("kernel", "list").out.split()
@@ -188,7 +188,7 @@ def test_a_guest_is_given_the_modules_of_its_kernel(
 ) -> None:
     del one
     monkeypatch.setattr(initramfs, "cache_folder", lambda: tmp_path)
-    kernel = build.build(made(), Silence())
+    kernel = build.build(made(), NullListener())
     plain = initramfs.pack(real_probe, ())
     packed = initramfs.pack(real_probe, (), kernel.modules_folder)
     assert b"run/oscope/modules/one.ko\0" in packed.read_bytes()
@@ -197,7 +197,7 @@ def test_a_guest_is_given_the_modules_of_its_kernel(
 
 
 def test_providing_a_kernel_provides_its_modules(one: Path) -> None:
-    kernel = kernels.provide("base", Silence())
+    kernel = kernels.provide("base", NullListener())
     one.write_text(ONE + "int two;\n")
     assert kernels.find("base").modules == ""
-    assert kernels.provide("base", Silence()).modules not in ("", kernel.modules)
+    assert kernels.provide("base", NullListener()).modules not in ("", kernel.modules)

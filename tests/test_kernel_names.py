@@ -11,7 +11,7 @@ from cli_driver import CommandLine
 from oscope.model.errors import OscopeError, UsageError
 from oscope.targets import kernel as kernels
 from oscope.targets.kernel import build, modules, source
-from oscope.targets.kernel.listener import Silence
+from oscope.targets.kernel.listener import NullListener
 from toy_kernel import ANSWER, ANSWER_AGAIN, SCAN, made
 
 
@@ -47,12 +47,12 @@ def test_kernels_are_found_by_what_they_are_called(toy: Path, tmp_path: Path) ->
         OscopeError, match=f"is not built: oscope kernel build --patch {files[0]} --patch {files[1]}$"
     ):
         kernels.find(text)
-    base, both = kernels.provide("base", Silence()), kernels.provide(text, Silence())
+    base, both = kernels.provide("base", NullListener()), kernels.provide(text, NullListener())
     assert both.name == "answer+scan"
     assert kernels.find(None) == kernels.find("base") == kernels.find(base.id) == base
     assert kernels.find(text) == kernels.find(both.id[:11]) == kernels.find(str(both.image)) == both
-    padded = kernels.provide(both.id, Silence(), padded=True)
-    assert padded == kernels.find(f"{text},padded") == kernels.provide(text, Silence(), padded=True)
+    padded = kernels.provide(both.id, NullListener(), padded=True)
+    assert padded == kernels.find(f"{text},padded") == kernels.provide(text, NullListener(), padded=True)
     assert padded.name == "answer+scan,padded"
     assert padded.describe()["variant"] == "padded"
 
@@ -86,7 +86,7 @@ def test_an_image_of_ones_own_tells_its_release(toy: Path, tmp_path: Path) -> No
     found = kernels.find(str(image))
     assert (found.release, found.name, found.folder) == ("6.9.9", "vmlinuz", None)
     with pytest.raises(OscopeError, match="was not built here: what it is made of is not known"):
-        kernels.provide(str(image), Silence(), padded=True)
+        kernels.provide(str(image), NullListener(), padded=True)
 
 
 def test_every_patch_and_configuration_is_part_of_the_package() -> None:
@@ -107,7 +107,7 @@ def test_kernels_are_listed(toy: Path, tmp_path: Path) -> None:
     empty = command("kernel", "list")
     assert (empty.code, empty.out) == (0, "")
     assert "no kernel is built: oscope kernel build" in empty.err
-    kernel = build.build(made(ANSWER), Silence())
+    kernel = build.build(made(ANSWER), NullListener())
     listed = command("kernel", "list")
     assert listed.code == 0
     assert kernel.id in listed.out

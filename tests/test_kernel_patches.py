@@ -11,7 +11,7 @@ import toy_kernel
 from cli_driver import CommandLine
 from kernels import TEST_PATCHES
 from oscope.targets.kernel import checkpatch, patches, source
-from oscope.targets.kernel.listener import Silence
+from oscope.targets.kernel.listener import NullListener
 from oscope.targets.kernel.patches import Patch, stage
 from oscope.targets.kernel.source import Source
 
@@ -20,7 +20,7 @@ from oscope.targets.kernel.source import Source
 def debian() -> Source:
     """Return Debian's source, unpacked into the cache that lasts; where there is none, the tests fail."""
     found = source.find()
-    source.ready(found, Silence())
+    source.ready(found, NullListener())
     return found
 
 

@@ -14,14 +14,14 @@ from oscope.probe.wire import Sample
 from oscope.runner.run_events import ProcessBegan
 from oscope.storage import retention, schema
 from oscope.storage.fleets import FLEET
-from oscope.storage.store import Happening, Store
+from oscope.storage.store import Store, StoredEvent
 from run_writer import RunWriter
 
 DAY_S = 86400
 ENVIRONMENT = {"boot_id": "b", "machine": "m", "clock": {"kind": "tsc"}}
 
 
-def add_run(store: Store, plan: Plan, age_days: float, status: str = "done", *more: Happening) -> str:
+def add_run(store: Store, plan: Plan, age_days: float, status: str = "done", *more: StoredEvent) -> str:
     """Store a run with three samples, all of it that old; return its id."""
     recorder = RunWriter(store, plan, more)
     recorder.append(ProcessBegan(ENVIRONMENT))
@@ -71,11 +71,11 @@ def test_a_run_that_may_be_under_way_stays(place: str, plan: Plan) -> None:
 def test_runs_that_belong_together_are_kept_together(place: str, plan: Plan) -> None:
     with Store.open(place) as store:
         for age in (100, 10):
-            add_run(store, plan, age, "done", Happening(FLEET, {"fleet": "f1", "host": {}, "rounds": 1}))
+            add_run(store, plan, age, "done", StoredEvent(FLEET, {"fleet": "f1", "host": {}, "rounds": 1}))
         first = add_run(store, plan, 100)
-        add_run(store, plan, 10, "done", Happening("interleaved", [first]))
+        add_run(store, plan, 10, "done", StoredEvent("interleaved", [first]))
         both = {
-            add_run(store, plan, 100, "done", Happening(FLEET, {"fleet": "f2", "host": {}, "rounds": 1}))
+            add_run(store, plan, 100, "done", StoredEvent(FLEET, {"fleet": "f2", "host": {}, "rounds": 1}))
             for _ in range(2)
         }
         assert old(store) == both
@@ -87,7 +87,7 @@ def test_runs_that_belong_together_are_kept_together(place: str, plan: Plan) -> 
 def test_the_newest_calibration_of_each_machine_stays(place: str, plan: Plan) -> None:
     with Store.open(place) as store:
         ids = [
-            add_run(store, plan, 100, "done", Happening("calibration", {"machine": machine}))
+            add_run(store, plan, 100, "done", StoredEvent("calibration", {"machine": machine}))
             for machine in ("a", "a", "b")
         ]
         assert old(store) == {ids[0]}
@@ -97,7 +97,7 @@ def test_a_run_that_was_resumed_since_stays_whole(place: str, plan: Plan) -> Non
     with Store.open(place) as store, Store.open(place) as other:
         run_id = add_run(store, plan, 100, "interrupted")
         (group,) = retention.find_old(store, 90 * DAY_S)
-        other.add(run_id, (), [Happening("status", "unfinished")])
+        other.add(run_id, (), [StoredEvent("status", "unfinished")])
         assert not retention.delete(store, group)
         assert [(run.id, run.samples) for run in store.runs()] == [(run_id, 3)]
 

@@ -15,7 +15,7 @@ from oscope.probe.catalogue import Catalogue
 from oscope.probe.wire import Refusal
 from oscope.runner import losses
 from oscope.runner.execution import execute
-from oscope.storage.store import Happening, Store
+from oscope.storage.store import Store, StoredEvent
 from run_writer import RunWriter
 
 COST = ("run", "syscall.cost", "--set", "call=read", "--reps", "10")
@@ -33,7 +33,7 @@ def refused_by(catalogue: Catalogue, store: Store, field: str) -> tuple[str, Poi
     recorder.append(next(events))
     with pytest.raises(UsageError, match=f"{field}: cannot be"):
         next(events)
-    store.add(run_id, (), [Happening("status", "failed")])
+    store.add(run_id, (), [StoredEvent("status", "failed")])
     return run_id, store.results(run_id).experiments[0].points[0]
 
 
@@ -89,7 +89,7 @@ def test_a_run_without_samples_is_not_the_newest_to_be_judged(oscope: CommandLin
     first, second = oscope.runs()
     with Store.open(oscope.folder / oscope.all_variables({})["OSCOPE_STORE"]) as store:
         empty = store.create_run(store.plan(first))
-        store.add(empty, (), [Happening("status", "failed")])
+        store.add(empty, (), [StoredEvent("status", "failed")])
     assert f"gate: {second} against {first}" in oscope("gate", first, *LIMIT).out
     refused = oscope("gate", second, *LIMIT)
     assert refused.code == 2

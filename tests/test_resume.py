@@ -18,8 +18,8 @@ from oscope.planning.plan import Amount, Plan, make_plan
 from oscope.probe.catalogue import Catalogue, load
 from oscope.runner.execution import execute
 from oscope.runner.interleaved import execute_interleaved
-from oscope.runner.progress import Silence
-from oscope.storage.store import Happening, Store
+from oscope.runner.progress import NullListener
+from oscope.storage.store import Store, StoredEvent
 from test_run import order_taken, planned_order
 from waiting import wait_until
 
@@ -30,11 +30,11 @@ from pathlib import Path
 import orjson
 from oscope.probe import process
 from oscope.planning.plan import Plan
-from oscope.runner.progress import Silence
+from oscope.runner.progress import NullListener
 from oscope.runner.execution import execute
 from oscope.storage.store import Store
 
-class Teller(Silence):
+class Teller(NullListener):
     def begin(self, run_id, plan):
         print(run_id, flush=True)
     def progress(self, progress):
@@ -91,7 +91,7 @@ def test_a_killed_run_keeps_every_committed_sample_and_resumes(
         count = sum(len(p) for p in before.points)
         assert count >= max(committed)
         assert before.status == "unfinished"
-        outcome = execute(store.plan(run_id), store, Silence(), resume=run_id)
+        outcome = execute(store.plan(run_id), store, NullListener(), resume=run_id)
         assert (outcome.status, outcome.samples) == ("done", 36)
         after = store.results(run_id).experiments[0]
         assert order_taken(after) == planned_order(plan), "the schedule is that of an unbroken run"
@@ -271,7 +271,7 @@ def test_one_of_interleaved_runs_is_not_resumed(plan: Plan, store: Store) -> Non
         with pytest.raises(UsageError, match="interleaved with another, which cannot be resumed"):
             execute(store.plan(run_id), store, resume=run_id)
         assert store.results(run_id).experiments[0].status == status
-    run_id = store.create_run(plan, [Happening("interleaved", ["a"]), Happening("status", "interrupted")])
+    run_id = store.create_run(plan, [StoredEvent("interleaved", ["a"]), StoredEvent("status", "interrupted")])
     assert store.results(run_id).experiments[0].points[0].remedy == "begin the comparison anew"
 
 

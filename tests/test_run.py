@@ -20,11 +20,11 @@ from oscope.planning.schedule import Pass, passes, schedule
 from oscope.probe.catalogue import Catalogue, load
 from oscope.runner import point_request, run
 from oscope.runner.execution import Outcome, execute
-from oscope.runner.progress import Progress, Silence
+from oscope.runner.progress import NullListener, Progress
 from oscope.storage.store import Store
 
 
-class Ear(Silence):
+class Ear(NullListener):
     """A listener that remembers."""
 
     def __init__(self) -> None:

@@ -21,7 +21,7 @@ from oscope.probe.catalogue import Catalogue
 from oscope.probe.wire import Sample
 from oscope.report.view import live
 from oscope.runner.execution import execute
-from oscope.runner.progress import Progress, Silence
+from oscope.runner.progress import NullListener, Progress
 from oscope.runner.run_events import ProcessBegan
 from oscope.storage import schema
 from oscope.storage.reader import _fill
@@ -365,7 +365,7 @@ def test_postgresql_refuses_to_be_written_where_only_reading_is_asked_for(
         assert store.runs()[-1].id == run_id
 
 
-class Follower(Silence):
+class Follower(NullListener):
     """Follows a run as `oscope view` does, and notes what the database was asked for."""
 
     def __init__(self, place: str) -> None:

@@ -12,7 +12,7 @@ import pytest
 from oscope.targets.kernel import kernel_dirs, recipe, source
 from oscope.targets.kernel.config import Fragment
 from oscope.targets.kernel.kernel import Kernel
-from oscope.targets.kernel.listener import Silence
+from oscope.targets.kernel.listener import NullListener
 from oscope.targets.kernel.patches import Patch
 from oscope.targets.kernel.recipe import Recipe
 
@@ -137,7 +137,7 @@ def between(name: str, before: str | None, after: str | None, title: str = "chan
     return Patch(title, "".join(lines).encode())
 
 
-class Ear(Silence):
+class Ear(NullListener):
     """Remembers what a build told."""
 
     def __init__(self) -> None:

@@ -33,7 +33,7 @@ from oscope.programs.revisions import (
 from oscope.programs.spec import EXPERIMENT, BenchSpec
 from oscope.programs.worktrees import BuildError, Workshop
 from oscope.report import terminal
-from oscope.storage.store import Happening, Store
+from oscope.storage.store import Store, StoredEvent
 from oscope.targets import git
 
 
@@ -149,7 +149,7 @@ def _conclude(bisection: Bisection, metric: str, repository: Repository, store: 
     lines = [*sentences(bisection, metric), *_merge_hint(bisection, repository)]
     last = bisection.steps[-1].run_id
     found = {"sentences": lines, **bisection.to_object()}
-    store.add(last, (), [Happening("bisection", found)])
+    store.add(last, (), [StoredEvent("bisection", found)])
     out = terminal.console(to_standard_error=files.take_standard_output)
     print_bisection(bisection, lines, out)
     terminal.print_stored(last, out)

@@ -59,5 +59,5 @@ class StoreError(OscopeError):
     """The store cannot be opened, read or written."""
 
 
-class StoreAwayError(StoreError):
+class StoreUnavailableError(StoreError):
     """The store's database cannot be reached now; later it may be."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from oscope.runner.point_state import PointState
 from oscope.runner.progress import Listener, Progress
 from oscope.runner.recorder import Recorder
-from oscope.runner.run_events import Happened, InspectionBegan, RunEvent, SamplesTaken, TurnBegan
+from oscope.runner.run_events import InspectionBegan, RecordedEvent, RunEvent, SamplesTaken, TurnBegan
 from oscope.runner.run_state import RunState
 
 
@@ -28,9 +28,9 @@ class ActiveRun:
                 self.listener.progress(self._progress(event.point, event.block))
             case InspectionBegan():
                 self.listener.inspecting(event.name)
-            case Happened(kind="note", point=PointState(), failure=False, shown=str(text)):
+            case RecordedEvent(kind="note", point=PointState(), failure=False, shown=str(text)):
                 self.listener.remark(text)
-            case Happened(shown=str(text)):
+            case RecordedEvent(shown=str(text)):
                 self.listener.note(text)
 
     def extend(self, events: Iterable[RunEvent]) -> None:

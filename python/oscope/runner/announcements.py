@@ -7,7 +7,7 @@ from typing import Any
 
 from oscope.model.errors import UsageError
 from oscope.planning.plan import PlannedExperiment
-from oscope.runner.run_events import Events, Happened, ProcessBegan
+from oscope.runner.run_events import Events, ProcessBegan, RecordedEvent
 
 _ALIKE = ("kernel", "accelerator", "cpu_model", "kernel_options", "qemu")
 """Of a guest's record: what has to be the same in all boots of an experiment."""
@@ -44,25 +44,27 @@ class Announcements:
             yield from self._program(experiment.name, environment)
         yield ProcessBegan(environment)
 
-    def _boot(self, name: str, environment: Mapping[str, Any]) -> Happened:
+    def _boot(self, name: str, environment: Mapping[str, Any]) -> RecordedEvent:
         """Report of the first guest what it is, of others which boot."""
         data: dict[str, Any] = {"experiment": name, "boot_id": environment.get("boot_id")}
         if name not in self._guests:
             self._guests[name] = environment
             data["environment"] = dict(environment)
         _check_alike(name, self._guests[name], environment)
-        return Happened("boot", data)
+        return RecordedEvent("boot", data)
 
-    def _program(self, name: str, environment: Mapping[str, Any]) -> Iterator[Happened]:
+    def _program(self, name: str, environment: Mapping[str, Any]) -> Iterator[RecordedEvent]:
         """Report the program with its clock, and where a resumed run has another build."""
-        yield Happened(
+        yield RecordedEvent(
             "program",
             {"experiment": name, "environment": {each: environment[each] for each in ("clock", "program")}},
         )
         program = environment["program"]
         if self._programs.setdefault(name, program["sha256"]) != program["sha256"]:
             build = f"another build of {program['name']}"
-            yield Happened("note", f"{name}: resumed with {build}: its samples may differ for that alone")
+            yield RecordedEvent(
+                "note", f"{name}: resumed with {build}: its samples may differ for that alone"
+            )
 
 
 def _check_alike(experiment: str, former: Mapping[str, Any], now: Mapping[str, Any]) -> None:

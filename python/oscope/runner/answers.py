@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from oscope.probe.wire import Done, Event, Note, Refusal, Sample
 from oscope.runner import losses
 from oscope.runner.point_state import PointState
-from oscope.runner.run_events import Events, Happened, note_once
+from oscope.runner.run_events import Events, RecordedEvent, note_once
 from oscope.runner.run_state import RunState
 from oscope.runner.stop_request import StopRequest
 from oscope.targets.target import Target
@@ -40,4 +40,4 @@ def events_of(
 def keep_iterations(point: PointState, iterations: int | None) -> Events:
     """Have every block run the same loop, so that its overhead is the same in each."""
     if point.iterations is None and iterations is not None:
-        yield Happened("iterations", iterations, point)
+        yield RecordedEvent("iterations", iterations, point)

@@ -20,16 +20,16 @@ from oscope.runner.injection.run_injection import RunInjection
 from oscope.runner.point_runner import PointRunner
 from oscope.runner.point_state import PointState
 from oscope.runner.process_chain import ProcessChain
-from oscope.runner.progress import Listener, Silence
+from oscope.runner.progress import Listener, NullListener
 from oscope.runner.recorder import Recorder
 from oscope.runner.run import run
-from oscope.runner.run_events import Happened, RunEvent, note
+from oscope.runner.run_events import RecordedEvent, RunEvent, note
 from oscope.runner.run_state import RunState
 from oscope.runner.stop_request import StopRequest
 from oscope.runner.targets import Targets
 from oscope.runner.tuning import tuned
 from oscope.storage import exclusive
-from oscope.storage.store import Happening, Store
+from oscope.storage.store import Store, StoredEvent
 from oscope.targets.affinity import Affinity
 from oscope.targets.host.target import HostTarget
 
@@ -88,14 +88,14 @@ def execute(
         with Interruption(stop.interrupt), RunInjection(plan.injection, affinity) as injection:
             targets = Targets(chain.path, affinity, chain.local, chain.environment)
             targets.check(plan)
-            active = stack.enter_context(begin(plan, store, chain, listener or Silence(), resume))
+            active = stack.enter_context(begin(plan, store, chain, listener or NullListener(), resume))
             runner = PointRunner(chain, targets, active.state, injection.requests)
             stack.callback(runner.kill)
             opening: list[RunEvent] = [
                 note(f"on the host: {line}") for line in (machine.restored if machine else ())
             ]
             if held:
-                opening.insert(0, Happened("tuned", [asdict(one) for one in held]))
+                opening.insert(0, RecordedEvent("tuned", [asdict(one) for one in held]))
             opening.extend(injection.opening(active.state.points))
             with recording_end(active, injection):
                 for event in run(
@@ -136,7 +136,7 @@ def recording_end(active: ActiveRun, injection: RunInjection | None = None) -> I
     except OscopeError:
         # Where the store itself failed, nothing more can be said in it.
         with contextlib.suppress(StoreError):
-            active.append(Happened("status", "failed"))
+            active.append(RecordedEvent("status", "failed"))
         raise
 
 
@@ -150,9 +150,9 @@ def begin(
     """
     environment, made_of = dict(chain.survey()), provenance.describe(chain.path)
     surroundings = [
-        Happening("environment", environment),
-        Happening("laboratory", made_of),
-        Happening("calibrated", store.calibration(environment["machine"])),
+        StoredEvent("environment", environment),
+        StoredEvent("laboratory", made_of),
+        StoredEvent("calibrated", store.calibration(environment["machine"])),
     ]
     run_id = resume or store.create_run(plan, surroundings)
     with exclusive.hold(store, run_id):
@@ -160,7 +160,7 @@ def begin(
             state = RunState(plan, store.point_ids(run_id))
         else:
             state, notes = resuming.restore(plan, store, run_id, environment, made_of)
-            store.add(run_id, (), [*surroundings, *notes, Happening("status", "unfinished")])
+            store.add(run_id, (), [*surroundings, *notes, StoredEvent("status", "unfinished")])
         listener.begin(run_id, plan)
         yield ActiveRun(state, Recorder(store, run_id), listener)
 
@@ -177,7 +177,7 @@ def finish(active: ActiveRun, chain: ProcessChain, share: Share = WHOLE) -> Outc
     elif share.last and failures and not kept and not state.inspected:
         status = "failed"
     _record_environment_after(active, chain)
-    active.append(Happened("status", status))
+    active.append(RecordedEvent("status", status))
     return Outcome(active.recorder.run_id, status, state.finished, tuple(failures))
 
 
@@ -188,6 +188,6 @@ def _failed(point: PointState) -> str:
 
 def _record_environment_after(active: ActiveRun, chain: ProcessChain) -> None:
     try:
-        active.append(Happened("environment_after", dict(chain.survey())))
+        active.append(RecordedEvent("environment_after", dict(chain.survey())))
     except ProbeError as error:
         active.append(note(f"the environment after the run is not known: {error}"))

@@ -10,7 +10,7 @@ from oscope.model.errors import OscopeError
 from oscope.model.experiment import Inspection
 from oscope.model.interruption import Interruption, raise_interrupt
 from oscope.planning.plan import Plan
-from oscope.runner.run_events import Events, Happened, InspectionBegan, note
+from oscope.runner.run_events import Events, InspectionBegan, RecordedEvent, note
 from oscope.runner.stop_request import StopRequest
 from oscope.runner.stopping import Budget
 
@@ -38,7 +38,7 @@ def inspect_all(
         except KeyboardInterrupt:
             stop.interrupt()
             return
-        yield Happened("inspection", found)
+        yield RecordedEvent("inspection", found)
 
 
 def _inspect(name: str, plan: Plan, find: Callable[[str], Inspection]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from oscope.model.samples import COUNTED, ExperimentResults
 from oscope.planning import interference
 from oscope.planning.plan import Plan
 from oscope.runner.point_state import PointState
-from oscope.runner.run_events import Happened, ProcessBegan, RunEvent, SamplesTaken
+from oscope.runner.run_events import ProcessBegan, RecordedEvent, RunEvent, SamplesTaken
 
 
 class Interference:
@@ -51,7 +51,7 @@ class Interference:
             case SamplesTaken():
                 self._count(event.point, event.block, self._find(event))
 
-    def order(self, point: PointState, block: int) -> Happened | None:
+    def order(self, point: PointState, block: int) -> RecordedEvent | None:
         """Return the order of the repetitions after interference in a complete block; None for a second time.
 
         None as well where no sample was affected, or where nothing can be measured any more.
@@ -66,7 +66,7 @@ class Interference:
             "count": found.total(),
             "disturbed": dict(found),
         }
-        return Happened("again", order, point)
+        return RecordedEvent("again", order, point)
 
     def _count(self, point: PointState, block: int, names: Sequence[str]) -> None:
         self._affected.setdefault((point.id, block), Counter()).update(names)

@@ -19,8 +19,8 @@ from oscope.runner.injection.run_injection import RunInjection
 from oscope.runner.joint_listener import JointListener
 from oscope.runner.point_runner import PointRunner
 from oscope.runner.process_chain import ProcessChain
-from oscope.runner.progress import Listener, Silence
-from oscope.runner.run_events import Events, Happened, note
+from oscope.runner.progress import Listener, NullListener
+from oscope.runner.run_events import Events, RecordedEvent, note
 from oscope.runner.stop_request import StopRequest
 from oscope.runner.targets import Targets
 from oscope.runner.together import run_together
@@ -64,7 +64,7 @@ def execute_interleaved(
             chains.append(chain)
         stops = [chain.stop for chain in chains]
         stack.enter_context(Interruption(lambda: _interrupt(stops)))
-        joint = JointListener(listener or Silence(), plans)
+        joint = JointListener(listener or NullListener(), plans)
         sides: list[ActiveRun] = []
         runners: list[PointRunner] = []
         injected: list[RunInjection] = []
@@ -100,9 +100,9 @@ def _opening(
 ) -> Events:
     """Mark the run of a side, and report how it belongs together with those of these `names`."""
     yield from injection.opening(side.state.points)
-    yield Happened("interleaved", names)
+    yield RecordedEvent("interleaved", names)
     if duet_affinity is not None:
-        yield Happened("duet", {"cpus": list(duet_affinity.cpus), "experiments": sorted(duet)})
+        yield RecordedEvent("duet", {"cpus": list(duet_affinity.cpus), "experiments": sorted(duet)})
         if duet_affinity.note is not None:
             yield note(duet_affinity.note)
 

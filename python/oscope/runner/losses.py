@@ -8,7 +8,7 @@ from dataclasses import replace
 from oscope.model.errors import OscopeError, ProbeError, SilentProgramError, UsageError
 from oscope.probe.wire import Refusal
 from oscope.runner.point_state import PointState
-from oscope.runner.run_events import Events, Happened, RunEvent
+from oscope.runner.run_events import Events, RecordedEvent, RunEvent
 
 _MOST_DEATHS = 2
 _MOST_FAILURES = 2
@@ -20,7 +20,7 @@ def refuse(point: PointState, block: int, refusal: Refusal) -> Events:
         blamed = point.experiment.workload.parameter(refusal.field or "")
         final = blamed is None or blamed.type != "path"
         reason = f"{point.label}: {refusal.message}"
-        yield Happened("refused", {"reason": reason, "remedy": refusal.remedy, "final": final})
+        yield RecordedEvent("refused", {"reason": reason, "remedy": refusal.remedy, "final": final})
         raise UsageError(reason, remedy=refusal.remedy)
     if refusal.kind == "unavailable":
         yield skip(point, refusal.message, refusal.remedy)
@@ -43,7 +43,7 @@ def lose(point: PointState, block: int, error: ProbeError) -> Events:
     A program of the user's own that hangs is not tried again: that would take its patience once more.
     """
     if isinstance(error, SilentProgramError):
-        yield Happened("death", {"block": block, "text": str(error)}, point)
+        yield RecordedEvent("death", {"block": block, "text": str(error)}, point)
         what = error.message.partition("; ")[0]
         yield replace(skip(point, error.message, error.remedy, shown=what), failure=True)
         return
@@ -61,10 +61,10 @@ def lose(point: PointState, block: int, error: ProbeError) -> Events:
         yield skip(point, f"{deaths} probes were lost over it, last: {error}", remedy)
 
 
-def skip(point: PointState, reason: str, remedy: str | None, shown: str | None = None) -> Happened:
+def skip(point: PointState, reason: str, remedy: str | None, shown: str | None = None) -> RecordedEvent:
     """Measure nothing more of a point; `shown` is the reason for whoever follows the run."""
     text = f"{point.label} is skipped: {shown or reason}"
-    return Happened("skipped", {"reason": reason, "remedy": remedy}, point, text)
+    return RecordedEvent("skipped", {"reason": reason, "remedy": remedy}, point, text)
 
 
 def skip_all(points: Sequence[PointState], reason: str, remedy: str | None) -> Events:
@@ -76,4 +76,4 @@ def skip_all(points: Sequence[PointState], reason: str, remedy: str | None) -> E
 
 def _close_block(point: PointState, block: int, kind: str, text: str) -> RunEvent:
     """Give up the block's missing samples: tried again later, they would be out of the block's order."""
-    return Happened(kind, {"block": block, "text": text}, point, f"{point.label}: {text}", failure=True)
+    return RecordedEvent(kind, {"block": block, "text": text}, point, f"{point.label}: {text}", failure=True)

@@ -12,7 +12,7 @@ from oscope.probe.wire import Done, Event, Sample
 from oscope.runner import losses
 from oscope.runner.attachment import Attachment
 from oscope.runner.point_state import PointState
-from oscope.runner.run_events import Events, Happened, RunEvent, note, note_once
+from oscope.runner.run_events import Events, RecordedEvent, RunEvent, note, note_once
 from oscope.trace.factor import tracer_of
 from oscope.trace.tracer import TraceUnavailable
 
@@ -100,7 +100,7 @@ class PassTracing:
             return
         for point, reading, warning in found:
             if reading is not None:
-                yield Happened("trace", reading, point)
+                yield RecordedEvent("trace", reading, point)
             if warning is not None:
                 yield from note_once(warning, point)
 

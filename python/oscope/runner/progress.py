@@ -47,7 +47,7 @@ class Listener(Protocol):
         """Hear a note on a point, in one line."""
 
 
-class Silence:
+class NullListener:
     """A listener that ignores everything."""
 
     def begin(self, run_id: str, plan: Plan) -> None:

@@ -6,8 +6,8 @@ from typing import Any
 
 import orjson
 
-from oscope.runner.run_events import Happened, RunEvent, SamplesTaken
-from oscope.storage.store import Happening, Store
+from oscope.runner.run_events import RecordedEvent, RunEvent, SamplesTaken
+from oscope.storage.store import Store, StoredEvent
 
 
 class Recorder:
@@ -23,11 +23,11 @@ class Recorder:
         match event:
             case SamplesTaken():
                 new = event.new_columns
-                happenings = [Happening("columns", [*new], event.point.id)] if new else []
+                happenings = [StoredEvent("columns", [*new], event.point.id)] if new else []
                 self._store.add(self.run_id, rows(event), happenings)
-            case Happened():
+            case RecordedEvent():
                 point = None if event.point is None else event.point.id
-                self._store.add(self.run_id, (), [Happening(event.kind, event.data, point)])
+                self._store.add(self.run_id, (), [StoredEvent(event.kind, event.data, point)])
 
 
 def rows(event: SamplesTaken) -> list[dict[str, Any]]:

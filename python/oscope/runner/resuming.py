@@ -16,12 +16,12 @@ from oscope.probe.own_program import with_programs
 from oscope.runner.run_state import RunState
 from oscope.storage import schema
 from oscope.storage.reader import join_environment, load_events
-from oscope.storage.store import Happening, Store
+from oscope.storage.store import Store, StoredEvent
 
 
 def restore(
     plan: Plan, store: Store, run_id: str, environment: Mapping[str, Any], made_of: Mapping[str, Any]
-) -> tuple[RunState, list[Happening]]:
+) -> tuple[RunState, list[StoredEvent]]:
     """Return where the run stands, and what to note on that it goes on.
 
     `environment` is what the machine is now, `made_of` what the laboratory consists of. Raises UsageError
@@ -34,7 +34,7 @@ def restore(
     _check_workloads(plan, known)
     if former["laboratory"] and former["laboratory"]["probe_sha256"] != made_of["probe_sha256"]:
         text = "resumed with another build of the probe: its samples may differ for that alone"
-        return state, [Happening("note", text)]
+        return state, [StoredEvent("note", text)]
     return state, []
 
 

@@ -51,7 +51,7 @@ class ProcessBegan:
 
 
 @dataclass(frozen=True)
-class Happened:
+class RecordedEvent:
     """Something happened to the run, or to a point (see `oscope.storage.schema` for kinds and data)."""
 
     kind: str
@@ -70,13 +70,13 @@ class InspectionBegan:
     name: str
 
 
-RunEvent = TurnBegan | SamplesTaken | ProcessBegan | InspectionBegan | Happened
+RunEvent = TurnBegan | SamplesTaken | ProcessBegan | InspectionBegan | RecordedEvent
 Events = Generator[RunEvent, None, None]
 
 
-def note(text: str, point: PointState | None = None, *, failure: bool = False) -> Happened:
+def note(text: str, point: PointState | None = None, *, failure: bool = False) -> RecordedEvent:
     """Return a note on the run, or on a point, which a person reads as well."""
-    return Happened("note", text, point, text if point is None else f"{point.label}: {text}", failure)
+    return RecordedEvent("note", text, point, text if point is None else f"{point.label}: {text}", failure)
 
 
 def note_once(text: str, point: PointState) -> Events:

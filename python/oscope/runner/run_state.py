@@ -10,7 +10,7 @@ from oscope.probe.wire import Sample
 from oscope.runner.announcements import Announcements
 from oscope.runner.interference import Interference
 from oscope.runner.point_state import PointState
-from oscope.runner.run_events import Happened, ProcessBegan, RunEvent, SamplesTaken, seen
+from oscope.runner.run_events import ProcessBegan, RecordedEvent, RunEvent, SamplesTaken, seen
 
 _Value = TypeVar("_Value")
 
@@ -69,7 +69,7 @@ class RunState:
                 self.finished += len(event.samples)
             case ProcessBegan():
                 self._begin_process(event.environment)
-            case Happened():
+            case RecordedEvent():
                 if event.failure and event.shown is not None:
                     self.failures.append(event.shown)
                 if event.kind == "inspection":

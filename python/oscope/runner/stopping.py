@@ -14,7 +14,7 @@ from oscope.model.units import format_duration, format_share
 from oscope.planning.plan import Plan
 from oscope.planning.precision import IN_A_ROW, Look, look, reached
 from oscope.runner.point_state import PointState
-from oscope.runner.run_events import Happened, RunEvent, SamplesTaken, note_once
+from oscope.runner.run_events import RecordedEvent, RunEvent, SamplesTaken, note_once
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class PrecisionRule:
         match event:
             case SamplesTaken(point=point):
                 self._taken[point.number].append(event)
-            case Happened(kind="boot" | "program", data={"environment": environment}):
+            case RecordedEvent(kind="boot" | "program", data={"environment": environment}):
                 self._read_with(event.kind, environment)
 
     def unfinished(self) -> set[int]:

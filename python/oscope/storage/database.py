@@ -13,7 +13,7 @@ from typing import Any
 import platformdirs
 import sqlalchemy as sa
 
-from oscope.model.errors import StoreAwayError, StoreError, UsageError
+from oscope.model.errors import StoreError, StoreUnavailableError, UsageError
 from oscope.model.file_kinds import KINDS
 
 _FULL = ("is on a full disk", "free some space there")
@@ -200,7 +200,7 @@ def explain(error: Exception, where: str, file: Path | None) -> StoreError:
     for pattern, (meaning, remedy) in _MEANINGS:
         if re.search(pattern, text, re.IGNORECASE):
             detail = "" if remedy else f" ({text})"
-            kind = StoreAwayError if (meaning, remedy) == _AWAY else StoreError
+            kind = StoreUnavailableError if (meaning, remedy) == _AWAY else StoreError
             return kind(f"the store {where} {meaning}{detail}", remedy=remedy or None)
     # SQLite says only "disk I/O error" where it could not lengthen its shared-memory file.
     if file is not None and shutil.disk_usage(file.parent).free < 2**20:

@@ -68,7 +68,7 @@ class RunEntry:
 
 
 @dataclass(frozen=True)
-class Happening:
+class StoredEvent:
     """Something to be stored as an event."""
 
     kind: str
@@ -183,7 +183,7 @@ class Store:
         with self.guard(), self._connection.begin():
             yield self._connection
 
-    def create_run(self, plan: Plan, happenings: Sequence[Happening] = ()) -> str:
+    def create_run(self, plan: Plan, happenings: Sequence[StoredEvent] = ()) -> str:
         """Store a new run with all its points, and return its id: short, sortable by time, unique."""
         with self.guard():
             # Of 65,536 pairs of runs that begin in one second, one draws the same id: a fleet begins many.
@@ -192,7 +192,7 @@ class Store:
                     return self._create_run(plan, happenings)
             return self._create_run(plan, happenings)
 
-    def _create_run(self, plan: Plan, happenings: Sequence[Happening]) -> str:
+    def _create_run(self, plan: Plan, happenings: Sequence[StoredEvent]) -> str:
         """Store a new run as `create_run` does; sqlalchemy's IntegrityError where its id is taken."""
         now = time.time_ns()
         run_id = f"{datetime.fromtimestamp(now / 1e9, UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
@@ -213,11 +213,11 @@ class Store:
             )
             if points:
                 self._connection.execute(sa.insert(schema.point), points)
-            self._add_events(run_id, [Happening("status", UNFINISHED), *happenings])
+            self._add_events(run_id, [StoredEvent("status", UNFINISHED), *happenings])
         return run_id
 
     def add(
-        self, run_id: str, samples: Sequence[Mapping[str, Any]], happenings: Sequence[Happening] = ()
+        self, run_id: str, samples: Sequence[Mapping[str, Any]], happenings: Sequence[StoredEvent] = ()
     ) -> None:
         """Commit samples (rows of the table `sample`) and events of a run together."""
         with self.writing() as connection:
@@ -357,7 +357,7 @@ class Store:
         with self._connection.begin():
             return set(sa.inspect(self._connection).get_table_names())
 
-    def _add_events(self, run_id: str, happenings: Sequence[Happening]) -> None:
+    def _add_events(self, run_id: str, happenings: Sequence[StoredEvent]) -> None:
         rows = [
             {
                 "run_id": run_id,

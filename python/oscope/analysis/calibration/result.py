@@ -21,7 +21,7 @@ INSPECTION = "trust.calibration"
 """The inspection by whose name the store has it."""
 
 
-class Silence:
+class NullListener:
     """A listener that ignores everything."""
 
     def trial(self, done: int, total: int, name: str) -> None:
@@ -50,7 +50,7 @@ def calibrate(
     found: list[Trial] = []
     interrupted = False
     try:
-        found.extend(measure(spec, listener or Silence(), keep, find=find))
+        found.extend(measure(spec, listener or NullListener(), keep, find=find))
     except KeyboardInterrupt:
         if not found:
             raise

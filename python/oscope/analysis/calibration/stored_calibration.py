@@ -14,8 +14,8 @@ from oscope.planning.plan import Plan
 from oscope.probe.locate import find_probe
 from oscope.runner.execution import begin, finish, recording_end
 from oscope.runner.process_chain import ProcessChain
-from oscope.runner.progress import Silence
-from oscope.runner.run_events import Happened
+from oscope.runner.progress import NullListener
+from oscope.runner.run_events import RecordedEvent
 from oscope.storage.store import Store
 from oscope.targets.affinity import Affinity
 
@@ -39,15 +39,15 @@ def calibrate_and_store(
     started = datetime.now(UTC).isoformat(timespec="seconds")
     chain = ProcessChain(find_probe(), Affinity())
     try:
-        with begin(plan, store, chain, Silence()) as active:
+        with begin(plan, store, chain, NullListener()) as active:
             # The pairs have probes of their own.
             chain.end()
             with recording_end(active):
                 result = calibrate(spec, listener, keep, find=find)
             about = {"title": inspection.title, "question": inspection.question, "started": started}
-            active.append(Happened("inspection", {"inspection": INSPECTION, **about, "result": result}))
+            active.append(RecordedEvent("inspection", {"inspection": INSPECTION, **about, "result": result}))
             brief = in_brief(result, active.recorder.run_id)
-            active.append(Happened("calibration", {"machine": chain.environment["machine"], **brief}))
+            active.append(RecordedEvent("calibration", {"machine": chain.environment["machine"], **brief}))
             return finish(active, chain).run_id
     finally:
         chain.kill()

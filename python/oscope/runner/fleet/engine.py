@@ -25,7 +25,7 @@ from oscope.runner.fleet.delivering import Undelivered
 from oscope.runner.fleet.turn import Turn, TurnOutcome, load_engine, take
 from oscope.runner.fleet.turn_queue import TurnQueue, check_labels
 from oscope.storage.fleets import FLEET, GIVEN_UP, FleetEntry, FleetRun
-from oscope.storage.store import Happening, Store
+from oscope.storage.store import Store, StoredEvent
 
 _LOOK_S = 0.5
 _STORE_LIMIT_S = 600.0
@@ -125,7 +125,7 @@ def create(fleet: str, plan: Plan, hosts: Sequence[Host], rounds: int, store: St
     plans = [on_host(plan, host) for host in hosts]
     for own in plans:
         member = {"fleet": fleet, "host": own.host.to_object() if own.host else {}, "rounds": rounds}
-        store.create_run(own, [Happening(FLEET, member)])
+        store.create_run(own, [StoredEvent(FLEET, member)])
 
 
 def carry_out(entry: FleetEntry, store: Store, place: str, engine: Engine, tell: Tell) -> FleetOutcome:
@@ -154,9 +154,9 @@ def carry_out(entry: FleetEntry, store: Store, place: str, engine: Engine, tell:
 def _store_end(host: HostOutcome, store: Store) -> None:
     """Store how a run ended that is not whole. Where the store fails, that is why the host was given up."""
     status = "interrupted" if host.error is None else "failed"
-    why = [] if host.error is None else [Happening("note", f"{GIVEN_UP}{host.error}")]
+    why = [] if host.error is None else [StoredEvent("note", f"{GIVEN_UP}{host.error}")]
     try:
-        store.add(host.run_id, (), [*why, Happening("status", status)])
+        store.add(host.run_id, (), [*why, StoredEvent("status", status)])
     except StoreError as error:
         host.error = host.error or str(error)
 
@@ -233,7 +233,7 @@ class _Loop:
         host = self.hosts[run.run_id]
         host.samples = max(host.samples, found.samples)
         host.losses += found.failures
-        if not found.store_away:
+        if not found.store_unavailable:
             self.away.pop(run.run_id, None)
         for line in found.notes:
             self.tell(f"{run.host}: {line}")
@@ -263,7 +263,7 @@ class _Loop:
 
     def _waits(self, run: FleetRun, found: TurnOutcome) -> bool:
         """Say whether a turn failed for want of the store, and is to wait for it."""
-        if not found.store_away:
+        if not found.store_unavailable:
             return False
         since, _ = self.away.get(run.run_id, (time.monotonic(), ""))
         self.away[run.run_id] = since, found.worker

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import platformdirs
 
-from oscope.model.errors import StoreAwayError, StoreError, UsageError
+from oscope.model.errors import StoreError, StoreUnavailableError, UsageError
 from oscope.storage import fleets
 from oscope.storage.database import locate
 from oscope.storage.delivery import copy_calibrations, deliver
@@ -67,7 +67,7 @@ def find(place: str, text: str) -> str:
     try:
         with Store.read(place) as store:
             stored = store.fleets()
-    except StoreAwayError:
+    except StoreUnavailableError:
         if not waiting:
             raise
         stored = ()
@@ -82,7 +82,7 @@ def take_up(place: str, fleet: str, tell: Callable[[str], None]) -> None:
     """
     path = path_of(place, fleet)
     if path.exists():
-        with contextlib.suppress(StoreAwayError), Store.open(place) as store:
+        with contextlib.suppress(StoreUnavailableError), Store.open(place) as store:
             deliver_left(path, store, [run.run_id for run in _read(path).runs], tell)
     restore(place, fleet)
 

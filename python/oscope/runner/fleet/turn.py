@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from oscope.model.errors import OscopeError, StoreAwayError, StoreError, UsageError
+from oscope.model.errors import OscopeError, StoreError, StoreUnavailableError, UsageError
 from oscope.planning.schedule import Share
 from oscope.runner.execution import execute
 from oscope.runner.fleet.turn_store import turn_store
 from oscope.runner.stop_request import StopRequest
 from oscope.storage.fleets import FLEET_ROUND
-from oscope.storage.store import Happening
+from oscope.storage.store import StoredEvent
 
 _LOOK_S = 1.0
 
@@ -48,7 +48,7 @@ class TurnOutcome:
     retry: bool = False
     """Whether another try may do better."""
     interrupted: bool = False
-    store_away: bool = False
+    store_unavailable: bool = False
     """Whether it ended since the store was not reached."""
     notes: tuple[str, ...] = ()
     """What became of the worker's spool, a line each."""
@@ -82,12 +82,12 @@ def _take(turn: Turn, tell: Callable[[str], None]) -> TurnOutcome:
             )
             if outcome.status == "interrupted":
                 return TurnOutcome(turn, outcome.samples, outcome.failures, interrupted=True)
-            store.add(turn.run_id, (), [Happening(FLEET_ROUND, turn.number)])
+            store.add(turn.run_id, (), [StoredEvent(FLEET_ROUND, turn.number)])
             return TurnOutcome(turn, outcome.samples, outcome.failures)
     except OscopeError as error:
         final = isinstance(error, UsageError | StoreError)
-        away = isinstance(error, StoreAwayError)
-        return TurnOutcome(turn, 0, error=str(error), retry=not final, store_away=away)
+        unavailable = isinstance(error, StoreUnavailableError)
+        return TurnOutcome(turn, 0, error=str(error), retry=not final, store_unavailable=unavailable)
 
 
 class _Stopping:

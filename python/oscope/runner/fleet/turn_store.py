@@ -11,7 +11,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 
-from oscope.model.errors import OscopeError, StoreAwayError, UsageError
+from oscope.model.errors import OscopeError, StoreUnavailableError, UsageError
 from oscope.runner.fleet import spool
 from oscope.runner.fleet.delivering import DELIVERY_LIMIT_S, INTERRUPTED_LIMIT_S, Delivering
 from oscope.storage.store import Store
@@ -56,7 +56,7 @@ def turn_store(
                 raise OscopeError(f"another worker measured the run {run_id} meanwhile") from error
         if left is not None:
             where = f"{path} on {os.uname().nodename}"
-            raise StoreAwayError(
+            raise StoreUnavailableError(
                 f"up to {left.samples} samples are in {where} alone, and not delivered ({left.why})"
             )
         store.close()

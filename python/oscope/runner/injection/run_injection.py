@@ -15,7 +15,7 @@ from oscope.model.errors import OscopeError
 from oscope.runner.injection.injector import Injector, Phase
 from oscope.runner.injection.spec import Injection
 from oscope.runner.point_state import PointState
-from oscope.runner.run_events import Happened, note
+from oscope.runner.run_events import RecordedEvent, note
 from oscope.targets.affinity import Affinity
 
 
@@ -65,21 +65,21 @@ class RunInjection:
         """Stop injecting."""
         self._stop()
 
-    def opening(self, points: Mapping[str, Sequence[PointState]]) -> Iterator[Happened]:
+    def opening(self, points: Mapping[str, Sequence[PointState]]) -> Iterator[RecordedEvent]:
         """Mark the run, and every one of its points, wherever their figures are shown."""
         if self._spec is not None:
             yield note(self._spec.warning)
             for point in itertools.chain.from_iterable(points.values()):
                 if self._spec.warning not in point.notes:
-                    yield Happened("note", self._spec.warning, point)
+                    yield RecordedEvent("note", self._spec.warning, point)
 
-    def closing(self) -> Iterator[Happened]:
+    def closing(self) -> Iterator[RecordedEvent]:
         """Stop injecting, and yield the truth: where each cause acted, and its phases."""
         if self._spec is not None:
             begun = None if self._injector is None else asdict(self._injector.begun)
             self._stop()
             phases = [asdict(phase) for phase in self._phases]
-            yield Happened("injected", {"since_ns": self._since_ns, "injector": begun, "phases": phases})
+            yield RecordedEvent("injected", {"since_ns": self._since_ns, "injector": begun, "phases": phases})
 
     def check(self) -> None:
         """Raise OscopeError where a cause ended before it was stopped."""

@@ -18,7 +18,7 @@ class Listener(Protocol):
         """Hear something that a person should know, in one line."""
 
 
-class Silence:
+class NullListener:
     """A listener that ignores everything."""
 
     def begin(self, doing: str, total: int | None) -> None:

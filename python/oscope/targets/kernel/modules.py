@@ -78,7 +78,7 @@ def present(kernel: Path, module_sources: Sources) -> str:
 def build(module_sources: Sources, make: Make, kernel: Path, *, name: str, jobs: int) -> None:
     """Build the modules against what `make` built last, and keep them in that kernel's folder.
 
-    Is to be called within `places.alone`. Raises OscopeError with the first error that make reports, and
+    Is to be called within `kernel_dirs.alone`. Raises OscopeError with the first error that make reports, and
     KeyboardInterrupt after a SIGINT or SIGTERM; the modules that were there are then still there.
     """
     folder = folder_of(kernel, module_sources.digest)

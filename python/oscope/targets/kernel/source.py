@@ -76,7 +76,7 @@ def find(tree: Path | None = None) -> Source:
 
 
 def make_ready(source: Source, listener: Listener) -> Path:
-    """Return the source's folder, unpacking it first if need be; to be called within `places.alone`.
+    """Return the source's folder, unpacking it first if need be; to be called within `kernel_dirs.alone`.
 
     Raises OscopeError where there is no room for it or the archive is broken; a half is never left.
     """

@@ -12,7 +12,7 @@ import orjson
 
 from oscope.planning.plan import Plan, PlannedExperiment
 from oscope.probe.catalogue import Metric, Parameter, Workload
-from oscope.storage.store import Happening, Store
+from oscope.storage.store import Store, StoredEvent
 from oscope.tools.importing.value import BENCHMARK, Imported, Reading, Series
 
 
@@ -30,8 +30,8 @@ def store(found: Imported, name: str, file: str, store: Store) -> str:
     environment["imported"]["sha256"] = digest(found)
     about = f" ({found.about})" if found.about else ""
     note = f"imported from {found.tool}{about}, which lacks {', '.join(found.lacks)}"
-    happenings = [Happening("environment", environment)]
-    happenings += [Happening("note", text) for text in (note, *found.notes)]
+    happenings = [StoredEvent("environment", environment)]
+    happenings += [StoredEvent("note", text) for text in (note, *found.notes)]
     run_id = store.create_run(plan, happenings)
     ids = store.point_ids(run_id)
     now = time.time_ns()
@@ -41,7 +41,7 @@ def store(found: Imported, name: str, file: str, store: Store) -> str:
         for number, series in enumerate(those)
         for rep, reading in enumerate(series.readings)
     ]
-    store.add(run_id, rows, [Happening("status", "done")])
+    store.add(run_id, rows, [StoredEvent("status", "done")])
     return run_id
 
 
