@@ -43,7 +43,7 @@ class Scenario:
     series: int = 1
     shift: float = 0.0
     """Of the first series from the middle on, in deviations between runs."""
-    freedom: float = np.inf
+    dof: float = np.inf
     """Degrees of freedom of Student's t that the runs follow: heavy tails where it is small."""
     correlation: float = 0.0
     """Lag-1 correlation from run to run (AR(1))."""
@@ -67,21 +67,21 @@ SCENARIOS = (
     Scenario("12 series of 20 runs", series=12),
     Scenario("12 series of 20 runs, half in common", series=12, common=0.5),
     Scenario("12 series of 20 runs, a fifth missing", series=12, gaps=0.2),
-    Scenario("1 series of 20 runs, t with 3 degrees", freedom=3),
-    Scenario("12 series of 20 runs, t with 3 degrees", series=12, freedom=3),
+    Scenario("1 series of 20 runs, t with 3 degrees", dof=3),
+    Scenario("12 series of 20 runs, t with 3 degrees", series=12, dof=3),
     Scenario("1 series of 20 runs, AR(1) 0.3", correlation=0.3),
     Scenario("1 series of 20 runs, AR(1) 0.6", correlation=0.6),
     Scenario("1 series of 8 runs, AR(1) 0.6", runs=8, correlation=0.6),
     Scenario("1 series of 12 runs, AR(1) 0.6", runs=12, correlation=0.6),
     Scenario("1 series of 60 runs, AR(1) 0.6", runs=60, correlation=0.6),
-    Scenario("1 series, t with 3 degrees, AR(1) 0.6", freedom=3, correlation=0.6),
+    Scenario("1 series, t with 3 degrees, AR(1) 0.6", dof=3, correlation=0.6),
     Scenario("1 series, 5 % outliers, AR(1) 0.6", outliers=0.05, correlation=0.6),
     Scenario("12 series of 20 runs, AR(1) 0.3", series=12, correlation=0.3),
     Scenario("12 series of 20 runs, AR(1) 0.6", series=12, correlation=0.6),
     Scenario("shift of 2 in the middle of 20 runs", shift=2),
     Scenario("shift of 2 in one of 12 series", series=12, shift=2),
     Scenario("shift of 3 in one of 12 series", series=12, shift=3),
-    Scenario("shift of 2, t with 3 degrees", shift=2, freedom=3),
+    Scenario("shift of 2, t with 3 degrees", shift=2, dof=3),
     Scenario("shift of 3 in the middle of 10 runs", runs=10, shift=3),
     Scenario("shift of 1 in the middle of 60 runs", runs=60, shift=1),
     Scenario("shift of 3 in the middle of 40 runs", runs=40, shift=3),
@@ -125,10 +125,10 @@ def simulate(scenario: Scenario, random: np.random.Generator) -> Floats:
 
 
 def _draw(shape: tuple[int, int], scenario: Scenario, random: np.random.Generator) -> Floats:
-    if np.isinf(scenario.freedom):
+    if np.isinf(scenario.dof):
         white = random.normal(size=shape)
     else:
-        white = random.standard_t(scenario.freedom, size=shape)
+        white = random.standard_t(scenario.dof, size=shape)
     for run in range(1, shape[1]):
         kept = scenario.correlation * white[:, run - 1]
         white[:, run] = kept + np.sqrt(1 - scenario.correlation**2) * white[:, run]

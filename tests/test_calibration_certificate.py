@@ -22,7 +22,7 @@ from oscope.analysis.calibration.methods import METHODS, MethodVerdict
 from oscope.analysis.calibration.spec import CalibrationSpec, quick
 from oscope.analysis.calibration.trials import Observed, Trial
 from oscope.cli.views.calibrate import print_calibration
-from oscope.figures import reach
+from oscope.figures import mde
 from oscope.labs.trust.answers import section
 from oscope.model.errors import UsageError
 from oscope.model.samples import ExperimentResults
@@ -187,7 +187,7 @@ def test_expected_times_are_round(seconds: float, text: str) -> None:
 
 def test_the_table_and_the_figure_show_each_class() -> None:
     found = [ENTRY, replace(ENTRY, subject="e.other x", pair_error=0.1, runs=1)]
-    shown = reach.table(found)
+    shown = mde.table(found)
     assert [row[:2] for row in shown.rows] == [
         ["e.cost getppid", "interleaved"],
         ["e.cost getppid", "separate runs"],
@@ -195,23 +195,23 @@ def test_the_table_and_the_figure_show_each_class() -> None:
         ["e.other x", "separate runs"],
     ]
     assert set(shown.rows[3][2:]) == {"–"}
-    names = [trace["name"] for trace in reach.figure(found).traces]
+    names = [trace["name"] for trace in mde.figure(found).traces]
     assert names == ["e.cost getppid, interleaved", "e.cost getppid, separate runs", "e.other x, interleaved"]
-    assert "two separate runs of 10 s each" in reach.sentence(found)
+    assert "two separate runs of 10 s each" in mde.sentence(found)
 
 
 def test_a_calibration_shows_its_certificate() -> None:
     found = json.loads(record.dump(trials.to_object([trial(1.0, observed(100.0 + i)) for i in range(4)])))
     result = {"wanted": quick().to_object(), "interrupted": False, "ended": "", "trials": found}
     made = section("Title", result)
-    assert made.tables[0].title == reach.TITLE
-    assert made.figures[0].title == reach.TITLE
+    assert made.tables[0].title == mde.TITLE
+    assert made.figures[0].title == mde.TITLE
     assert made.answer.startswith("10 s of interleaved measuring find a difference of")
     out = Console(file=io.StringIO(), width=110)
     print_calibration(result, "run", out)
     text = " ".join(out.file.getvalue().split())  # type: ignore[attr-defined]
-    assert reach.TITLE in text
-    assert reach.sentence(entries(trials.from_object(found))) in text
+    assert mde.TITLE in text
+    assert mde.sentence(entries(trials.from_object(found))) in text
 
 
 def test_a_quick_calibration_is_one_of_times() -> None:

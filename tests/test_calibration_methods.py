@@ -101,22 +101,22 @@ def test_hyperfines_line_does_not_become_sharper_with_more_runs() -> None:
 def test_hyperfines_script_is_welchs_test(times: float) -> None:
     a, b = drawn(100, 1, 40), drawn(100 * times, 3, 70)
     error = np.sqrt(1 / 40 + 9 / 70)
-    freedom = error**4 / ((1 / 40) ** 2 / 39 + (9 / 70) ** 2 / 69)
-    p = 2 * stats.t.sf(abs(100 * times - 100) / error, freedom)
+    dof = error**4 / ((1 / 40) ** 2 / 39 + (9 / 70) ** 2 / 69)
+    p = 2 * stats.t.sf(abs(100 * times - 100) / error, dof)
     verdict = peers.welch(a, b)
     assert verdict.different == (p < 0.05)
     assert verdict.ratio == pytest.approx(times)
 
 
 @pytest.mark.parametrize(
-    ("freedom", "critical"),
+    ("dof", "critical"),
     [
         *[(1, 12.706), (10, 2.228), (30, 2.042), (39, 2.042), (45, 2.021), (55, 2.009), (70, 2.000)],
         *[(85, 1.990), (100, 1.984), (199, 1.984), (200, 1.960), (5000, 1.960)],
     ],
 )
-def test_pyperfs_critical_values_step_as_its_table_does(freedom: int, critical: float) -> None:
-    assert peers.critical_value(freedom) == pytest.approx(critical, abs=6e-4)
+def test_pyperfs_critical_values_step_as_its_table_does(dof: int, critical: float) -> None:
+    assert peers.critical_value(dof) == pytest.approx(critical, abs=6e-4)
 
 
 def test_pyperf_is_students_test_of_pooled_values() -> None:

@@ -114,7 +114,7 @@ def test_the_interval_of_what_remains_holds_in_95_percent(slope: float) -> None:
         if found is None:
             continue
         left = float(np.log(medians[13] / medians[12])) - found.change
-        reach = scipy.stats.t.isf(0.025, found.spread.freedom) * np.sqrt(2) * found.spread.deviation
+        reach = scipy.stats.t.isf(0.025, found.spread.dof) * np.sqrt(2) * found.spread.deviation
         held += abs(left) <= reach
         widths.append(reach)
     # Where the loads of the two lie beyond the earlier ones (1 in 50 or so) nothing is explained.
@@ -135,7 +135,7 @@ def test_what_short_runs_know_of_their_own_loads_is_in_the_interval(
         if (found := explain(medians[:12], loads[:12], *seen, error)) is None:
             continue
         left = float(np.log(medians[13] / medians[12])) - found.change
-        reach = scipy.stats.t.isf(0.025, found.spread.freedom) * np.sqrt(2) * found.spread.deviation
+        reach = scipy.stats.t.isf(0.025, found.spread.dof) * np.sqrt(2) * found.spread.deviation
         held.append(abs(left) <= reach)
     assert len(held) > 700
     assert least <= np.mean(held) <= most

@@ -18,7 +18,7 @@ from oscope.analysis.calibration.certificate import Entry, duet_is_better, entri
 from oscope.analysis.calibration.methods import METHODS, MethodVerdict
 from oscope.analysis.calibration.spec import DUET, quick
 from oscope.analysis.calibration.trials import Observed, Trial
-from oscope.figures import reach
+from oscope.figures import mde
 from oscope.model.errors import UsageError
 from oscope.planning.plan import Plan, make_plan
 from oscope.probe import catalogue as catalogues
@@ -165,9 +165,9 @@ def test_a_quick_calibration_takes_three_minutes_with_duets() -> None:
 
 
 def test_a_certificate_shows_duets_beside_the_other_ways() -> None:
-    rows = [row[:2] for row in reach.table([ENTRY, BETTER]).rows]
+    rows = [row[:2] for row in mde.table([ENTRY, BETTER]).rows]
     subject = ENTRY.subject
     assert rows == [[subject, "interleaved"], [subject, "separate runs"], [subject, "duet"]]
-    assert reach.sentence([ENTRY, BETTER]) == reach.sentence([ENTRY])
-    assert "dotted" in json.dumps(reach.figure([ENTRY, BETTER]), default=vars)
-    assert "dotted" not in json.dumps(reach.figure([ENTRY]), default=vars)
+    assert mde.sentence([ENTRY, BETTER]) == mde.sentence([ENTRY])
+    assert "dotted" in json.dumps(mde.figure([ENTRY, BETTER]), default=vars)
+    assert "dotted" not in json.dumps(mde.figure([ENTRY]), default=vars)

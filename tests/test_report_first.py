@@ -16,7 +16,7 @@ import synthetic_memory
 import synthetic_transfer
 from oscope.analysis.calibration.certificate import INTERLEAVED, Entry, to_object
 from oscope.analysis.calibration.spec import DUET
-from oscope.figures import reach
+from oscope.figures import mde
 from oscope.figures.analysed import Analysed
 from oscope.figures.ladder import Ladder, ladder
 from oscope.figures.tables import row_scale
@@ -208,7 +208,7 @@ def test_the_badge_is_that_of_the_certificate() -> None:
     assert known is not None
     assert known.calibrated
     assert known.text.startswith("intervals hold 95 %, a 2 % change is found in ")
-    seconds = reach.seconds_to_find([ENTRY], 0.02)
+    seconds = mde.seconds_to_find([ENTRY], 0.02)
     assert seconds is not None
     assert ENTRY.interleaved(seconds * 1.01) <= 0.02 < ENTRY.interleaved(seconds * 0.8)
 
@@ -221,7 +221,7 @@ def test_the_curve_of_the_certificate_is_that_of_the_worst_class_of_work() -> No
     found = badge(Results((experiment,)))
     assert found is not None
     assert found.curve is not None
-    assert found.reach is not None
+    assert found.mde_table is not None
     curves = {trace["name"]: dict(zip(trace["x"], trace["y"], strict=True)) for trace in found.curve.traces}
     # In one class too few runs were made to say anything of separate ones.
     assert list(curves) == ["interleaved", "duet"]
@@ -229,13 +229,13 @@ def test_the_curve_of_the_certificate_is_that_of_the_worst_class_of_work() -> No
         (near,) = (x for x in curves["interleaved"] if x == pytest.approx(seconds))
         assert curves["interleaved"][near] == pytest.approx(100 * entries[1].interleaved(seconds), rel=0.01)
         assert curves["duet"][near] == pytest.approx(100 * entries[2].interleaved(seconds), rel=0.01)
-    assert [row[0] for row in found.reach.rows] == [
+    assert [row[0] for row in found.mde_table.rows] == [
         "interleaved",
         "duet, 1 of 2 classes of work",
         "separate runs",
     ]
-    assert found.reach.rows[2][1:] == [MISSING] * 4
-    assert found.reach.rows[1][2] == format_share(float(f"{entries[2].interleaved(10.0):.2g}"))
+    assert found.mde_table.rows[2][1:] == [MISSING] * 4
+    assert found.mde_table.rows[1][2] == format_share(float(f"{entries[2].interleaved(10.0):.2g}"))
 
 
 def test_a_failed_self_check_is_the_badge() -> None:

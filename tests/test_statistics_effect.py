@@ -65,8 +65,8 @@ def test_pairs_that_wander_together_are_worth_fewer() -> None:
     random = np.random.default_rng(5)
     white = random.normal(0, 1, 300)
     wandering = np.convolve(white, np.ones(8), "valid")
-    assert effect.paired(wandering).freedom < 0.5 * len(wandering)
-    assert effect.paired(white).freedom == len(white) - 1
+    assert effect.paired(wandering).dof < 0.5 * len(wandering)
+    assert effect.paired(white).dof == len(white) - 1
 
 
 def test_equal_pairs_have_no_difference() -> None:
@@ -82,8 +82,8 @@ def test_separate_sides_have_the_error_of_both() -> None:
     # What makes the difference small is the upper end of A's and the lower end of B's.
     below, above = np.hypot(0.1, 0.1) / limit[0], np.hypot(0.4, 0.2) / limit[0]
     assert found.effect - found.low == pytest.approx(below * stats.t.isf(0.025, 18))
-    freedom = above**4 / ((0.4 / limit[0]) ** 4 + (0.2 / limit[0]) ** 4) * 9
-    assert found.high - found.effect == pytest.approx(above * stats.t.isf(0.025, freedom))
+    dof = above**4 / ((0.4 / limit[0]) ** 4 + (0.2 / limit[0]) ** 4) * 9
+    assert found.high - found.effect == pytest.approx(above * stats.t.isf(0.025, dof))
     assert found.p == pytest.approx(2 * stats.t.sf(1 / below, 18))
 
 
@@ -91,7 +91,7 @@ def test_separate_sides_differ_by_what_runs_differ() -> None:
     side = Median(0.0, -0.001, 0.001, 39)
     found = effect.separate(side, side, Spread(0.01, 12, 10))
     assert found.high == pytest.approx(stats.t.isf(0.025, 12) * 0.01 * np.sqrt(2))
-    assert found.freedom == 12
+    assert found.dof == 12
 
 
 def test_coverage_where_runs_differ_by_more_than_their_intervals_say() -> None:
@@ -114,16 +114,16 @@ def test_the_spread_between_runs_goes_from_what_is_assumed_to_what_is_seen() -> 
     assert none.deviation > few.deviation > 0.002
     assert many.deviation == pytest.approx(np.log(medians).std(ddof=1))
     assert (few.runs, many.runs) == (4, 30)
-    assert (none.freedom, few.freedom, many.freedom) == (8, 8, 29)
+    assert (none.dof, few.dof, many.dof) == (8, 8, 29)
 
 
 def test_runs_that_wander_are_assumed_to_differ_by_as_much() -> None:
     random = np.random.default_rng(8)
     steady, steps = random.normal(0, 0.02, 40), np.repeat([0, 0.1, 0, 0.1, 0.2], 8)
-    assert between_runs.wander(steady) < 0.01
-    assert between_runs.wander(steady + steps) == pytest.approx(steps[::8].std(ddof=1), rel=0.2)
-    assert between_runs.wander(np.zeros(40)) == between_runs.ASSUMED
-    assert between_runs.wander(steady[:9]) == between_runs.UNSEEN
+    assert between_runs.part_deviation(steady) < 0.01
+    assert between_runs.part_deviation(steady + steps) == pytest.approx(steps[::8].std(ddof=1), rel=0.2)
+    assert between_runs.part_deviation(np.zeros(40)) == between_runs.ASSUMED
+    assert between_runs.part_deviation(steady[:9]) == between_runs.UNSEEN
 
 
 def test_the_interval_at_another_confidence() -> None:
@@ -137,7 +137,7 @@ def test_welch() -> None:
     a, b = random.normal(0, 1, 9), random.normal(0, 3, 7)
     found, other = effect.welch(a, b), stats.ttest_ind(b, a, equal_var=False)
     assert found.error == pytest.approx(np.hypot(stats.sem(a), stats.sem(b)))
-    assert (found.p, found.freedom) == (pytest.approx(other.pvalue), pytest.approx(other.df))
+    assert (found.p, found.dof) == (pytest.approx(other.pvalue), pytest.approx(other.df))
 
 
 def test_holm_by_hand() -> None:

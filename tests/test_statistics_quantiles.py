@@ -17,7 +17,7 @@ from oscope.model.samples import Column, ExperimentResults, PointSamples, Result
 from oscope.report.comparison import print_comparison
 from oscope.statistics import Comparison, compare_results
 from oscope.statistics.comparison_text import tail_sentence
-from oscope.statistics.quantiles import SAMPLES_BEYOND, _share_test, _Side, _wander
+from oscope.statistics.quantiles import SAMPLES_BEYOND, _part_deviation, _share_test, _Side
 from oscope.statistics.rate import Rate
 from oscope.storage import record
 
@@ -215,8 +215,8 @@ def test_a_run_that_wanders_shows_it() -> None:
     random = np.random.default_rng(3)
     code, size = np.repeat(np.arange(50), 20), np.full(50, 20.0)
     values = random.normal(0, 0.01, 1000)
-    steady = _wander(_Side(values, code, size), 0.1, 0.001)
-    risen = _wander(_Side(values + code / 100, code, size), 0.1, 0.001)
+    steady = _part_deviation(_Side(values, code, size), 0.1, 0.001)
+    risen = _part_deviation(_Side(values + code / 100, code, size), 0.1, 0.001)
     assert steady < 0.01 < 0.1 < risen
 
 

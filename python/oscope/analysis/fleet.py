@@ -225,11 +225,11 @@ def _verdict(cells: Sequence[Cell]) -> tuple[Verdict, str]:
     """Return what a host is by all its metrics, and why it cannot be judged."""
     if any(cell.verdict == "odd" for cell in cells):
         return "odd", ""
-    unsure = [cell for cell in cells if cell.verdict == "cannot tell"]
+    inconclusive = [cell for cell in cells if cell.verdict == "cannot tell"]
     if not cells:
         return "cannot tell", "nothing was measured"
-    reason = f"{unsure[0].reason} ({len(unsure)} of {len(cells)} metrics)" if unsure else ""
-    return ("cannot tell" if 2 * len(unsure) >= len(cells) else "ordinary"), reason
+    reason = f"{inconclusive[0].reason} ({len(inconclusive)} of {len(cells)} metrics)" if inconclusive else ""
+    return ("cannot tell" if 2 * len(inconclusive) >= len(cells) else "ordinary"), reason
 
 
 def settings_of(results: Results) -> dict[str, Any]:

@@ -204,10 +204,10 @@ def _host(host: str, cells: Sequence[DriftCell], reason: str) -> HostDrift:
         return HostDrift(host, "changed", "", tuple(changed))
     if not cells or reason:
         return HostDrift(host, "cannot tell", reason or "nothing was measured")
-    unsure = [cell.row.detectable for cell in cells if cell.verdict == "cannot tell"]
+    inconclusive = [cell.row.detectable for cell in cells if cell.verdict == "cannot tell"]
     # A host of which half the metrics are open is not unchanged.
-    verdict: Verdict = "cannot tell" if 2 * len(unsure) >= len(cells) else "unchanged"
-    return HostDrift(host, verdict, _open(unsure, len(cells)) if unsure else "")
+    verdict: Verdict = "cannot tell" if 2 * len(inconclusive) >= len(cells) else "unchanged"
+    return HostDrift(host, verdict, _open(inconclusive, len(cells)) if inconclusive else "")
 
 
 def _open(detectable: Sequence[float], metrics: int) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from oscope.analysis.calibration.certificate import from_object
-from oscope.figures import reach
+from oscope.figures import mde
 from oscope.model.clocks import clock_of
 from oscope.model.document import Table
 from oscope.model.formatting import MISSING, format_share, format_value
@@ -85,7 +85,7 @@ def _smallest(data: Iterable[Mapping[str, Any]]) -> list[list[str]]:
     entries = from_object(data)
     if not entries:
         return []
-    rows = [["smallest difference found in 10 s, interleaved", reach.interleaved(entries), _SMALL]]
-    if (apart := reach.separate(entries)) is not None:
+    rows = [["smallest difference found in 10 s, interleaved", mde.interleaved(entries), _SMALL]]
+    if (apart := mde.separate(entries)) is not None:
         rows.append(["smallest difference found between separate runs of 10 s each", apart, _SMALL])
     return rows

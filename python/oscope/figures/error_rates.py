@@ -12,7 +12,7 @@ from oscope.analysis.calibration.method_rates import method_rates
 from oscope.analysis.calibration.methods import METHODS, OSCOPE, T_INTERVAL
 from oscope.analysis.calibration.peers import WELCH
 from oscope.analysis.calibration.trials import Trial
-from oscope.figures import plots, reach
+from oscope.figures import mde, plots
 from oscope.model.document import Figure, Table
 from oscope.model.formatting import MISSING, format_share
 from oscope.statistics.rate import Rate
@@ -35,7 +35,7 @@ NOMINAL = "the level is 5 %, and 95 % for intervals"
 def sentences(found: Sequence[Trial]) -> list[str]:
     """Return the rates, a sentence each: what 10 s of measuring find, if that is known, in front."""
     certified, effects = entries(found), trials.effects(found)
-    lines = [reach.sentence(certified)] if certified else []
+    lines = [mde.sentence(certified)] if certified else []
     lines.append(f"Equal sides were found to differ in {trials.false_alarms(found)} pairs; {NOMINAL}.")
     if effects:
         lines.append(f"Intervals held a known difference in {trials.coverage(found)}.")

@@ -95,10 +95,10 @@ def _estimates(dots: Sequence[Dot]) -> dict[str, Any]:
         "hovertemplate": "%{text}: %{x}<extra>median</extra>",
         "meta": {"role": "estimate", "colours": [dot.colour for dot in dots]},
     }
-    return trace | {"error_x": reach([dot.value for dot in dots], [dot.interval for dot in dots])}
+    return trace | {"error_x": error_bars([dot.value for dot in dots], [dot.interval for dot in dots])}
 
 
-def reach(values: Sequence[float], intervals: Sequence[tuple[float, float] | None]) -> dict[str, Any]:
+def error_bars(values: Sequence[float], intervals: Sequence[tuple[float, float] | None]) -> dict[str, Any]:
     """Return error bars from values to the ends of their intervals; none where there is no interval."""
     pairs = [(interval or (value, value)) for value, interval in zip(values, intervals, strict=True)]
     return {
@@ -137,7 +137,7 @@ def dots(title: str, axis_title: str, series: Mapping[str, Sequence[Dot]], note:
             "y": [height(dot.name, name) for dot in row],
             "text": [dot.name for dot in row],
             "hovertemplate": "%{text}: %{x}<extra>" + name + "</extra>",
-            "error_x": reach([dot.value for dot in row], [dot.interval for dot in row]),
+            "error_x": error_bars([dot.value for dot in row], [dot.interval for dot in row]),
             "meta": {"role": "series", "colour": place},
         }
         for place, (name, row) in enumerate(series.items())
@@ -186,7 +186,7 @@ def lines(
                 "name": line.name,
                 "x": [x for x, _ in line.points],
                 "y": significant(dot.value for dot in every),
-                "error_y": reach([dot.value for dot in every], [dot.interval for dot in every]),
+                "error_y": error_bars([dot.value for dot in every], [dot.interval for dot in every]),
                 "line": {"dash": line.dash},
                 "meta": {"role": "series", "colour": line.colour},
             }
@@ -226,7 +226,7 @@ def bars(
             "meta": {"role": one.role, "colour": colour if one.colour is None else one.colour},
         }
         if one.intervals:
-            trace["error_x"] = reach([value or 0.0 for value in one.values], one.intervals)
+            trace["error_x"] = error_bars([value or 0.0 for value in one.values], one.intervals)
         traces.append(trace)
     layout = {
         "xaxis": value_axis,
@@ -254,7 +254,7 @@ def with_estimates(
         "name": name,
         "x": significant(values),
         "y": list(figure.traces[0]["y"]),
-        "error_x": reach(values, intervals),
+        "error_x": error_bars(values, intervals),
         "meta": {"role": "estimate"},
     }
     return replace(figure, traces=[*figure.traces, trace])

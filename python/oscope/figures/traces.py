@@ -84,11 +84,11 @@ def _switches(found: Traced) -> Iterator[list[str]]:
     switches = found.reading["switches"]
     latencies = switches.get("wakeup_ns", [])
     count = sum(n for _, _, n in latencies)
-    middle = sum((low + high) / 2 * n for low, high, n in latencies) / count if count else None
+    mean_ns = sum((low + high) / 2 * n for low, high, n in latencies) / count if count else None
     yield [
         *(_each(found, switches[name]) for name in ("voluntary", "involuntary", "migrations", "wakeups")),
         # Bins are powers of two: half of the middle is all that is known.
-        MISSING if middle is None else format_value(middle, middle / 2, "ns"),
+        MISSING if mean_ns is None else format_value(mean_ns, mean_ns / 2, "ns"),
     ]
 
 

@@ -159,12 +159,12 @@ def slow(every: Sequence[Attributed]) -> list[Table]:
     """List the slowest samples by how far they are from the median, and what was out of the ordinary."""
     found = []
     for each in every:
-        middle = float(np.median(each.values))
+        median = float(np.median(each.values))
         # A slow sample of a rate is one below the median.
         found += [
-            (max(one.value / middle, middle / one.value), one.value / middle, one, each)
+            (max(one.value / median, median / one.value), one.value / median, one, each)
             for one in each.found.slow[:SLOW_EACH]
-            if middle > 0 < one.value
+            if median > 0 < one.value
         ]
     found.sort(key=lambda item: (-item[0], item[3].name, item[2].index))
     rows = [

@@ -27,7 +27,7 @@ def verdict(comparison: Comparison, first: ExperimentResults | None = None) -> s
     imported = None if first is None else first.environment.get("imported")
     more = f"take more with {imported['tool']}, and import them" if imported else MORE_SAMPLES
     rows, threshold = comparison.rows, format_share(comparison.threshold)
-    differ, alike, unsure = (
+    differ, alike, inconclusive = (
         [row for row in rows if row.different == answer] for answer in ("yes", "no", "cannot tell")
     )
     parts = []
@@ -38,11 +38,11 @@ def verdict(comparison: Comparison, first: ExperimentResults | None = None) -> s
         parts.append(f"cannot tell of {open_rows} of them whether by more than {threshold}")
     if alike:
         parts.append(f"no difference found in {len(alike)} of {len(rows)}{_would_be_found(alike, more)}")
-    if unsure:
-        found = _would_be_found(unsure, more)
-        if all(row.is_single_reading for row in unsure):
+    if inconclusive:
+        found = _would_be_found(inconclusive, more)
+        if all(row.is_single_reading for row in inconclusive):
             found = f" (one reading a side shows none; {more})"
-        parts.append(f"cannot tell: no difference found in {len(unsure)} of {len(rows)}{found}")
+        parts.append(f"cannot tell: no difference found in {len(inconclusive)} of {len(rows)}{found}")
     return "; ".join(parts)
 
 

@@ -9,9 +9,9 @@ from oscope.model.document import Table
 def headline(drift: Drift) -> str:
     """Return the answer in a sentence."""
     names = ", ".join(host.host for host in drift.changed)
-    unsure = sum(host.verdict == "cannot tell" for host in drift.hosts)
+    inconclusive = sum(host.verdict == "cannot tell" for host in drift.hosts)
     count = sum(host.verdict == "unchanged" for host in drift.hosts)
-    uncertainty = f" Cannot tell: {unsure} of {len(drift.hosts)}." if unsure else ""
+    uncertainty = f" Cannot tell: {inconclusive} of {len(drift.hosts)}." if inconclusive else ""
     return (
         f"{names or 'No host is proven to have'} changed since {drift.baseline} by more than "
         f"{100 * drift.threshold:g} %. Unchanged: {count} of {len(drift.hosts)} hosts.{uncertainty}"

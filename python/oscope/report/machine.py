@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from oscope.analysis.calibration.certificate import from_object
-from oscope.figures import reach
+from oscope.figures import mde
 from oscope.figures.analysed import label
 from oscope.figures.answer_text import counted
 from oscope.model.document import Figure, Table
@@ -38,7 +38,7 @@ class Badge:
     """Whether the probe's self-check failed: then nothing holds."""
     curve: Figure | None = None
     """The smallest difference found, by measuring time; None where nothing was calibrated for it."""
-    reach: Table | None = None
+    mde_table: Table | None = None
     """The same at some measuring times."""
 
 
@@ -92,15 +92,15 @@ def badge(results: Results) -> Badge | None:
     entries = from_object(found.get("certificate", ()))
     held, alarms = found["coverage"], found["false_alarms"]
     parts = [f"intervals hold {100 * held['count'] / held['of']:.0f} %"] if held["of"] else []
-    seconds = reach.seconds_to_find(entries, FOUND)
+    seconds = mde.seconds_to_find(entries, FOUND)
     if seconds is not None:
-        parts.append(f"a {format_share(FOUND)} change is found in {reach.rounded(seconds)}")
+        parts.append(f"a {format_share(FOUND)} change is found in {mde.rounded(seconds)}")
     elif entries:
-        parts.append(f"10 s find a change of {reach.interleaved(entries)}")
+        parts.append(f"10 s find a change of {mde.interleaved(entries)}")
     detail = [
         f"False positives {alarms['count']} of {alarms['of']}.",
         f"Intervals held {held['count']} of {held['of']} known differences." if held["of"] else "",
-        reach.sentence(entries) if entries else "",
+        mde.sentence(entries) if entries else "",
         f"Calibrated {date(str(found['ended']))}.",
     ]
     text = ", ".join(parts) or f"false positives {alarms['count']} of {alarms['of']}"
@@ -108,8 +108,8 @@ def badge(results: Results) -> Badge | None:
         text,
         " ".join(filter(None, detail)),
         calibrated=True,
-        curve=reach.worst_figure(entries) if entries else None,
-        reach=reach.worst_table(entries) if entries else None,
+        curve=mde.worst_figure(entries) if entries else None,
+        mde_table=mde.worst_table(entries) if entries else None,
     )
 
 

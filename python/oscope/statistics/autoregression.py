@@ -146,7 +146,7 @@ class Model:
     def evidence(self, rows: Floats, floor: float) -> Evidence:
         """Return the evidence for steps in each row; `floor` is a sum of squares that counts as 0."""
         size, single = self.layout.size, len(self.layout.steps)
-        freedom = size - len(self.layout.parts)
+        dof = size - len(self.layout.parts)
         without = np.empty((len(GRID), len(rows)))
         stepped = np.empty((len(GRID), len(rows), len(self._prior)))
         for index, (matrix, constant, constants) in enumerate(self._parts):
@@ -154,12 +154,12 @@ class Model:
             squares = found[:, :size].sum(axis=1)
             if index == 0:
                 varies = squares > floor
-            without[index] = constant - freedom / 2 * np.log(np.maximum(squares, floor))
+            without[index] = constant - dof / 2 * np.log(np.maximum(squares, floor))
             left = stepped[index]
             np.subtract(squares[:, None], found[:, size : size + single], out=left[:, :single])
             np.subtract(left[:, self._first], found[:, size + single :], out=left[:, single:])
             np.log(np.maximum(left, floor, out=left), out=left)
-            left *= -freedom / 2
+            left *= -dof / 2
             left += constants
         top, least = stepped.max(axis=(0, 2)), without.max(axis=0)
         stepped -= top[:, None]

@@ -32,7 +32,7 @@ class Spread:
     """The deviation between runs, relative, or in the metric's unit where values are not all above 0."""
 
     deviation: float
-    freedom: float
+    dof: float
     runs: int
     """Earlier runs that it rests on, beside the prior."""
     within: float = np.inf
@@ -48,25 +48,25 @@ NONE = Spread(0.0, ASSUMED_RUNS - 1, 0)
 
 
 def spread(
-    medians: Floats, error: float = 0.0, wandering: float = 0.0, earlier_error: float = np.inf
+    medians: Floats, error: float = 0.0, part_deviation: float = 0.0, earlier_error: float = np.inf
 ) -> Spread:
     """Estimate it from the medians, all above 0, of earlier runs of one point, in order of time.
 
-    `error` is the relative standard error of the median within the runs that are compared, and `wandering`
-    how much they wander beyond (`wander`): together what stands in for earlier runs. `earlier_error` is the
-    relative standard error of the median within the earlier runs; infinite where it is not known.
+    `error` is the relative standard error of the median within the runs that are compared, `part_deviation`
+    that of their parts (the function of that name): together they stand in for earlier runs. `earlier_error`
+    is that of the median within the earlier runs; infinite where it is not known.
     """
     seen = np.log(medians[np.isfinite(medians) & (medians > 0)][-NEWEST:])
     count = len(seen) if len(seen) > 1 else 0
     own = max(count - 1, 0)
     assumed = max(ASSUMED_RUNS - 1 - own, 0)
     squares = float(((seen - seen.mean()) ** 2).sum()) if count else 0.0
-    variance = (assumed * (error**2 + wandering**2) + squares) / (assumed + own)
+    variance = (assumed * (error**2 + part_deviation**2) + squares) / (assumed + own)
     within = (assumed * error**2 + (own * earlier_error**2 if own else 0.0)) / (assumed + own)
     return Spread(float(np.sqrt(variance)), assumed + own, count, float(np.sqrt(within)))
 
 
-def wander(clusters: Floats) -> float:
+def part_deviation(clusters: Floats) -> float:
     """Return the deviation between parts of a run beyond what its clusters, in order of time, explain.
 
     The estimate of a one-way analysis of variance (Searle, Casella and McCulloch, "Variance components",

@@ -204,10 +204,10 @@ def _averaged(soundings: Floats, started_ns: Floats) -> Floats:
     known = np.isfinite(values)
     if not known.any():
         return soundings
-    middle = float(np.median(values[known]))
-    reach = BEYOND * float(scipy.stats.median_abs_deviation(values[known], scale="normal"))
-    drawn_in = np.clip(values, middle - reach, middle + reach) if reach > 0 else values
-    sums = np.concatenate([[0.0], np.cumsum(np.where(known, drawn_in, 0.0))])
+    median = float(np.median(values[known]))
+    limit = BEYOND * float(scipy.stats.median_abs_deviation(values[known], scale="normal"))
+    winsorized = np.clip(values, median - limit, median + limit) if limit > 0 else values
+    sums = np.concatenate([[0.0], np.cumsum(np.where(known, winsorized, 0.0))])
     counts = np.concatenate([[0], np.cumsum(known)])
     first = np.searchsorted(time, time - AROUND_NS, side="left")
     last = np.searchsorted(time, time + AROUND_NS, side="right")

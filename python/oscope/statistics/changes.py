@@ -293,13 +293,13 @@ def _difference(before: Floats, after: Floats, r: float) -> Estimate:
     found = effect.welch(before, after)
     if r == 0:
         return found
-    variances, freedoms = [], []
+    variances, dofs = [], []
     for part in (before, after):
         m, lag = len(part), np.arange(1, len(part))
         inflation = float(1 + 2 * ((1 - lag / m) @ r**lag))
         variances.append(float(part.var(ddof=1)) * (m - 1) / (m - inflation) * inflation / m)
-        freedoms.append(max(1.0, m / inflation - 1))
+        dofs.append(max(1.0, m / inflation - 1))
     total = sum(variances)
-    squares = sum(v**2 / f for v, f in zip(variances, freedoms, strict=True))
-    freedom = total**2 / squares if squares > 0 else 1.0
-    return effect.estimate(found.effect, float(np.sqrt(total)), freedom)
+    squares = sum(v**2 / f for v, f in zip(variances, dofs, strict=True))
+    dof = total**2 / squares if squares > 0 else 1.0
+    return effect.estimate(found.effect, float(np.sqrt(total)), dof)

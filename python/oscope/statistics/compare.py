@@ -343,8 +343,8 @@ def _tails(
 def _row(result: Result, p_holm: float, threshold: float, tests: int) -> ComparedMetric:
     found = result.estimate
     ratio, low, high = (result.ratio(e) for e in (found.effect, found.low, found.high))
-    reach = max(found.detectable(effect.LEVEL / tests), result.step)
-    detectable = result.ratio(reach) - 1
+    mde = max(found.detectable(effect.LEVEL / tests), result.step)
+    detectable = result.ratio(mde) - 1
     small = (result.ratio(e) for e in found.interval(1 - 2 * effect.LEVEL))
     inside = max(abs(end - 1) for end in small) <= threshold and _shown_inside(result, threshold)
     different: Answer = "cannot tell"
@@ -376,7 +376,7 @@ def _row(result: Result, p_holm: float, threshold: float, tests: int) -> Compare
         median_a=result.a.median,
         median_b=result.b.median,
         method=result.method,
-        sentence=sentence(result, different, matters, (ratio, low, high, reach)),
+        sentence=sentence(result, different, matters, (ratio, low, high, mde)),
         tests=tests,
     )
 

@@ -48,7 +48,7 @@ def sentence(result: Result, different: str, matters: str, figures: tuple[float,
 
     The figures: ratio, its interval, and the change that would have been found, on the estimate's scale.
     """
-    ratio, low, high, reach = figures
+    ratio, low, high, mde = figures
     found, unit = result.estimate, result.metric.unit
     if not np.isfinite(found.error):
         return "cannot tell: one sample a side does not show how samples vary"
@@ -57,14 +57,14 @@ def sentence(result: Result, different: str, matters: str, figures: tuple[float,
     if found.p < effect.LEVEL and result.contradicts:
         return f"cannot tell: {_contradiction(result)}"
     if different != "yes":
-        if np.isnan(reach):
+        if np.isnan(mde):
             return "no difference found: most pairs are equal"
-        least = result.ratio(reach) - 1
+        least = result.ratio(mde) - 1
         if least >= LARGE:
             return f"no difference found; too few samples to see one below a factor of {factor_text(least)}"
         size = formatting.format_share(least)
         if np.isnan(ratio):
-            size = formatting.format_value(reach, None, unit)
+            size = formatting.format_value(mde, None, unit)
         return f"no difference found; one of {size} would have been"
     quality = _quality(ratio, result.metric.better)
     if result.constant is not None and unit == clocks.UNIT:

@@ -78,9 +78,9 @@ def _loads_error(point: PointSamples) -> float:
     if found is None or not known.any():
         return float("inf")
     medians = group_medians(found[known], replication.codes(point.block[known]))
-    if len(medians) < 2 or not (middle := float(np.median(medians))):
+    if len(medians) < 2 or not (median := float(np.median(medians))):
         return float("inf")
-    return float(MEDIAN_OVER_MEAN * medians.std(ddof=1) / np.sqrt(len(medians)) / middle)
+    return float(MEDIAN_OVER_MEAN * medians.std(ddof=1) / np.sqrt(len(medians)) / median)
 
 
 def explain(medians: Floats, loads: Floats, a: float, b: float, error: float = 0.0) -> Explained | None:

@@ -44,7 +44,7 @@ class Estimate:
     p: float
     error: float
     """Standard error."""
-    freedom: float
+    dof: float
     """Degrees of freedom."""
     bias: float = 0.0
     """What both ends of the interval hold beyond chance: no number of samples makes it smaller."""
@@ -53,7 +53,7 @@ class Estimate:
 
     def interval(self, confidence: float) -> tuple[float, float]:
         """Return the interval at another confidence, such as 0.9: the same shape, by Student's t."""
-        share = student.limit(self.freedom, 1 - confidence) / student.limit(self.freedom)
+        share = student.limit(self.dof, 1 - confidence) / student.limit(self.dof)
         below, above = self.effect - self.low - self.bias, self.high - self.effect - self.bias
         return self.effect - share * below - self.bias, self.effect + share * above + self.bias
 
@@ -65,12 +65,10 @@ class Estimate:
         """
         if self.tied:
             return float("nan")
-        limit = student.limit(self.freedom, level)
-        half = self.freedom / 2
+        limit = student.limit(self.dof, level)
+        half = self.dof / 2
         unbiased = np.exp(scipy.special.gammaln(half + 0.5) - scipy.special.gammaln(half)) / np.sqrt(half)
-        return (
-            float(scipy.special.nctdtrinc(self.freedom, 1 - power, limit) * self.error / unbiased) + self.bias
-        )
+        return float(scipy.special.nctdtrinc(self.dof, 1 - power, limit) * self.error / unbiased) + self.bias
 
 
 @dataclass(frozen=True)
@@ -80,33 +78,33 @@ class Median:
     value: float
     low: float
     high: float
-    freedom: float
+    dof: float
     """Of the interval: one less than there are clusters."""
 
     @property
     def error(self) -> float:
         """Standard error within the run."""
-        return (self.high - self.low) / 2 / student.limit(self.freedom)
+        return (self.high - self.low) / 2 / student.limit(self.dof)
 
 
-def estimate(effect: float, error: float, freedom: float) -> Estimate:
+def estimate(effect: float, error: float, dof: float) -> Estimate:
     """Build an estimate from its standard error; an error of 0 (values repeat exactly) gives p 0 or 1."""
-    reach = student.limit(freedom) * error
-    p = student.two_sided(abs(effect) / error, freedom) if error > 0 else float(effect == 0)
-    return Estimate(effect, effect - reach, effect + reach, p, error, freedom)
+    half_width = student.limit(dof) * error
+    p = student.two_sided(abs(effect) / error, dof) if error > 0 else float(effect == 0)
+    return Estimate(effect, effect - half_width, effect + half_width, p, error, dof)
 
 
 def paired(difference: Floats) -> Estimate:
     """Median of the differences of pairs, in order of time; at least 2."""
-    count, middle = len(difference), float(np.median(difference))
-    ess = count * _independent_share(difference - middle)
+    count, median = len(difference), float(np.median(difference))
+    ess = count * _independent_share(difference - median)
     # Half a pair is the continuity correction; both deviations shrink with the effective number of pairs.
-    reach = student.normal_limit() * np.sqrt(count) / 2 * np.sqrt(count / ess) + 0.5
-    if count < SIGNS_FROM or reach > count / 2:
+    rank_distance = student.normal_limit() * np.sqrt(count) / 2 * np.sqrt(count / ess) + 0.5
+    if count < SIGNS_FROM or rank_distance > count / 2:
         # No pairs are left beyond the ends of an interval by ranks where few of them are independent.
         factor = MEDIAN_ERROR if count > 2 else 1.0
         error = factor * float(difference.std(ddof=1)) / np.sqrt(ess)
-        return estimate(middle, error, max(1.0, ess - 1))
+        return estimate(median, error, max(1.0, ess - 1))
     more, less = int((difference > 0).sum()), int((difference < 0).sum())
     if ess == count == more + less:
         p = float(scipy.stats.binomtest(more, count).pvalue)
@@ -114,13 +112,13 @@ def paired(difference: Floats) -> Estimate:
     else:
         z = max(0.0, abs(more - less) / 2 - 0.5) / (np.sqrt(count) / 2) * np.sqrt(ess / count)
         p = student.normal_two_sided(z)
-        rank = int(np.floor(count / 2 - reach))
+        rank = int(np.floor(count / 2 - rank_distance))
     ordered = np.sort(difference)
     low, high = float(ordered[rank]), float(ordered[count - 1 - rank])
-    freedom = max(1.0, ess - 1)
-    error = (high - low) / 2 / student.limit(freedom)
+    dof = max(1.0, ess - 1)
+    error = (high - low) / 2 / student.limit(dof)
     tied = error == 0 and more + less > 0
-    return Estimate(middle, min(low, middle), max(high, middle), p, error, freedom, tied=tied)
+    return Estimate(median, min(low, median), max(high, median), p, error, dof, tied=tied)
 
 
 def separate(a: Median, b: Median, between: Spread) -> Estimate:
@@ -131,22 +129,22 @@ def separate(a: Median, b: Median, between: Spread) -> Estimate:
     """
     effect = b.value - a.value
     ends = [
-        _combined([(near, side.freedom) for near, side in pair], between)
+        _combined([(near, side.dof) for near, side in pair], between)
         for pair in (
             ((b.value - b.low, b), (a.high - a.value, a)),
             ((b.high - b.value, b), (a.value - a.low, a)),
         )
     ]
-    (below, freedom_below), (above, freedom_above) = ends
-    toward_zero, freedom = ends[0] if effect > 0 else ends[1]
-    p = student.two_sided(abs(effect) / toward_zero, freedom) if toward_zero > 0 else float(effect == 0)
+    (below, dof_below), (above, dof_above) = ends
+    toward_zero, dof = ends[0] if effect > 0 else ends[1]
+    p = student.two_sided(abs(effect) / toward_zero, dof) if toward_zero > 0 else float(effect == 0)
     return Estimate(
         effect,
-        effect - student.limit(freedom_below) * below,
-        effect + student.limit(freedom_above) * above,
+        effect - student.limit(dof_below) * below,
+        effect + student.limit(dof_above) * above,
         p,
         max(below, above),
-        min(freedom_below, freedom_above),
+        min(dof_below, dof_above),
     )
 
 
@@ -154,18 +152,18 @@ def welch(a: Floats, b: Floats) -> Estimate:
     """Difference of the means of independent values, at least 2 a side (Welch, Biometrika 34, 1947)."""
     parts = np.array([a.var(ddof=1) / len(a), b.var(ddof=1) / len(b)])
     total = float(parts.sum())
-    freedom = total**2 / float(parts**2 @ (1 / np.array([len(a) - 1, len(b) - 1]))) if total > 0 else 1.0
-    return estimate(float(b.mean() - a.mean()), np.sqrt(total), freedom)
+    dof = total**2 / float(parts**2 @ (1 / np.array([len(a) - 1, len(b) - 1]))) if total > 0 else 1.0
+    return estimate(float(b.mean() - a.mean()), np.sqrt(total), dof)
 
 
 def single(a: Floats, b: Floats) -> Estimate:
     """Difference where a side has one value: its variance is taken from the other side, if that has two."""
     change = float(np.median(b) - np.median(a))
     spread = max((float(np.std(side, ddof=1)) for side in (a, b) if len(side) > 1), default=float("inf"))
-    freedom = max(1, len(a) + len(b) - 2)
+    dof = max(1, len(a) + len(b) - 2)
     if not np.isfinite(spread):
-        return Estimate(change, -float("inf"), float("inf"), 1.0, float("inf"), freedom)
-    return estimate(change, spread * float(np.sqrt(1 / len(a) + 1 / len(b))), freedom)
+        return Estimate(change, -float("inf"), float("inf"), 1.0, float("inf"), dof)
+    return estimate(change, spread * float(np.sqrt(1 / len(a) + 1 / len(b))), dof)
 
 
 def with_extra_error(found: Estimate, extra: float) -> Estimate:
@@ -175,10 +173,10 @@ def with_extra_error(found: Estimate, extra: float) -> Estimate:
     error = float(np.hypot(found.error, extra))
     if extra <= 1e-3 * found.error:
         return found
-    freedom = min(found.freedom * (error / found.error) ** 4, 1e6) if found.error > 0 else found.freedom
-    wider = estimate(found.effect, error, freedom)
+    dof = min(found.dof * (error / found.error) ** 4, 1e6) if found.error > 0 else found.dof
+    wider = estimate(found.effect, error, dof)
     low, high, p = min(found.low, wider.low), max(found.high, wider.high), max(found.p, wider.p)
-    return replace(found, low=low, high=high, p=p, error=error, freedom=freedom)
+    return replace(found, low=low, high=high, p=p, error=error, dof=dof)
 
 
 def with_bias(found: Estimate, most: float) -> Estimate:
@@ -188,8 +186,8 @@ def with_bias(found: Estimate, most: float) -> Estimate:
     rest = max(0.0, abs(found.effect) - most)
     # By the end of the interval that is nearer to zero, so that p and interval agree.
     near = found.effect - found.low if found.effect > 0 else found.high - found.effect
-    error = (near - found.bias) / student.limit(found.freedom)
-    p = student.two_sided(rest / error, found.freedom) if error > 0 else float(rest == 0)
+    error = (near - found.bias) / student.limit(found.dof)
+    p = student.two_sided(rest / error, found.dof) if error > 0 else float(rest == 0)
     return replace(
         found, low=found.low - most, high=found.high + most, p=max(found.p, p), bias=found.bias + most
     )
@@ -197,16 +195,16 @@ def with_bias(found: Estimate, most: float) -> Estimate:
 
 def _combined(halves: list[tuple[float, float]], between: Spread) -> tuple[float, float]:
     """Return standard error and degrees of freedom of a difference, from half intervals of its terms."""
-    parts = np.array([(half / student.limit(freedom)) ** 2 for half, freedom in halves])
+    parts = np.array([(half / student.limit(dof)) ** 2 for half, dof in halves])
     within, runs = float(parts.sum()), 2 * between.deviation**2
     if within == 0 and runs == 0:
-        return 0.0, sum(freedom for _, freedom in halves)
+        return 0.0, sum(dof for _, dof in halves)
     own = within**2 / float(parts**2 @ np.array([1 / f for _, f in halves])) if within else 1.0
     beyond = max(0.0, within - 2 * between.within**2)
     if within > runs + beyond:
         return float(np.sqrt(within)), own
     total = runs + beyond
-    return float(np.sqrt(total)), total**2 / (runs**2 / between.freedom + beyond**2 / own)
+    return float(np.sqrt(total)), total**2 / (runs**2 / between.dof + beyond**2 / own)
 
 
 def _independent_share(residual: Floats) -> float:

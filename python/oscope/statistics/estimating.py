@@ -159,7 +159,7 @@ def _with_clock(
         # Half a step a side.
         return effect.with_bias(found, clock_step / (min(a.centre, b.centre) if logarithmic else 1.0))
     if constant is not None:
-        return effect.estimate(constant.change, 0.0, found.freedom)
+        return effect.estimate(constant.change, 0.0, found.dof)
     return effect.with_extra_error(found, resolution_error(a, b, step)) if coarse(metric) else found
 
 
@@ -185,13 +185,13 @@ def _separate(
     if earlier is not None and not exact and not clocks.counted(metric.unit):
         known = earlier.quantile(0.5)
         error = float(np.sqrt((first.error**2 + second.error**2) / 2)) / scale
-        wandering = max(between_runs.wander(side.value / scale) for side in (a, b))
+        part_deviation = max(between_runs.part_deviation(side.value / scale) for side in (a, b))
         usual = error * _usual_error(match, metric, earlier, logarithmic)
-        between = between_runs.spread(known, error, wandering, usual)
+        between = between_runs.spread(known, error, part_deviation, usual)
         if logarithmic and earlier.same_setup:
-            unsure = excess_error(match.a, match.b, earlier.points)
+            excess = excess_error(match.a, match.b, earlier.points)
             a_ns, b_ns = core_loads(match.a), core_loads(match.b)
-            explained = explain(known, earlier.core_loads(), a_ns, b_ns, unsure)
+            explained = explain(known, earlier.core_loads(), a_ns, b_ns, excess)
     if explained is not None:
         between, by = replace(explained.spread, within=between.within), explained.change
         second = replace(second, value=second.value - by, low=second.low - by, high=second.high - by)
@@ -224,8 +224,8 @@ def median_of(point: PointSamples, metric: Column, logarithmic: bool) -> Median:
     found = replication.clusters(values, replication.codes(point.block[finite]), point.boot[finite])
     low, high = interval.median_interval(interval.binned(values, found), 0) or (-np.inf, np.inf)
     ends = np.array([np.median(values), low, high])
-    middle, low, high = np.log(ends) if logarithmic else ends
-    return Median(float(middle), float(low), float(high), max(1, found.count - 1))
+    median, low, high = np.log(ends) if logarithmic else ends
+    return Median(float(median), float(low), float(high), max(1, found.count - 1))
 
 
 def _caveats(a: Measured, b: Measured) -> Iterator[str]:

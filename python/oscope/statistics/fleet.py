@@ -278,7 +278,7 @@ def _locate(samples: HostSamples, logarithmic: bool) -> _Location | None:
         # Blocks of a size together: a host has many, of few sizes.
         own = sizes == size
         found[:, own] = _quantiles(ordered[starts[own, None] + np.arange(size)], levels)
-    middle = np.median(found, axis=1)
+    medians = np.median(found, axis=1)
     variance = np.full(len(levels), np.nan)
     if count > 1:
         # Of normal values: the quartiles are 1.349 standard deviations apart, and the median has pi / 2 of
@@ -286,7 +286,7 @@ def _locate(samples: HostSamples, logarithmic: bool) -> _Location | None:
         deviation = np.subtract(*_quantiles(found, [0.75, 0.25])) / 1.349
         variance = np.square(deviation) / count * np.pi / 2
     return _Location(
-        dict(zip(QUANTILES, map(float, middle), strict=True)),
+        dict(zip(QUANTILES, map(float, medians), strict=True)),
         dict(zip(QUANTILES, map(float, variance), strict=True)),
         count,
         float(np.median(values)),

@@ -127,8 +127,8 @@ def _student(bins: Binned, kind: Range) -> Interval:
 
 def _t_limits(values: Floats) -> Floats:
     """Lower and upper limit of the mean by Student's t."""
-    reach = student.limit(len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values))
-    return np.asarray([values.mean() - reach, values.mean() + reach])
+    half_width = student.limit(len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values))
+    return np.asarray([values.mean() - half_width, values.mean() + half_width])
 
 
 def _bootstrap(bins: Binned, seed: int) -> Interval | None:
@@ -147,11 +147,11 @@ def _bootstrap(bins: Binned, seed: int) -> Interval | None:
     below = (np.count_nonzero(resampled < centre) + np.count_nonzero(resampled <= centre)) / (2 * RESAMPLES)
     left_out = _weighted_medians(bins, 1 - np.eye(count))
     influence = left_out.mean() - left_out
-    reach = student.limit(count - 1) * np.sqrt(count / (count - 1))
+    half_width = student.limit(count - 1) * np.sqrt(count / (count - 1))
     with np.errstate(invalid="ignore", divide="ignore"):
         acceleration = (influence**3).sum() / 6 / (influence**2).sum() ** 1.5
         bias = scipy.special.ndtri(below)
-        moved = bias + np.array([-reach, reach])
+        moved = bias + np.array([-half_width, half_width])
         shares = scipy.special.ndtr(bias + moved / (1 - acceleration * moved))
     if not np.isfinite(shares).all():
         return None

@@ -35,19 +35,19 @@ def judge_layout(changed: ComparedMetric, padded: ComparedMetric) -> LayoutVerdi
     it is more than this other layout did, one draw of what layouts do. Layout may be all where the change's
     estimate lies within that. Between these, the answer is "cannot tell".
     """
-    reach = max(abs(side - 1) for side in padded.ci95)
-    found, most = formatting.format_share(abs(padded.ratio - 1)), formatting.format_share(reach)
+    largest = max(abs(side - 1) for side in padded.ci95)
+    found, most = formatting.format_share(abs(padded.ratio - 1)), formatting.format_share(largest)
     mere = f"other padding alone: {found} (up to {most})"
     if changed.different != "yes":
-        return LayoutVerdict("none found", reach, f"no difference to explain; {mere}")
+        return LayoutVerdict("none found", largest, f"no difference to explain; {mere}")
     low, high = changed.ci95
-    if isnan(reach) or isnan(low) or isnan(high):
+    if isnan(largest) or isnan(low) or isnan(high):
         return LayoutVerdict(
-            "cannot tell", reach, "a side is not clearly above 0, so there is no ratio to judge by"
+            "cannot tell", largest, "a side is not clearly above 0, so there is no ratio to judge by"
         )
     least = min(abs(low - 1), abs(high - 1)) if (low > 1) == (high > 1) else 0.0
-    if least > reach:
-        return LayoutVerdict("the change", reach, f"more than this other layout did; {mere}")
-    if abs(changed.ratio - 1) <= reach:
-        return LayoutVerdict("layout may be all", reach, f"layout alone may do as much; {mere}")
-    return LayoutVerdict("cannot tell", reach, f"it may be more than this other layout did, or not; {mere}")
+    if least > largest:
+        return LayoutVerdict("the change", largest, f"more than this other layout did; {mere}")
+    if abs(changed.ratio - 1) <= largest:
+        return LayoutVerdict("layout may be all", largest, f"layout alone may do as much; {mere}")
+    return LayoutVerdict("cannot tell", largest, f"it may be more than this other layout did, or not; {mere}")

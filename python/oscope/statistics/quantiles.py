@@ -290,14 +290,14 @@ def _combined(a: _Quantile, b: _Quantile) -> Estimate:
     spread = float(np.sqrt(a.score.var() * b.score.var()))
     rho = float(((a.score - a.score.mean()) * (b.score - b.score.mean())).mean()) / spread if spread else 0.0
 
-    def reach(near: float, far: float) -> float:
+    def half_width(near: float, far: float) -> float:
         return float(np.sqrt(max(0.0, near**2 + far**2 - 2 * rho * near * far)))
 
-    change, freedom = b.value - a.value, len(a.score) - 1
-    below = reach(b.value - b.low, a.high - a.value)
-    above = reach(b.high - b.value, a.value - a.low)
+    change, dof = b.value - a.value, len(a.score) - 1
+    below = half_width(b.value - b.low, a.high - a.value)
+    above = half_width(b.high - b.value, a.value - a.low)
     error = max(below, above) / student.limit(len(a.score) - 1)
-    return Estimate(change, change - below, change + above, float("nan"), error, freedom)
+    return Estimate(change, change - below, change + above, float("nan"), error, dof)
 
 
 def _share_test(sides: tuple[_Side, _Side], share: float, change: float) -> float:
@@ -327,10 +327,10 @@ def _share_test(sides: tuple[_Side, _Side], share: float, change: float) -> floa
     return float(np.copysign(size / error, gap)) if size else 0.0
 
 
-def _largest_p(lower: float, upper: float, freedom: int) -> float:
+def _largest_p(lower: float, upper: float, dof: int) -> float:
     """Return the largest p of the changes between two, given by their t: t falls as the change grows."""
     nearest = upper if upper > 0 else -lower
-    return student.two_sided(max(0.0, nearest), freedom)
+    return student.two_sided(max(0.0, nearest), dof)
 
 
 def _p_beyond(found: Estimate, explained: tuple[float, float]) -> float:
@@ -338,7 +338,7 @@ def _p_beyond(found: Estimate, explained: tuple[float, float]) -> float:
     gap = max(0.0, found.effect - explained[1], explained[0] - found.effect)
     if not found.error:
         return float(not gap)
-    return student.two_sided(gap / found.error, found.freedom)
+    return student.two_sided(gap / found.error, found.dof)
 
 
 def _as_median(found: _Quantile, clusters: int) -> Median:
@@ -358,12 +358,14 @@ def _between(
         (each.high - each.low) / 2 / student.limit(side.count - 1)
         for each, side in zip(found, sides, strict=True)
     ]
-    wandering = max(_wander(side, share, error) for side, error in zip(sides, errors, strict=True))
+    part_deviation = max(
+        _part_deviation(side, share, error) for side, error in zip(sides, errors, strict=True)
+    )
     error = float(np.sqrt(np.mean(np.square(errors))))
-    return between_runs.spread(known, error / scale, wandering / scale).scaled(scale)
+    return between_runs.spread(known, error / scale, part_deviation / scale).scaled(scale)
 
 
-def _wander(side: _Side, share: float, error: float) -> float:
+def _part_deviation(side: _Side, share: float, error: float) -> float:
     """Return the deviation of the quantile between parts of a run beyond what its error explains."""
     parts, least = between_runs.PARTS, between_runs.ASSUMED
     if side.count < 2 * parts or len(side.value) * share < 2 * parts:

@@ -88,8 +88,8 @@ def clusters(values: Floats, block: npt.ArrayLike, boot: npt.ArrayLike | None = 
 def winsorised(values: Floats) -> Floats:
     """Clip at three interquartile ranges from the quartiles, so that moments are not those of one outlier."""
     low, high = order.quartiles(values)
-    reach = 3 * (high - low)
-    return values if reach == 0 else np.clip(values, low - reach, high + reach)
+    fence = 3 * (high - low)
+    return values if fence == 0 else np.clip(values, low - fence, high + fence)
 
 
 def within_blocks(values: Floats, block_code: Ints) -> Floats:

@@ -114,11 +114,11 @@ def drift(values: Floats, unit_code: Ints) -> Drift:
         unit_code = np.arange(len(values)) * units // len(values)
     elif units > 10 * DRIFT_SEGMENTS:
         unit_code, units = unit_code * (10 * DRIFT_SEGMENTS) // units, 10 * DRIFT_SEGMENTS
-    middle = group_medians(values, unit_code)
-    if units < 5 or np.ptp(middle) == 0:
+    medians = group_medians(values, unit_code)
+    if units < 5 or np.ptp(medians) == 0:
         return Drift(0.0, 1.0, False)
-    p = float(scipy.stats.kendalltau(np.arange(units), middle).pvalue)
-    change = float(scipy.stats.theilslopes(middle).slope) * units
+    p = float(scipy.stats.kendalltau(np.arange(units), medians).pvalue)
+    change = float(scipy.stats.theilslopes(medians).slope) * units
     centre = float(np.median(values))
     relative = change / abs(centre) if centre else float("nan")
     return Drift(relative, p, p < SIGNIFICANT)

@@ -45,7 +45,7 @@ class _How:
     """What both sides are reduced by."""
 
     logarithmic: bool
-    poorest: int
+    fewest: int
     """Repetitions a block of the poorer side."""
     boots: bool
 
@@ -68,10 +68,10 @@ def measure(a: PointSamples, b: PointSamples, column: Column) -> tuple[Measured,
         np.median(np.unique(s.block[k], return_counts=True)[1]) for s, k in zip((a, b), kept, strict=True)
     ]
     boots = all(len(np.unique(side.boot[keep])) > 1 for side, keep in zip((a, b), kept, strict=True))
-    poorest = max(map(len, values)) if exact else int(min(reps_per_block))
+    fewest = max(map(len, values)) if exact else int(min(reps_per_block))
 
     def reduced(logarithmic: bool) -> tuple[Measured, Measured, bool]:
-        how = _How(logarithmic, poorest, boots)
+        how = _How(logarithmic, fewest, boots)
         first, second = (_side(side, keep, metric, how) for side, keep in zip((a, b), kept, strict=True))
         return first, second, logarithmic
 
@@ -88,7 +88,7 @@ def _multiples(a: Measured, b: Measured) -> bool:
 
 
 def _side(point: PointSamples, keep: npt.NDArray[np.bool_], metric: str, how: _How) -> Measured:
-    raw, poorest = point.metrics[metric][keep], how.poorest
+    raw, fewest = point.metrics[metric][keep], how.fewest
     values = np.log(raw) if how.logarithmic else raw
     time = point.started_ns[keep] / 1e9
     units, code = np.unique(point.block[keep], return_inverse=True)
@@ -96,8 +96,8 @@ def _side(point: PointSamples, keep: npt.NDArray[np.bool_], metric: str, how: _H
     if len(units) == 1:
         found = replication.clusters(values, code)
         level, code, units = "repetition", found.code, np.arange(found.count)
-        poorest = len(values)
-    middle = _medians(values, code, poorest)
+        fewest = len(values)
+    block_medians = _medians(values, code, fewest)
     when = _means(time, code)
     seen = point.boot[keep]
     if how.boots:
@@ -107,11 +107,15 @@ def _side(point: PointSamples, keep: npt.NDArray[np.bool_], metric: str, how: _H
         boots, inverse = np.unique(boot_of_unit, return_inverse=True)
         # With a boot a block the block's number stays: by it another run whose blocks took turns is paired.
         if len(boots) < len(units):
-            units, middle, when = boots, _medians(middle, inverse, len(middle)), _means(when, inverse)
+            units, block_medians, when = (
+                boots,
+                _medians(block_medians, inverse, len(block_medians)),
+                _means(when, inverse),
+            )
     by_time = np.argsort(when, kind="stable")
-    centre = order.median(middle)
+    centre = order.median(block_medians)
     return Measured(
-        value=middle[by_time],
+        value=block_medians[by_time],
         unit=units[by_time],
         time=when[by_time],
         level=level,
@@ -127,13 +131,13 @@ def _means(values: Floats, code: Ints) -> Floats:
     return np.asarray(origin + np.bincount(code, weights=values - origin) / np.bincount(code), dtype=float)
 
 
-def _medians(values: Floats, code: Ints, poorest: int) -> Floats:
-    """Median of each group, or the expected median of `poorest` of its samples where it has more."""
+def _medians(values: Floats, code: Ints, fewest: int) -> Floats:
+    """Median of each group, or the expected median of `fewest` of its samples where it has more."""
     by_group = values[np.argsort(code, kind="stable")]
     parts = np.split(by_group, np.cumsum(np.bincount(code))[:-1])
     return np.array(
         [
-            order.median(part) if len(part) <= poorest else _expected_median(np.sort(part), poorest)
+            order.median(part) if len(part) <= fewest else _expected_median(np.sort(part), fewest)
             for part in parts
         ]
     )
@@ -153,15 +157,15 @@ def _median_weights(count: int, drawn: int) -> Floats:
     C(count, drawn).
     """
     weights = np.zeros(count)
-    middle = {(drawn + 1) // 2, drawn // 2 + 1}
-    for j in middle:
+    median_ranks = {(drawn + 1) // 2, drawn // 2 + 1}
+    for j in median_ranks:
         i = np.arange(j, count - drawn + j + 1)
         log = (
             _log_choose(i - 1, j - 1)
             + _log_choose(count - i, drawn - j)
             - _log_choose(np.array(count), drawn)
         )
-        weights[i - 1] += np.exp(log) / len(middle)
+        weights[i - 1] += np.exp(log) / len(median_ranks)
     return np.asarray(weights / weights.sum(), dtype=float)
 
 

@@ -11,14 +11,14 @@ import scipy
 LEVEL = 0.05
 
 
-def limit(freedom: float, level: float = LEVEL) -> float:
+def limit(dof: float, level: float = LEVEL) -> float:
     """Return what |t| exceeds in a share `level` of cases; NaN without a degree of freedom."""
-    return -float(scipy.special.stdtrit(freedom, level / 2))
+    return -float(scipy.special.stdtrit(dof, level / 2))
 
 
-def two_sided(t: float, freedom: float) -> float:
+def two_sided(t: float, dof: float) -> float:
     """Return p of "no effect", for a `t` that is at least 0."""
-    return 2 * float(scipy.special.stdtr(freedom, -t))
+    return 2 * float(scipy.special.stdtr(dof, -t))
 
 
 def normal_limit(level: float = LEVEL) -> float:

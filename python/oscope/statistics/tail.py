@@ -202,16 +202,16 @@ def _cause(given: Measured, name: str, tail: Mask, statistic: float, p: float) -
     column = given.raw[name]
     known = np.isfinite(column)
     inside, outside = column[tail & known], column[~tail & known]
-    middle = float(np.median(outside))
+    median = float(np.median(outside))
     is_rare = float((outside == 0).mean()) >= RARE_IN_REST and float(outside.min()) >= 0
-    has_inside, has_outside = (part > (0 if is_rare else middle) for part in (inside, outside))
+    has_inside, has_outside = (part > (0 if is_rare else median) for part in (inside, outside))
     odds = [(has.sum() + 0.5) / ((~has).sum() + 0.5) for has in (has_inside, has_outside)]
     return TailCause(
         name,
         "more" if statistic > 0 else "less",
         "share" if is_rare else "median",
         float(has_inside.mean() if is_rare else np.median(inside)),
-        float(has_outside.mean() if is_rare else middle),
+        float(has_outside.mean() if is_rare else median),
         int(has_inside.sum()),
         len(inside),
         float(odds[0] / odds[1]),
@@ -220,15 +220,15 @@ def _cause(given: Measured, name: str, tail: Mask, statistic: float, p: float) -
 
 
 def _beyond(reported: Floats, edge: float) -> str:
-    middle = float(np.median(reported))
-    if middle <= 0 or edge <= 0:
+    median = float(np.median(reported))
+    if median <= 0 or edge <= 0:
         return f"above {edge:.4g}"
-    ratio = edge / middle
+    ratio = edge / median
     if ratio >= 2:
         return f"more than {_plain(ratio)} times the median"
     if ratio <= 0.5:
         return f"below {_plain(100 * ratio)} % of the median"
-    side = "above" if edge >= middle else "below"
+    side = "above" if edge >= median else "below"
     return f"more than {_plain(100 * abs(ratio - 1))} % {side} the median"
 
 

@@ -35,9 +35,9 @@ def slow_samples(
 
     `data` are times, or their like; `reported` the values reported for them, and `origin` their positions.
     """
-    middle = float(np.median(data))
+    median = float(np.median(data))
     deviation = float(scipy.stats.median_abs_deviation(data, scale="normal"))
-    slow = data > middle + SLOW_BEYOND * deviation
+    slow = data > median + SLOW_BEYOND * deviation
     worst = np.argsort(-data, kind="stable")[:SLOW_SAMPLES]
     ordinary = {name: column[~slow & np.isfinite(column)] for name, column in given.items()}
     limits = {

@@ -119,12 +119,12 @@ def _sized(table: Floats, repetitions: int) -> Warmup | None:
     if logarithmic:
         each = np.log(first / rest)
     else:
-        middle = abs(float(np.median(table)))
-        if middle == 0:
+        median = abs(float(np.median(table)))
+        if median == 0:
             return None
-        each = (first - rest) / middle
-    reach = float(scipy.stats.t.ppf(0.975, len(each) - 1) * scipy.stats.sem(each))
-    change, low, high = (float(each.mean()) + way * reach for way in (0, -1, 1))
+        each = (first - rest) / median
+    half_width = float(scipy.stats.t.ppf(0.975, len(each) - 1) * scipy.stats.sem(each))
+    change, low, high = (float(each.mean()) + way * half_width for way in (0, -1, 1))
     if logarithmic:
         change, low, high = (float(np.expm1(one)) for one in (change, low, high))
     if low <= 0 <= high or abs(change) < LEAST:

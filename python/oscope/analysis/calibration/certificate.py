@@ -83,7 +83,7 @@ class Entry:
         if self.runs < FEWEST_RUNS or blocks < FEWEST_PAIRS:
             return inf
         within, between = self.block_error / sqrt(blocks), self.run_deviation
-        return max(_reach(sqrt(2) * within, blocks - 1), _reach(sqrt(2) * between, self.runs - 1))
+        return max(_mde(sqrt(2) * within, blocks - 1), _mde(sqrt(2) * between, self.runs - 1))
 
     def pairs_for(self, effect: float) -> int | None:
         """Return how many pairs find the relative difference `effect`; None: more than days hold."""
@@ -99,20 +99,20 @@ class Entry:
 
     def blocks_for(self, effect: float) -> int | None:
         """Return how many blocks a run needs for separate runs to find `effect`; None: no number does."""
-        if self.runs < FEWEST_RUNS or _reach(sqrt(2) * self.run_deviation, self.runs - 1) > effect:
+        if self.runs < FEWEST_RUNS or _mde(sqrt(2) * self.run_deviation, self.runs - 1) > effect:
             return None
         # Within the run as precise as runs are alike, or as is needed, whichever is less.
         for blocks in (FEWEST_PAIRS, *(ceil(FEWEST_PAIRS * 1.1**step) for step in range(1, 160))):
-            if _reach(sqrt(2) * self.block_error / sqrt(blocks), blocks - 1) <= effect:
+            if _mde(sqrt(2) * self.block_error / sqrt(blocks), blocks - 1) <= effect:
                 return blocks
         return None
 
     def _of_pairs(self, pairs: int) -> float:
-        return _reach(self.pair_error / sqrt(pairs), pairs - 1) if pairs >= FEWEST_PAIRS else inf
+        return _mde(self.pair_error / sqrt(pairs), pairs - 1) if pairs >= FEWEST_PAIRS else inf
 
 
-def _reach(error: float, freedom: float) -> float:
-    found = Estimate(0.0, 0.0, 0.0, 1.0, error, freedom).detectable(effect.LEVEL, POWER)
+def _mde(error: float, dof: float) -> float:
+    found = Estimate(0.0, 0.0, 0.0, 1.0, error, dof).detectable(effect.LEVEL, POWER)
     return float(np.expm1(min(found, 700.0)))
 
 
@@ -198,8 +198,8 @@ def to_object(found: Iterable[Entry]) -> list[dict[str, Any]]:
             {
                 "seconds": seconds,
                 **{
-                    way: reach if np.isfinite(reach) else None
-                    for way, reach in (
+                    way: detectable if np.isfinite(detectable) else None
+                    for way, detectable in (
                         (entry.way, entry.interleaved(seconds)),
                         # Runs that had a partner beside them show nothing of those that have none.
                         *((("separate", entry.separate(seconds)),) if entry.way == INTERLEAVED else ()),
@@ -238,13 +238,13 @@ def duet_is_better(found: Iterable[Entry], experiment: str, seconds: float) -> b
 
     By the worst of the classes of work of this experiment that were measured in both ways; False: none was.
     """
-    reach: dict[str, dict[str, float]] = {DUET: {}, INTERLEAVED: {}}
+    detectable: dict[str, dict[str, float]] = {DUET: {}, INTERLEAVED: {}}
     for entry in found:
         if entry.experiment == experiment:
-            reach[entry.way][entry.subject] = entry.interleaved(seconds)
-    both = reach[DUET].keys() & reach[INTERLEAVED].keys()
-    return bool(both) and max(reach[DUET][each] for each in both) < max(
-        reach[INTERLEAVED][each] for each in both
+            detectable[entry.way][entry.subject] = entry.interleaved(seconds)
+    both = detectable[DUET].keys() & detectable[INTERLEAVED].keys()
+    return bool(both) and max(detectable[DUET][each] for each in both) < max(
+        detectable[INTERLEAVED][each] for each in both
     )
 
 

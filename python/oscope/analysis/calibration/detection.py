@@ -116,8 +116,8 @@ def _too_small(experiment: PlannedExperiment, entry: Entry, effect: float) -> st
 
 
 def _remedy(entry: Entry) -> str:
-    reach = entry.separate(TIMES_S[-1])
-    runs = f", or ask for {_share_up(reach)}" if reach < 1 else ""
+    detectable = entry.separate(TIMES_S[-1])
+    runs = f", or ask for {_share_up(detectable)}" if detectable < 1 else ""
     return f"compare two builds of the probe in one interleaved run (`oscope ab --detect`){runs}"
 
 

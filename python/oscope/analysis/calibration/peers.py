@@ -80,11 +80,11 @@ def pyperf(a: Floats, b: Floats) -> MethodVerdict:
     return MethodVerdict(abs(score) >= critical_value(len(a) + len(b) - 2), _ratio(a, b))
 
 
-def critical_value(freedom: int) -> float:
+def critical_value(dof: int) -> float:
     """Return the |t| from which pyperf calls a difference significant (`tdist95conf_level`)."""
-    if freedom >= _NORMAL:
+    if dof >= _NORMAL:
         return student.normal_limit(LEVEL)
-    beyond = max((step for step in _STEPS if step <= freedom), default=freedom)
+    beyond = max((step for step in _STEPS if step <= dof), default=dof)
     return student.limit(beyond, LEVEL)
 
 

@@ -12,7 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from oscope.analysis.calibration import trials
 from oscope.analysis.calibration.certificate import entries
 from oscope.analysis.calibration.pair_measurement import Listener
-from oscope.figures import reach
+from oscope.figures import mde
 from oscope.figures.error_rates import by_method_and_way, by_subject, sentences
 from oscope.report.terminal import console, print_prose, print_table
 
@@ -44,7 +44,7 @@ def print_calibration(result: Mapping[str, Any], run_id: str, out: Console) -> N
     certified = entries(found)
     # Without an injected difference, methods differ in false positives alone: a few pairs say little of them.
     rates = (by_subject(found), *by_method_and_way(found)) if trials.effects(found) else ()
-    for table in (*rates, *([reach.table(certified)] if certified else [])):
+    for table in (*rates, *([mde.table(certified)] if certified else [])):
         print_table(table, out)
     print_prose(" ".join(sentences(found)), out, style="bold")
     if result["interrupted"]:

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from oscope.analysis.calibration import certificate
 from oscope.analysis.gate import MOST_CLUSTERS, Gate, GateRow, Missing, Tail, each_quantity_once
-from oscope.figures import reach
+from oscope.figures import mde
 from oscope.figures.analysed import levels
 from oscope.model import formatting
 from oscope.model.clocks import clock_of
@@ -123,7 +123,7 @@ def _certificate(gate: Gate) -> str | None:
     entries = certificate.from_object((gate.calibrated or {}).get("certificate", ()))
     if gate.calibrated is None or not entries:
         return "not known for this machine: oscope calibrate --quick makes it in two minutes"
-    return f"{reach.sentence(entries)} Calibrated {gate.calibrated['ended']}."
+    return f"{mde.sentence(entries)} Calibrated {gate.calibrated['ended']}."
 
 
 def _blindness(gate: Gate) -> str:

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from oscope.analysis.calibration.certificate import from_object
 from oscope.cli.views.ladder import ASCII, draw, throughputs
-from oscope.figures import reach
+from oscope.figures import mde
 from oscope.figures.analysed import Analysed
 from oscope.figures.answer_text import emulation
 from oscope.figures.ladder import Ladder, ladder
@@ -195,7 +195,7 @@ def _certainty(results: Analysed) -> str:
     if known is None:
         return "not known here: oscope calibrate --quick finds out in two minutes"
     entries, alarms = from_object(known.get("certificate", ())), known["false_alarms"]
-    parts = [f"10 s find a change of {reach.interleaved(entries)}"] if entries else []
+    parts = [f"10 s find a change of {mde.interleaved(entries)}"] if entries else []
     parts.append(f"false positives {alarms['count']} of {alarms['of']}")
     return "; ".join(parts)
 

@@ -11,7 +11,7 @@ from oscope import questions as q
 from oscope.analysis.calibration import trials
 from oscope.analysis.calibration.certificate import entries
 from oscope.analysis.calibration.trials import Trial
-from oscope.figures import error_rates, reach
+from oscope.figures import error_rates, mde
 
 
 def section(title: str, result: Mapping[str, Any]) -> q.Section:
@@ -24,11 +24,11 @@ def section(title: str, result: Mapping[str, Any]) -> q.Section:
         answer=answer,
         text=[*rates, _described(result, found)],
         tables=[
-            *([reach.table(certified)] if certified else []),
+            *([mde.table(certified)] if certified else []),
             error_rates.by_subject(found),
             error_rates.by_method(found),
         ],
-        figures=[*([reach.figure(certified)] if certified else []), error_rates.figure(found)],
+        figures=[*([mde.figure(certified)] if certified else []), error_rates.figure(found)],
     )
 
 

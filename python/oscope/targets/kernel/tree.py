@@ -25,8 +25,8 @@ _STEP = 1000
 def prepare(recipe: Recipe, listener: Listener) -> Path:
     """Make the recipe's work tree what its patches make of the source, and return its folder.
 
-    Is to be called within `kernel_dirs.alone`. Raises OscopeError where a patch does not apply; the tree is then
-    as it was.
+    Is to be called within `kernel_dirs.alone`. Raises OscopeError where a patch does not apply; the tree
+    is then as it was.
     """
     origin = recipe.source
     root = source.make_ready(origin, listener)

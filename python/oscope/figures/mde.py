@@ -50,12 +50,12 @@ def figure(entries: Sequence[Entry]) -> Figure:
         curves = [(entry.way, entry.interleaved, "solid" if entry.way == INTERLEAVED else "dot")]
         if entry.way == INTERLEAVED:
             curves.append((_SEPARATE, entry.separate, "dash"))
-        for way, reach, style in curves:
+        for way, effect_at, style in curves:
             name = f"{entry.subject}, {way}"
             points = [
                 (float(seconds), plots.Dot(name, 100 * effect, colour=colour))
                 for seconds in times
-                if (effect := reach(float(seconds))) <= _MOST
+                if (effect := effect_at(float(seconds))) <= _MOST
             ]
             if points:
                 series.append(plots.Line(name, points, colour, style))
@@ -74,8 +74,8 @@ def figure(entries: Sequence[Entry]) -> Figure:
 def worst_table(entries: Sequence[Entry]) -> Table:
     """Return a row for each way of measuring: what is found in every class of work, by measuring time."""
     rows = [
-        [way + _part_of(own, entries), *(_share(reach(seconds)) for seconds in TIMES_S)]
-        for way, own, reach in _ways(entries)
+        [way + _part_of(own, entries), *(_share(effect_at(seconds)) for seconds in TIMES_S)]
+        for way, own, effect_at in _ways(entries)
     ]
     columns = ["sides", *(format_duration(seconds) for seconds in TIMES_S)]
     note = (
@@ -91,11 +91,11 @@ def worst_figure(entries: Sequence[Entry]) -> Figure:
     """Return the curve of each way of measuring, in the class of work where the difference is largest."""
     times = np.union1d(np.geomspace(TIMES_S[0], TIMES_S[-1], 2 * _STEPS), TIMES_S)
     series = []
-    for colour, (way, _, reach) in enumerate(_ways(entries)):
+    for colour, (way, _, effect_at) in enumerate(_ways(entries)):
         points = [
             (float(seconds), plots.Dot(way, 100 * effect, colour=colour))
             for seconds in times
-            if (effect := reach(float(seconds))) <= _MOST
+            if (effect := effect_at(float(seconds))) <= _MOST
         ]
         if points:
             series.append(plots.Line(way, points, colour, _DASHES[way]))
@@ -119,17 +119,17 @@ def _ways(
     """Give each way of measuring, its classes of work, and what so many seconds find in the worst of them."""
     alone = _alone(entries)
     duets = [entry for entry in entries if entry.way == DUET]
-    for way, own, reach in (
+    for way, own, effect_at in (
         (INTERLEAVED, alone, Entry.interleaved),
         (DUET, duets, Entry.interleaved),
         (_SEPARATE, alone, Entry.separate),
     ):
         if own:
-            yield way, own, partial(_worst, own, reach)
+            yield way, own, partial(_worst, own, effect_at)
 
 
-def _worst(own: Sequence[Entry], reach: Callable[[Entry, float], float], seconds: float) -> float:
-    return max(reach(entry, seconds) for entry in own)
+def _worst(own: Sequence[Entry], effect_at: Callable[[Entry, float], float], seconds: float) -> float:
+    return max(effect_at(entry, seconds) for entry in own)
 
 
 def _part_of(own: Sequence[Entry], entries: Sequence[Entry]) -> str:
