@@ -83,14 +83,14 @@ WRAPPINGS: dict[str, Callable[[Frames], bytes]] = {
 def test_every_wrapping_has_the_same_conversation(name: str, tmp_path: Path) -> None:
     plain = read(write(tmp_path / "plain", delivered()))
     found = read(write(tmp_path / "wrapped", WRAPPINGS[name](delivered().frames())))
-    assert [one.kind for one in found.spoken] == KINDS
-    assert [one.message for one in found.spoken] == [one.message for one in plain.spoken]
-    assert [one.packet.time_ns for one in found.spoken] == [one.packet.time_ns for one in plain.spoken]
-    assert [one.problems for one in found.spoken] == [()] * len(KINDS)
+    assert [one.kind for one in found.messages] == KINDS
+    assert [one.message for one in found.messages] == [one.message for one in plain.messages]
+    assert [one.packet.time_ns for one in found.messages] == [one.packet.time_ns for one in plain.messages]
+    assert [one.problems for one in found.messages] == [()] * len(KINDS)
     assert [(lease.client, lease.address) for lease in found.leases] == [(0, ADDRESS), (1, ADDRESS)]
     tags = {"VLAN": (5,), "stacked VLANs": (5, 6)}.get(name, ())
-    assert {one.packet.vlans for one in found.spoken} == {tags}
-    source = found.spoken[0].packet.link_source
+    assert {one.packet.vlans for one in found.messages} == {tags}
+    source = found.messages[0].packet.link_source
     assert (source.hex(":") if source else None) == (None if name == "raw IP" else link(1))
 
 
@@ -98,7 +98,7 @@ def test_scapy_reads_the_same(tmp_path: Path) -> None:
     path = write(tmp_path / "capture", dropped())
     found = read(path)
     with PcapReader(str(path)) as packets:
-        for one, packet in zip(found.spoken, packets, strict=True):
+        for one, packet in zip(found.messages, packets, strict=True):
             bootp = packet[BOOTP]
             options = {option[0]: option[1] for option in packet[DHCP].options if isinstance(option, tuple)}
             assert one.kind == DHCPTypes[options["message-type"]].upper()
@@ -133,7 +133,7 @@ def test_tcpdump_numbers_the_same_packets(tmp_path: Path) -> None:
         timeout=60,
     ).stdout
     lines = [line.split()[0] for line in reported.splitlines() if "BOOTP/DHCP" in line]
-    assert [one.number for one in read(path).spoken] == [int(number) for number in lines]
+    assert [one.number for one in read(path).messages] == [int(number) for number in lines]
 
 
 def frame_of(index: int) -> bytearray:
@@ -197,9 +197,9 @@ DAMAGES: dict[str, tuple[bytes, list[str | None], str]] = {
 def test_damage_is_told_and_the_rest_is_read(name: str, tmp_path: Path) -> None:
     content, kinds, problem = DAMAGES[name]
     found: Conversation = read(write(tmp_path / "capture", content))
-    assert [one.kind for one in found.spoken] == kinds
+    assert [one.kind for one in found.messages] == kinds
     assert len(found.leases) == 2
-    reported = "; ".join(found.spoken[1 if name == "wrong operation" else 0].problems)
+    reported = "; ".join(found.messages[1 if name == "wrong operation" else 0].problems)
     assert problem in reported
     if len(kinds) < len(KINDS):
         assert found.end is not None

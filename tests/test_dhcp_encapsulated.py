@@ -125,12 +125,12 @@ def test_dhcp_is_read_in_every_wrapping(name: str, order: str, tmp_path: Path) -
     packets = delivered().packets
     found = read(capture(tmp_path / "wrapped", [wrap(packet) for packet in packets], link_type, order=order))
     plain = read(capture(tmp_path / "plain", packets))
-    assert [one.message for one in found.spoken] == [one.message for one in plain.spoken]
-    assert [one.number for one in found.spoken] == list(range(1, len(packets) + 1))
+    assert [one.message for one in found.messages] == [one.message for one in plain.messages]
+    assert [one.number for one in found.messages] == list(range(1, len(packets) + 1))
     assert [lease.address for lease in found.leases] == [ADDRESS, ADDRESS]
-    assert {one.packet.tunnels for one in found.spoken} == {tunnels}
-    assert {one.problems for one in found.spoken} == {()}
-    source = found.spoken[0].packet.link_source
+    assert {one.packet.tunnels for one in found.messages} == {tunnels}
+    assert {one.problems for one in found.messages} == {()}
+    source = found.messages[0].packet.link_source
     if name == "VXLAN-GPE of IPv4":
         assert source is None
     elif name.startswith("VXLAN"):
@@ -160,8 +160,8 @@ def test_pcapng_of_scapy_and_of_both_byte_orders(name: str, tmp_path: Path) -> N
                 writer.write(wrap(packet))
     for path in paths:
         found = read(path)
-        assert (len(found.spoken), len(found.leases)) == (11, 2)
-        assert {one.packet.tunnels for one in found.spoken} == {tunnels}
+        assert (len(found.messages), len(found.leases)) == (11, 2)
+        assert {one.packet.tunnels for one in found.messages} == {tunnels}
 
 
 @pytest.mark.skipif(shutil.which("tcpdump") is None, reason="tcpdump is not installed")
@@ -174,8 +174,8 @@ def test_what_tcpdump_writes_is_read_too(name: str, tmp_path: Path) -> None:
     words = ["tcpdump", "-nn", "-r", made, "-w", written, "greater 1"]
     subprocess.run(words, check=True, capture_output=True, timeout=60)
     found = read(written)
-    assert (len(found.spoken), len(found.leases)) == (11, 2)
-    assert {one.packet.tunnels for one in found.spoken} == {tunnels}
+    assert (len(found.messages), len(found.leases)) == (11, 2)
+    assert {one.packet.tunnels for one in found.messages} == {tunnels}
 
 
 def nested(tunnels: int) -> bytes:
@@ -279,7 +279,7 @@ def test_a_link_type_that_is_not_read_has_its_name(probe: Path, tmp_path: Path) 
 
 
 def test_as_many_tunnels_as_are_read(tmp_path: Path) -> None:
-    (one,) = read(capture(tmp_path / "capture", [nested(8)])).spoken
+    (one,) = read(capture(tmp_path / "capture", [nested(8)])).messages
     assert (one.kind, one.packet.tunnels) == ("DISCOVER", ("VXLAN 1",) * 8)
 
 
@@ -288,7 +288,7 @@ def test_cut_short_anywhere_nothing_is_invented(tmp_path: Path) -> None:
         whole = bytes(wrap(delivered().packets[0]))
         packets = [whole, *(whole[:length] for length in range(len(whole)))]
         found = read(capture(tmp_path / "capture", packets, link_type))
-        kinds = {one.kind for one in found.spoken}
+        kinds = {one.kind for one in found.messages}
         assert kinds <= {"DISCOVER", None, "BOOTP"}
 
 

@@ -43,8 +43,8 @@ def test_a_reply_of_an_unreadable_type_is_drawn_from_the_server(
 ) -> None:
     reply = without_type(broadcast(from_server(1, "offer")), operation)
     found = read(write(tmp_path / "capture", pcap([(1.0, reply)])))
-    assert [(one.kind, one.is_from_server) for one in found.spoken] == [(None, True)]
-    _, line = sequence("client", found.spoken, None, 100)
+    assert [(one.kind, one.is_from_server) for one in found.messages] == [(None, True)]
+    _, line = sequence("client", found.messages, None, 100)
     assert "◀" in line
     assert "▶" not in line
 
@@ -56,8 +56,8 @@ def test_a_request_of_an_unreadable_type_is_drawn_from_the_client(
     found = read(
         write(tmp_path / "capture", pcap([(1.0, without_type(from_client(1, "discover"), operation))]))
     )
-    assert not found.spoken[0].is_from_server
-    assert "▶" in list(sequence("client", found.spoken, None, 100))[1]
+    assert not found.messages[0].is_from_server
+    assert "▶" in list(sequence("client", found.messages, None, 100))[1]
 
 
 def test_where_no_message_can_be_read_every_answer_says_so(tmp_path: Path) -> None:

@@ -11,10 +11,10 @@ import typer
 
 from oscope.cli.errors import DONE, note
 from oscope.report.terminal import aligned, console, print_columns
-from oscope.tools.inventory.open_devices import find_held
+from oscope.tools.inventory.open_devices import find_open_devices
 
 if TYPE_CHECKING:
-    from oscope.tools.inventory.open_devices import Device, Held, Holding
+    from oscope.tools.inventory.open_devices import Device, OpenDevice, OpenDevices
 
 SCHEMA = "oscope.devices/1"
 LONGEST_PATH = 36
@@ -34,43 +34,43 @@ def devices(
     Devices mapped into memory are listed as well. Only root can inspect the processes of other users: the
     number of processes that could not be inspected is printed.
     """
-    held = find_held()
+    found = find_open_devices()
     if as_json:
-        print(json.dumps(_to_object(held)))
+        print(json.dumps(_to_object(found)))
     else:
-        _print(held, everything=everything)
-    if held.unreadable:
+        _print(found, everything=everything)
+    if found.unreadable:
         remedy = "run it as root" if os.geteuid() else "they are kept from root as well"
-        note(f"processes that could not be looked at: {held.unreadable}: {remedy}")
+        note(f"processes that could not be looked at: {found.unreadable}: {remedy}")
     return DONE
 
 
-def _grouped(holdings: Iterable[Holding]) -> dict[Device, list[Holding]]:
+def _grouped(open_devices: Iterable[OpenDevice]) -> dict[Device, list[OpenDevice]]:
     """Return the holdings of each device, devices in the order of their kinds and numbers."""
-    found: dict[Device, list[Holding]] = {}
-    for holding in holdings:
-        found.setdefault(holding.device, []).append(holding)
+    found: dict[Device, list[OpenDevice]] = {}
+    for open_device in open_devices:
+        found.setdefault(open_device.device, []).append(open_device)
     order = sorted(found, key=lambda one: (one.kind == "block", one.major, one.minor, one.path))
     return {device: found[device] for device in order}
 
 
-def _print(held: Held, *, everything: bool) -> None:
+def _print(found: OpenDevices, *, everything: bool) -> None:
     out = console()
-    grouped = _grouped(held.holdings)
+    grouped = _grouped(found.open_devices)
     if not grouped:
         out.print("no device file is held open")
         return
     rows = [
-        (device, holdings)
+        (device, open_devices)
         for device, all_of_it in grouped.items()
-        for holdings in ([[one] for one in all_of_it] if everything else [all_of_it])
+        for open_devices in ([[one] for one in all_of_it] if everything else [all_of_it])
     ]
     columns = [
         ["device", *(_path(device) for device, _ in rows)],
         aligned(["number", *(f"{device.major}:{device.minor}" for device, _ in rows)]),
-        ["mode", *(_modes(holdings) for _, holdings in rows)],
+        ["mode", *(_modes(open_devices) for _, open_devices in rows)],
         ["what it is", *(device.identity.purpose for device, _ in rows)],
-        ["processes and descriptors", *(_holders(holdings) for _, holdings in rows)],
+        ["processes and descriptors", *(_holders(open_devices) for _, open_devices in rows)],
     ]
     print_columns(columns, out, wrap_last=True)
 
@@ -85,14 +85,14 @@ def _path(device: Device) -> str:
     return f"{shown}{' (deleted)' if device.is_deleted else ''}{other}"
 
 
-def _modes(holdings: Sequence[Holding]) -> str:
-    return ", ".join(dict.fromkeys(holding.mode for holding in holdings))
+def _modes(open_devices: Sequence[OpenDevice]) -> str:
+    return ", ".join(dict.fromkeys(open_device.mode for open_device in open_devices))
 
 
-def _holders(holdings: Sequence[Holding]) -> str:
+def _holders(open_devices: Sequence[OpenDevice]) -> str:
     """Tell who holds a device: `bash 1234: 0 1 2`."""
     holders = []
-    grouped = _by_process(holdings)
+    grouped = _by_process(open_devices)
     for (pid, command), descriptors in list(grouped.items())[:MOST_PROCESSES]:
         name = "".join(letter if letter.isprintable() else "?" for letter in command)
         holders.append(f"{name} {pid}: {' '.join(descriptors)}")
@@ -101,19 +101,19 @@ def _holders(holdings: Sequence[Holding]) -> str:
     return "; ".join(holders)
 
 
-def _by_process(holdings: Iterable[Holding]) -> Mapping[tuple[int, str], list[str]]:
+def _by_process(open_devices: Iterable[OpenDevice]) -> Mapping[tuple[int, str], list[str]]:
     found: dict[tuple[int, str], list[str]] = {}
-    for holding in holdings:
-        shown = "mapped" if holding.descriptor is None else str(holding.descriptor)
-        found.setdefault((holding.pid, holding.command), []).append(shown)
+    for open_device in open_devices:
+        shown = "mapped" if open_device.descriptor is None else str(open_device.descriptor)
+        found.setdefault((open_device.pid, open_device.command), []).append(shown)
     return found
 
 
-def _to_object(held: Held) -> dict[str, Any]:
+def _to_object(found: OpenDevices) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
-        "processes": held.processes,
-        "unreadable": held.unreadable,
+        "processes": found.processes,
+        "unreadable": found.unreadable,
         "devices": [
             {
                 "path": device.path,
@@ -131,9 +131,9 @@ def _to_object(held: Held) -> dict[str, Any]:
                         "mapped": one.descriptor is None,
                         "mode": one.mode,
                     }
-                    for one in holdings
+                    for one in open_devices
                 ],
             }
-            for device, holdings in _grouped(held.holdings).items()
+            for device, open_devices in _grouped(found.open_devices).items()
         ],
     }

@@ -17,7 +17,15 @@ from oscope.model.formatting import MISSING, format_count
 from oscope.model.units import format_duration
 from oscope.report.terminal import aligned, console, print_columns, print_prose
 from oscope.tools.dhcp.answers import NOT_SHOWN, Answer, answer_all
-from oscope.tools.dhcp.conversation import FOREVER, MOST, NS_PER_S, Conversation, Spoken, not_supported, read
+from oscope.tools.dhcp.conversation import (
+    FOREVER,
+    MOST,
+    NS_PER_S,
+    CapturedMessage,
+    Conversation,
+    not_supported,
+    read,
+)
 from oscope.tools.dhcp.message import CLIENT_IDENTIFIER, HOST_NAME
 from oscope.tools.dhcp.redaction import Addresses, addresses_of
 from oscope.tools.dhcp.sequence import sequence
@@ -44,7 +52,7 @@ def show(path: Path | None, *, is_hidden: bool, everything: bool, as_json: bool)
         print(json.dumps(_to_object(conversation, addresses, answers)))
     else:
         out = console()
-        limit = len(conversation.spoken) if everything else MOST_MESSAGES
+        limit = len(conversation.messages) if everything else MOST_MESSAGES
         _print_messages(conversation, addresses, limit, out)
         _print_figures(conversation, addresses, limit, out)
         print_answers(answers, out)
@@ -55,7 +63,7 @@ def _finish(conversation: Conversation) -> int:
     """Tell what was not read."""
     end = conversation.end
     if end is None:
-        last = conversation.spoken[-1].number
+        last = conversation.messages[-1].number
         note(f"{conversation.name} has more: only the first {MOST} DHCP messages were read, up to #{last}")
         return DONE
     for counted in end.not_read:
@@ -73,15 +81,15 @@ def _finish(conversation: Conversation) -> int:
 
 
 def _start_ns(conversation: Conversation) -> int | None:
-    return next((one.packet.time_ns for one in conversation.spoken if one.packet.time_ns is not None), None)
+    return next((one.packet.time_ns for one in conversation.messages if one.packet.time_ns is not None), None)
 
 
 def _print_messages(conversation: Conversation, addresses: Addresses, limit: int, out: Console) -> None:
     start = _start_ns(conversation)
     packets = "" if conversation.end is None else f" in {format_count(conversation.end.packets)} packets"
     when = "" if start is None else f", from {_clock(start)} on"
-    print_prose(f"{_counted(len(conversation.spoken), 'DHCP message')}{packets}{when}", out, style="bold")
-    shown = conversation.spoken[:limit]
+    print_prose(f"{_counted(len(conversation.messages), 'DHCP message')}{packets}{when}", out, style="bold")
+    shown = conversation.messages[:limit]
     columns = [
         aligned(["#", *(str(one.number) for one in shown)]),
         aligned(["s", *(_since(one, start) for one in shown)]),
@@ -93,7 +101,7 @@ def _print_messages(conversation: Conversation, addresses: Addresses, limit: int
         ["remarks", *("; ".join(_remarks(one, addresses)) for one in shown)],
     ]
     print_columns(columns, out, wrap_last=True)
-    if left := len(conversation.spoken) - len(shown):
+    if left := len(conversation.messages) - len(shown):
         print_prose(f"{_counted(left, 'more message')}: --all prints all", out, style="dim")
 
 
@@ -101,9 +109,9 @@ def _print_figures(conversation: Conversation, addresses: Addresses, limit: int,
     start = _start_ns(conversation)
     figures = len(conversation.clients) if limit > MOST_MESSAGES else MOST_FIGURES
     for index in range(len(conversation.clients))[:figures]:
-        spoken = [one for one in conversation.spoken if one.client == index][:limit]
+        messages = [one for one in conversation.messages if one.client == index][:limit]
         out.print()
-        for line in sequence(addresses.client(conversation, index), spoken, start, out.width):
+        for line in sequence(addresses.client(conversation, index), messages, start, out.width):
             out.print(Text(line), soft_wrap=True)
     if (left := len(conversation.clients) - figures) > 0:
         print_prose(f"{_counted(left, 'more client')}: --all draws all", out, style="dim")
@@ -140,16 +148,16 @@ def _clock(time_ns: int) -> str:
         return "a time beyond all calendars"
 
 
-def _since(one: Spoken, start_ns: int | None) -> str:
+def _since(one: CapturedMessage, start_ns: int | None) -> str:
     time = one.packet.time_ns
     return MISSING if time is None or start_ns is None else f"{(time - start_ns) / NS_PER_S:.6f}"
 
 
-def _client(conversation: Conversation, addresses: Addresses, one: Spoken) -> str:
+def _client(conversation: Conversation, addresses: Addresses, one: CapturedMessage) -> str:
     return MISSING if one.client is None else addresses.client(conversation, one.client)
 
 
-def _address(one: Spoken) -> str | None:
+def _address(one: CapturedMessage) -> str | None:
     """Return the address that a message is about: given, had, or asked for."""
     message = one.message
     first = (message.yiaddr, message.ciaddr) if one.is_from_server else (message.ciaddr, message.yiaddr)
@@ -157,7 +165,7 @@ def _address(one: Spoken) -> str | None:
     return known or message.requested
 
 
-def _remarks(one: Spoken, addresses: Addresses) -> Iterator[str]:
+def _remarks(one: CapturedMessage, addresses: Addresses) -> Iterator[str]:
     message, packet = one.message, one.packet
     if message.lease_s is not None:
         yield "lease for ever" if message.lease_s == FOREVER else f"lease {format_duration(message.lease_s)}"
@@ -179,7 +187,7 @@ def _remarks(one: Spoken, addresses: Addresses) -> Iterator[str]:
     yield from one.problems
 
 
-def _name(one: Spoken, addresses: Addresses) -> str | None:
+def _name(one: CapturedMessage, addresses: Addresses) -> str | None:
     value = one.message.options.get(HOST_NAME)
     if value is None:
         return None
@@ -226,7 +234,7 @@ def _to_object(conversation: Conversation, addresses: Addresses, answers: Sequen
             }
             for lease in conversation.leases
         ],
-        "messages": [_message_object(one, addresses) for one in conversation.spoken],
+        "messages": [_message_object(one, addresses) for one in conversation.messages],
         "tcp_packets": list(conversation.tcp),
         "answers": [
             {
@@ -242,7 +250,7 @@ def _to_object(conversation: Conversation, addresses: Addresses, answers: Sequen
     }
 
 
-def _message_object(one: Spoken, addresses: Addresses) -> dict[str, Any]:
+def _message_object(one: CapturedMessage, addresses: Addresses) -> dict[str, Any]:
     packet, message = one.packet, one.message
     identifier = message.options.get(CLIENT_IDENTIFIER, b"")
     return {

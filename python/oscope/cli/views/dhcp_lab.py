@@ -18,7 +18,7 @@ from oscope.report.terminal import aligned, console, print_columns, print_prose,
 from oscope.tools.dhcp.lab import scenario_runner
 from oscope.tools.dhcp.lab.plan import ASK_EVERY_S, CLIENT, ENDS, LEASE_S, SCENARIOS
 from oscope.tools.dhcp.lab.result import Message, Result, capture_name, is_in_vain, to_object
-from oscope.tools.dhcp.lab.scenario_runner import Played
+from oscope.tools.dhcp.lab.scenario_runner import ScenarioRun
 
 _FEW = 3
 """Questions in vain that are shown one by one."""
@@ -51,7 +51,7 @@ def run(names: Sequence[str], folder: Path, *, as_json: bool) -> None:
     print_written(f"{folder}: {len(played) * len(ENDS)} captures, the server's logs, lab.json", out)
 
 
-def _keep(played: Mapping[str, Played], folder: Path) -> None:
+def _keep(played: Mapping[str, ScenarioRun], folder: Path) -> None:
     try:
         folder.mkdir(exist_ok=True)
     except OSError as error:

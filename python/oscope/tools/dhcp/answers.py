@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from oscope.model.formatting import format_count
 from oscope.model.units import format_duration
-from oscope.tools.dhcp.conversation import FOREVER, NS_PER_S, Conversation, Lease, Spoken
+from oscope.tools.dhcp.conversation import FOREVER, NS_PER_S, CapturedMessage, Conversation, Lease
 from oscope.tools.dhcp.lease_history import Course, Courses
 from oscope.tools.dhcp.redaction import Addresses
 
@@ -67,7 +67,7 @@ def answer_all(conversation: Conversation, addresses: Addresses) -> tuple[Answer
         asked.reply(),
         asked.loss(),
     )
-    if any(one.kind is not None for one in conversation.spoken):
+    if any(one.kind is not None for one in conversation.messages):
         return answers
     # That a client releases nothing, for one, is not known then.
     return tuple(answer if answer.parts else replace(answer, why_not=_UNREADABLE) for answer in answers)
@@ -86,7 +86,7 @@ class _Asked:
     courses: Courses
 
     def protocol(self) -> Answer:
-        known = [one for one in self.conversation.spoken if one.kind is not None]
+        known = [one for one in self.conversation.messages if one.kind is not None]
         ports = {(one.packet.source_port, one.packet.destination_port) for one in known}
         way = ", ".join(f"{source} to {destination}" for source, destination in sorted(ports, key=str))
         messages = "one message" if len(known) == 1 else f"all {format_count(len(known))} messages"
@@ -97,8 +97,8 @@ class _Asked:
         return _answer("a", parts, _UNREADABLE)
 
     def host(self) -> Answer:
-        of_client: defaultdict[int | None, list[Spoken]] = defaultdict(list)
-        for one in self.conversation.spoken:
+        of_client: defaultdict[int | None, list[CapturedMessage]] = defaultdict(list)
+        for one in self.conversation.messages:
             of_client[one.client].append(one)
         parts = [
             self._host(index, of_client[index])
@@ -107,9 +107,9 @@ class _Asked:
         ]
         return _answer("b", parts, "no message in it has a link-layer address")
 
-    def _host(self, index: int, spoken: list[Spoken]) -> Part:
+    def _host(self, index: int, messages: list[CapturedMessage]) -> Part:
         address = self.conversation.clients[index].address
-        own = [one for one in spoken if not one.is_from_server]
+        own = [one for one in messages if not one.is_from_server]
         seen = [one for one in own if one.packet.link_source == address]
         name = self.addresses.client(self.conversation, index)
         if seen:
@@ -118,9 +118,9 @@ class _Asked:
             text = f"{name}, as its messages say{self._senders(own)}"
         else:
             text = f"{name}, as the server's answers say"
-        return Part(text, tuple(one.number for one in seen or own or spoken))
+        return Part(text, tuple(one.number for one in seen or own or messages))
 
-    def _senders(self, own: list[Spoken]) -> str:
+    def _senders(self, own: list[CapturedMessage]) -> str:
         """Say who sends these messages of a client, which is not itself."""
         senders = dict.fromkeys(one.packet.link_source for one in own)
         if None in senders:
@@ -158,7 +158,7 @@ class _Asked:
         parts = [self._release(release) for release in self._of_kinds("RELEASE")]
         return _answer("d", parts, "no client releases an address in it")
 
-    def _release(self, release: Spoken) -> Part:
+    def _release(self, release: CapturedMessage) -> Part:
         who = self.addresses.client(self.conversation, release.client)
         server = release.message.server or release.packet.destination
         text = f"{who} gives {release.message.ciaddr or 'an address'} back to the server {server}"
@@ -170,7 +170,7 @@ class _Asked:
             text += f", {_seconds(ends - now)} before its lease of {_lease_time(lease.acks[-1])} ends"
         return Part(text, (lease.acks[-1].number, release.number))
 
-    def _without_lease(self, release: Spoken, text: str) -> Part:
+    def _without_lease(self, release: CapturedMessage, text: str) -> Part:
         """Say what the capture shows of an address that a client gives back without a lease of it."""
         last, now = self.courses.last_lease(release), release.packet.time_ns
         if last is None or release.client is None:
@@ -203,7 +203,7 @@ class _Asked:
                 parts.append(self._silence(release, last - now))
         return _answer("e", parts, short[0])
 
-    def _silence(self, release: Spoken, watched_ns: int) -> Part:
+    def _silence(self, release: CapturedMessage, watched_ns: int) -> Part:
         text = f"no: nothing answers #{release.number} in the {_seconds(watched_ns)} that the capture goes on"
         lease = self.courses.lease_of(release)
         course = None if lease is None else self.courses.of(lease)
@@ -241,8 +241,8 @@ class _Asked:
             )
         return Part(text, tuple(packets))
 
-    def _of_kinds(self, *kinds: str) -> list[Spoken]:
-        return [one for one in self.conversation.spoken if one.kind in kinds]
+    def _of_kinds(self, *kinds: str) -> list[CapturedMessage]:
+        return [one for one in self.conversation.messages if one.kind in kinds]
 
 
 def _no_loss(lease: Lease, course: Course) -> Iterator[str]:
@@ -264,7 +264,7 @@ def _no_loss(lease: Lease, course: Course) -> Iterator[str]:
         )
 
 
-def _lease_time(ack: Spoken) -> str:
+def _lease_time(ack: CapturedMessage) -> str:
     seconds = ack.message.lease_s
     if seconds is None:
         return "an unknown time"

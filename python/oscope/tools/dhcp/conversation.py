@@ -22,7 +22,7 @@ _NOWHERE = "0.0.0.0"  # noqa: S104 (an address that is compared with, not bound)
 
 
 @dataclass(frozen=True, slots=True)
-class Spoken:
+class CapturedMessage:
     """A message, the packet that carried it, and whose conversation it belongs to."""
 
     packet: Packet
@@ -83,9 +83,9 @@ class Lease:
 
     client: int
     address: str
-    acks: list[Spoken]
+    acks: list[CapturedMessage]
     """That made and renewed it."""
-    releases: list[Spoken] = field(default_factory=list)
+    releases: list[CapturedMessage] = field(default_factory=list)
 
     @property
     def server(self) -> str | None:
@@ -102,7 +102,7 @@ class Lease:
             return None
         return last.packet.time_ns + seconds * NS_PER_S
 
-    def has_ended(self, later: Spoken) -> bool:
+    def has_ended(self, later: CapturedMessage) -> bool:
         """Whether it ended, by all that was seen until then, before a `later` message."""
         ends, now = self.ends_ns, later.packet.time_ns
         return ends is not None and now is not None and ends <= now
@@ -116,7 +116,7 @@ class Conversation:
     """None: standard input."""
     end: End | None
     """What is known of the whole capture; None where reading ended early, after `MOST` messages."""
-    spoken: tuple[Spoken, ...]
+    messages: tuple[CapturedMessage, ...]
     clients: tuple[Client, ...]
     leases: tuple[Lease, ...]
     tcp: tuple[int, ...]
@@ -130,7 +130,7 @@ class Conversation:
     @property
     def servers(self) -> tuple[str, ...]:
         """Addresses of the servers, by their identifier, in the order of appearance."""
-        named = (one.message.server for one in self.spoken if one.kind in FROM_SERVER)
+        named = (one.message.server for one in self.messages if one.kind in FROM_SERVER)
         return tuple(dict.fromkeys(server for server in named if server is not None))
 
     @property
@@ -138,7 +138,7 @@ class Conversation:
         """When the last packet that was read was captured, DHCP or not."""
         if self.end is not None:
             return self.end.last_ns
-        return next((one.packet.time_ns for one in reversed(self.spoken)), None)
+        return next((one.packet.time_ns for one in reversed(self.messages)), None)
 
 
 def read(path: Path | None) -> Conversation:
@@ -155,10 +155,10 @@ def read(path: Path | None) -> Conversation:
             end = event
         elif not found.follow(event):
             break
-    if not found.spoken:
+    if not found.messages:
         raise OscopeError(f"{_name(path)} has {_nothing(found, end)}", remedy=_remedy(end))
     return Conversation(
-        path, end, tuple(found.spoken), tuple(found.clients), tuple(found.leases), tuple(found.tcp)
+        path, end, tuple(found.messages), tuple(found.clients), tuple(found.leases), tuple(found.tcp)
     )
 
 
@@ -201,7 +201,7 @@ class _Following:
     """Follows the messages of a capture, in order."""
 
     def __init__(self) -> None:
-        self.spoken: list[Spoken] = []
+        self.messages: list[CapturedMessage] = []
         self.clients: list[Client] = []
         self.leases: list[Lease] = []
         self.tcp: list[int] = []
@@ -212,7 +212,7 @@ class _Following:
 
     def follow(self, packet: Packet) -> bool:
         """Heed a packet; False where there is no room for more."""
-        if len(self.spoken) + len(self.tcp) >= MOST:
+        if len(self.messages) + len(self.tcp) >= MOST:
             return False
         if packet.protocol == "tcp":
             self.tcp.append(packet.number)
@@ -221,11 +221,11 @@ class _Following:
         message = parse(packet.payload if packet.fragment != "later" else b"", is_cut=is_part)
         client = self._client(message)
         # The bytes are not kept: the message has what is in them.
-        spoken = Spoken(_without_payload(packet), message, client)
-        self.spoken.append(spoken)
+        captured = CapturedMessage(_without_payload(packet), message, client)
+        self.messages.append(captured)
         if client is not None:
             self.clients[client].messages.append(packet.number)
-            self._follow_lease(spoken, client)
+            self._follow_lease(captured, client)
         return True
 
     def _client(self, message: Message) -> int | None:
@@ -250,26 +250,26 @@ class _Following:
             self._by_transaction[message.transaction] = known
         return known
 
-    def _follow_lease(self, spoken: Spoken, client: int) -> None:
-        message = spoken.message
+    def _follow_lease(self, captured: CapturedMessage, client: int) -> None:
+        message = captured.message
         address = message.yiaddr
         # Without a lease time it answers an INFORM, which leases nothing.
-        if spoken.kind == "ACK" and address and address != _NOWHERE and message.lease_s is not None:
+        if captured.kind == "ACK" and address and address != _NOWHERE and message.lease_s is not None:
             key = (client, address)
             lease = self._open.get(key)
             if lease is None or lease.releases:
                 self._open[key] = lease = Lease(client, address, [])
                 self.leases.append(lease)
-            lease.acks.append(spoken)
-        elif spoken.kind == "RELEASE" and message.ciaddr is not None:
+            lease.acks.append(captured)
+        elif captured.kind == "RELEASE" and message.ciaddr is not None:
             lease = self._open.get((client, message.ciaddr))
             if lease is None:
                 return
-            if lease.has_ended(spoken):
+            if lease.has_ended(captured):
                 # What is acknowledged after it is another lease.
                 del self._open[client, message.ciaddr]
             else:
-                lease.releases.append(spoken)
+                lease.releases.append(captured)
 
 
 def _without_payload(packet: Packet) -> Packet:

@@ -7,7 +7,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import Literal
 
-from oscope.tools.dhcp.conversation import NS_PER_S, Conversation, Lease, Spoken
+from oscope.tools.dhcp.conversation import NS_PER_S, CapturedMessage, Conversation, Lease
 
 SLACK_S = 1.0
 """Servers count whole seconds: a lease may be seen to end this much early."""
@@ -22,9 +22,9 @@ class Course:
     """What became of a leased address."""
 
     outcome: Literal["given early", "given at the end", "given at the end unasked", "kept", "not known"]
-    given: Spoken | None = None
+    given: CapturedMessage | None = None
     """What gives it to another client."""
-    asked: tuple[Spoken, ...] = ()
+    asked: tuple[CapturedMessage, ...] = ()
     """DISCOVERs in vain: of that client all before the one that is answered, also when the lease was about to
     end; where nobody gets the address, of any client, while the lease ran."""
 
@@ -39,11 +39,13 @@ class Courses:
         self._leases: defaultdict[str | None, list[Lease]] = defaultdict(list)
         for lease in conversation.leases:
             self._leases[lease.address].append(lease)
-        self._given: defaultdict[str | None, list[Spoken]] = defaultdict(list)
-        self._granted: defaultdict[int | None, list[Spoken]] = defaultdict(list)
-        self._asked: defaultdict[int | None, list[Spoken]] = defaultdict(list)
-        self._transactions: defaultdict[tuple[int | None, int | None], list[Spoken]] = defaultdict(list)
-        for one in conversation.spoken:
+        self._given: defaultdict[str | None, list[CapturedMessage]] = defaultdict(list)
+        self._granted: defaultdict[int | None, list[CapturedMessage]] = defaultdict(list)
+        self._asked: defaultdict[int | None, list[CapturedMessage]] = defaultdict(list)
+        self._transactions: defaultdict[tuple[int | None, int | None], list[CapturedMessage]] = defaultdict(
+            list
+        )
+        for one in conversation.messages:
             self._transactions[one.client, one.message.transaction].append(one)
             if one.kind in _GRANTS:
                 self._given[one.message.yiaddr].append(one)
@@ -55,16 +57,16 @@ class Courses:
             key=_number,
         )
 
-    def lease_of(self, release: Spoken) -> Lease | None:
+    def lease_of(self, release: CapturedMessage) -> Lease | None:
         """Return the lease that a release gives back, if the capture shows how it was made."""
         return self._lease_of.get(release.number)
 
-    def last_lease(self, release: Spoken) -> Lease | None:
+    def last_lease(self, release: CapturedMessage) -> Lease | None:
         """Return the newest lease, of any client, of the address that a message gives back."""
         leases = self._leases[release.message.ciaddr]
         return next((one for one in reversed(leases) if one.acks[0].number < release.number), None)
 
-    def reply(self, release: Spoken) -> Spoken | None:
+    def reply(self, release: CapturedMessage) -> CapturedMessage | None:
         """Return what a server answers to a release, until its transaction is used for something else."""
         for one in _after(self._transactions[release.client, release.message.transaction], release.number):
             if one.kind != "RELEASE":
@@ -91,22 +93,22 @@ class Courses:
         is_asked = any(_is_before(one, ends) for one in asked)
         return Course("given at the end" if is_asked else "given at the end unasked", given, asked)
 
-    def _in_vain(self, given: Spoken, since: int) -> tuple[Spoken, ...]:
+    def _in_vain(self, given: CapturedMessage, since: int) -> tuple[CapturedMessage, ...]:
         """Return what the client of `given` asked behind packet `since`, without what `given` answers."""
         asked = [one for one in _after(self._asked[given.client], since) if self._granted_after(one) is given]
         if asked and _answers(given, asked[-1]):
             asked.pop()
         return tuple(asked)
 
-    def _granted_after(self, asked: Spoken) -> Spoken | None:
+    def _granted_after(self, asked: CapturedMessage) -> CapturedMessage | None:
         return next(iter(_after(self._granted[asked.client], asked.number)), None)
 
 
-def _number(spoken: Spoken) -> int:
-    return spoken.number
+def _number(captured: CapturedMessage) -> int:
+    return captured.number
 
 
-def _answers(given: Spoken, asked: Spoken) -> bool:
+def _answers(given: CapturedMessage, asked: CapturedMessage) -> bool:
     """Tell whether a DISCOVER is the one that led to `given`: of its transaction, and not long before."""
     if given.packet.time_ns is None or asked.packet.time_ns is None:
         return False
@@ -114,9 +116,9 @@ def _answers(given: Spoken, asked: Spoken) -> bool:
     return given.message.transaction == asked.message.transaction and waited_ns <= ANSWER_S * NS_PER_S
 
 
-def _is_before(one: Spoken, ends_ns: int) -> bool:
+def _is_before(one: CapturedMessage, ends_ns: int) -> bool:
     return one.packet.time_ns is not None and one.packet.time_ns < ends_ns
 
 
-def _after(ordered: list[Spoken], number: int) -> list[Spoken]:
+def _after(ordered: list[CapturedMessage], number: int) -> list[CapturedMessage]:
     return ordered[bisect_right(ordered, number, key=_number) :]

@@ -78,7 +78,7 @@ def addresses_of(conversation: Conversation, *, is_hidden: bool) -> Addresses:
 
 
 def _all(conversation: Conversation) -> Iterable[bytes]:
-    for one in conversation.spoken:
+    for one in conversation.messages:
         for address in (one.packet.link_source, one.packet.link_destination, one.message.client_address):
             if address and len(address) > HIDDEN and address != _BROADCAST:
                 yield address

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from oscope.tools.dhcp.conversation import NS_PER_S, Spoken
+from oscope.tools.dhcp.conversation import NS_PER_S, CapturedMessage
 
 _LEAST_GAP = 26
 _MOST_GAP = 48
@@ -13,12 +13,14 @@ _MARGIN = 22
 _EVERYBODY = "255.255.255.255"
 
 
-def sequence(name: str, spoken: Sequence[Spoken], start_ns: int | None, width: int) -> Iterator[str]:
+def sequence(
+    name: str, messages: Sequence[CapturedMessage], start_ns: int | None, width: int
+) -> Iterator[str]:
     """Yield the lines of the figure of one client called `name`, `width` columns wide if that is enough.
 
     Times are seconds since `start_ns`.
     """
-    lanes = _lanes(spoken)
+    lanes = _lanes(messages)
     gap = min(max((width - _MARGIN - 2) // max(len(lanes), 1), _LEAST_GAP), _MOST_GAP)
     yield (
         " " * _MARGIN
@@ -28,22 +30,22 @@ def sequence(name: str, spoken: Sequence[Spoken], start_ns: int | None, width: i
         ).rstrip()
     )
     places = {address: index + 1 for index, address in enumerate(lanes)}
-    for one in spoken:
+    for one in messages:
         yield _line(one, places, start_ns, gap)
 
 
-def _lanes(spoken: Sequence[Spoken]) -> dict[str, str]:
+def _lanes(messages: Sequence[CapturedMessage]) -> dict[str, str]:
     """Return the addresses other than the client's, relays first, and what each is."""
-    relays = [one.message.relay for one in spoken if one.message.relay]
-    servers = [one.message.server or one.packet.source for one in spoken if one.is_from_server]
-    servers += [one.message.server for one in spoken if one.kind == "RELEASE" and one.message.server]
+    relays = [one.message.relay for one in messages if one.message.relay]
+    servers = [one.message.server or one.packet.source for one in messages if one.is_from_server]
+    servers += [one.message.server for one in messages if one.kind == "RELEASE" and one.message.server]
     lanes = dict.fromkeys(relays, "relay") | {
         server: "server" for server in dict.fromkeys(servers) if server not in relays
     }
     return lanes or {_EVERYBODY: "everybody"}
 
 
-def _line(one: Spoken, places: dict[str, int], start_ns: int | None, gap: int) -> str:
+def _line(one: CapturedMessage, places: dict[str, int], start_ns: int | None, gap: int) -> str:
     source, destination = _ends(one, places)
     left, right = sorted((source, destination))
     width = (right - left) * gap - 1
@@ -58,13 +60,13 @@ def _line(one: Spoken, places: dict[str, int], start_ns: int | None, gap: int) -
     return f"{_when(one, start_ns):<{_MARGIN}}{body}".rstrip()
 
 
-def _when(one: Spoken, start_ns: int | None) -> str:
+def _when(one: CapturedMessage, start_ns: int | None) -> str:
     time = one.packet.time_ns
     since = "" if time is None or start_ns is None else f"{(time - start_ns) / NS_PER_S:.6f} s"
     return f"#{one.number} {since:>{_MARGIN - len(str(one.number)) - 4}}"
 
 
-def _ends(one: Spoken, places: dict[str, int]) -> tuple[int, int]:
+def _ends(one: CapturedMessage, places: dict[str, int]) -> tuple[int, int]:
     """Return the columns between which a message goes; the client's is 0."""
     last = max(places.values())
     if one.is_from_server:

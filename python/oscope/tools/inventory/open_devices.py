@@ -43,7 +43,7 @@ class Device:
 
 
 @dataclass(frozen=True)
-class Holding:
+class OpenDevice:
     """A process that holds a device open by one descriptor, or has it in its memory."""
 
     device: Device
@@ -57,17 +57,17 @@ class Holding:
 
 
 @dataclass(frozen=True)
-class Held:
+class OpenDevices:
     """All that could be found."""
 
-    holdings: tuple[Holding, ...]
+    open_devices: tuple[OpenDevice, ...]
     processes: int
     """That were looked at; threads of the kernel, which have no descriptors, are left out."""
     unreadable: int
     """That this user may not look at."""
 
 
-def find_held() -> Held:
+def find_open_devices() -> OpenDevices:
     """Return the device files held open by all processes that this user may look at.
 
     Processes come and go meanwhile: what ends is left out.
@@ -75,19 +75,19 @@ def find_held() -> Held:
     pids = sorted(int(name) for name in os.listdir(PROC) if name.isdigit())  # noqa: PTH208 (faster by far)
     if not pids:
         raise OscopeError(f"{PROC} lists no processes", remedy="mount it: mount -t proc proc /proc")
-    holdings: list[Holding] = []
+    open_devices: list[OpenDevice] = []
     processes = unreadable = 0
     for pid in pids:
         try:
             if _is_kernel_thread(pid):
                 continue
-            holdings += _holdings(pid)
+            open_devices += _open_devices(pid)
             processes += 1
         except PermissionError:
             unreadable += 1
         except (FileNotFoundError, ProcessLookupError):
             continue
-    return Held(tuple(holdings), processes, unreadable)
+    return OpenDevices(tuple(open_devices), processes, unreadable)
 
 
 def _is_kernel_thread(pid: int) -> bool:
@@ -96,7 +96,7 @@ def _is_kernel_thread(pid: int) -> bool:
     return bool(int(fields[6]) & _KERNEL_THREAD)
 
 
-def _holdings(pid: int) -> list[Holding]:
+def _open_devices(pid: int) -> list[OpenDevice]:
     command = (PROC / str(pid) / "comm").read_text(errors="replace").rstrip("\n")
     return [
         *_by_descriptor(_task(pid), pid, command),
@@ -113,14 +113,14 @@ def _task(pid: int) -> Path:
     return PROC / str(pid)
 
 
-def _by_descriptor(task: Path, pid: int, command: str) -> Iterator[Holding]:
+def _by_descriptor(task: Path, pid: int, command: str) -> Iterator[OpenDevice]:
     for name in sorted(os.listdir(task / "fd"), key=int):  # noqa: PTH208
         link = task / "fd" / name
         try:
             # What the link leads to is the open file itself, also where its path is gone or elsewhere.
             device = _device(status(link), str(link.readlink()))
             if device is not None:
-                yield Holding(device, pid, command, int(name), _mode(task / "fdinfo" / name))
+                yield OpenDevice(device, pid, command, int(name), _mode(task / "fdinfo" / name))
         except PermissionError:
             raise
         except OSError:
@@ -128,7 +128,7 @@ def _by_descriptor(task: Path, pid: int, command: str) -> Iterator[Holding]:
             continue
 
 
-def _by_mapping(folder: Path, pid: int, command: str) -> Iterator[Holding]:
+def _by_mapping(folder: Path, pid: int, command: str) -> Iterator[OpenDevice]:
     seen: dict[tuple[str, str], Device | None] = {}
     modes: dict[Device, set[str]] = {}
     served = cache(partial(_served, folder))
@@ -144,7 +144,7 @@ def _by_mapping(folder: Path, pid: int, command: str) -> Iterator[Holding]:
             # The letters of a mapping and of a mode are the same.
             modes.setdefault(device, set()).update(set(permissions) & {"r", "w"})
     for device, letters in modes.items():
-        yield Holding(device, pid, command, None, "".join(sorted(letters)) or "none")
+        yield OpenDevice(device, pid, command, None, "".join(sorted(letters)) or "none")
 
 
 def _mapped(folder: Path, fields: Sequence[str], served: Callable[[], frozenset[str]]) -> Device | None:

@@ -15,9 +15,9 @@ from pathlib import Path
 from oscope.model.errors import OscopeError
 from oscope.tools.dhcp import Conversation, read
 from oscope.tools.dhcp.answers import Answer, answer_all
-from oscope.tools.dhcp.conversation import NS_PER_S, Spoken
+from oscope.tools.dhcp.conversation import NS_PER_S, CapturedMessage
 from oscope.tools.dhcp.lab.plan import CLIENT, LEASE_S, LENT, SCENARIOS, SECOND, SERVER, Scenario
-from oscope.tools.dhcp.lab.scenario_runner import Noted, Played
+from oscope.tools.dhcp.lab.scenario_runner import LogEntry, ScenarioRun
 from oscope.tools.dhcp.redaction import addresses_of
 
 _LOGGED = re.compile(r" DHCP([A-Z]+)\(")
@@ -72,7 +72,7 @@ class Freed:
 class Result:
     """A scenario that was played, read from its captures."""
 
-    def __init__(self, name: str, played: Played, folder: Path) -> None:
+    def __init__(self, name: str, played: ScenarioRun, folder: Path) -> None:
         """Read the captures, which are in `folder`; OscopeError where they do not show the scenario."""
         self.scenario: Scenario = SCENARIOS[name]
         self.played = played
@@ -147,7 +147,7 @@ class Result:
 
     def _compare_with_log(self) -> None:
         logged = Counter(kinds_of_log(self.played.log))
-        captured = Counter(one.kind for one in self.conversations[SERVER.name].spoken)
+        captured = Counter(one.kind for one in self.conversations[SERVER.name].messages)
         if logged != captured:
             raise OscopeError(
                 f"in the scenario {self.scenario.name} the capture at the server has {_counts(captured)}, "
@@ -161,7 +161,7 @@ def capture_name(scenario: str, end: str) -> str:
     return f"{scenario}-{end}.pcap"
 
 
-def kinds_of_log(log: Sequence[Noted]) -> list[str]:
+def kinds_of_log(log: Sequence[LogEntry]) -> list[str]:
     """Return the kinds of the messages in the server's log, in order."""
     return [found[1] for line in log if (found := _LOGGED.search(line.text))]
 
@@ -243,28 +243,28 @@ def _result_object(result: Result) -> dict[str, object]:
     }
 
 
-def _in_order(conversation: Conversation) -> dict[tuple[object, ...], Spoken]:
+def _in_order(conversation: Conversation) -> dict[tuple[object, ...], CapturedMessage]:
     """Return the messages of a capture by what distinguishes them at every end."""
     count: defaultdict[tuple[object, ...], int] = defaultdict(int)
-    found: dict[tuple[object, ...], Spoken] = {}
-    for one in conversation.spoken:
+    found: dict[tuple[object, ...], CapturedMessage] = {}
+    for one in conversation.messages:
         key = (one.message.transaction, one.kind, one.message.client_address)
         found[*key, count[key]] = one
         count[key] += 1
     return found
 
 
-def _time(spoken: Spoken) -> int:
+def _time(spoken: CapturedMessage) -> int:
     if spoken.packet.time_ns is None:
         raise OscopeError(f"packet #{spoken.number} of a capture has no time")
     return spoken.packet.time_ns
 
 
-def _sender(spoken: Spoken) -> str:
+def _sender(spoken: CapturedMessage) -> str:
     return _HOSTS.get(spoken.packet.link_source or b"", "?")
 
 
-def _client(spoken: Spoken) -> str:
+def _client(spoken: CapturedMessage) -> str:
     return _HOSTS.get(spoken.message.client_address, "?")
 
 

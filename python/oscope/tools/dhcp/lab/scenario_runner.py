@@ -35,7 +35,7 @@ _VERSION_LIMIT_S = 30.0
 
 
 @dataclass(frozen=True)
-class Noted:
+class LogEntry:
     """Something that was done, or that the server said."""
 
     time_ns: int
@@ -53,11 +53,11 @@ class LeaseFile:
 
 
 @dataclass
-class Played:
+class ScenarioRun:
     """All that was seen of a scenario."""
 
-    steps: list[Noted] = field(default_factory=list)
-    log: list[Noted] = field(default_factory=list)
+    steps: list[LogEntry] = field(default_factory=list)
+    log: list[LogEntry] = field(default_factory=list)
     """The server's."""
     leases: list[LeaseFile] = field(default_factory=list)
     captures: dict[str, bytes] = field(default_factory=dict)
@@ -122,13 +122,13 @@ def versions() -> dict[str, str]:
 
 def play(
     names: Sequence[str], heard: Callable[[str, str], None], beat: Callable[[float], None]
-) -> dict[str, Played]:
+) -> dict[str, ScenarioRun]:
     """Play scenarios, all at once, and return what was seen of each.
 
     `heard` is given each step: the scenario's name and what is done; `beat` the seconds since the beginning,
     about each second. Raises OscopeError where one fails: nothing is left behind then either.
     """
-    played = {name: Played() for name in names}
+    played = {name: ScenarioRun() for name in names}
     begun = time.monotonic()
     with Stage(names) as stage:
         ended = False
@@ -146,7 +146,7 @@ def play(
     return {name: played[name] for name in SCENARIOS if name in played}
 
 
-def _hear(line: bytes, played: dict[str, Played], heard: Callable[[str, str], None]) -> None:
+def _hear(line: bytes, played: dict[str, ScenarioRun], heard: Callable[[str, str], None]) -> None:
     report: dict[str, Any] = json.loads(line)
     event = report["event"]
     if event == "error":
@@ -157,10 +157,10 @@ def _hear(line: bytes, played: dict[str, Played], heard: Callable[[str, str], No
     of = played[name]
     match event:
         case "step":
-            of.steps.append(Noted(report["time_ns"], report["text"]))
+            of.steps.append(LogEntry(report["time_ns"], report["text"]))
             heard(name, report["text"])
         case "log":
-            of.log.append(Noted(report["time_ns"], report["text"]))
+            of.log.append(LogEntry(report["time_ns"], report["text"]))
         case "leases":
             of.leases.append(LeaseFile(report["time_ns"], report["when"], tuple(report["lines"])))
         case "capture":
