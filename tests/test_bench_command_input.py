@@ -11,7 +11,7 @@ import pytest
 
 from oscope.cli.bench import read_commands
 from oscope.model.errors import UsageError
-from oscope.programs.command import Command, Parameter, Surroundings, fill, locate, names_in
+from oscope.programs.command import Command, CommandContext, Parameter, fill, locate, names_in
 from oscope.programs.verdicts import verdict
 from oscope.statistics import ComparedMetric
 
@@ -109,28 +109,28 @@ def test_a_program_is_found_as_execvp_would(tmp_path: Path, monkeypatch: pytest.
 
 
 @pytest.mark.parametrize(
-    "surroundings",
+    "context",
     [
-        Surroundings(environment=("X",)),
-        Surroundings(environment=("=x",)),
-        Surroundings(folder="/nonexistent"),
-        Surroundings(input="/nonexistent"),
-        Surroundings(input="/dev/stdin"),
-        Surroundings(input="/"),
-        Surroundings(output="/dev/stdout"),
-        Surroundings(output="/proc/self/fd/1"),
-        Surroundings(output="/nonexistent/x"),
-        Surroundings(cold=("/nonexistent",)),
-        Surroundings(cold=("/dev/null",)),
-        Surroundings(cpu=100_000),
-        Surroundings(timeout_s=0),
-        Surroundings(timeout_s=0.001),
-        Surroundings(timeout_s=math.nan),
+        CommandContext(environment=("X",)),
+        CommandContext(environment=("=x",)),
+        CommandContext(folder="/nonexistent"),
+        CommandContext(input="/nonexistent"),
+        CommandContext(input="/dev/stdin"),
+        CommandContext(input="/"),
+        CommandContext(output="/dev/stdout"),
+        CommandContext(output="/proc/self/fd/1"),
+        CommandContext(output="/nonexistent/x"),
+        CommandContext(cold=("/nonexistent",)),
+        CommandContext(cold=("/dev/null",)),
+        CommandContext(cpu=100_000),
+        CommandContext(timeout_s=0),
+        CommandContext(timeout_s=0.001),
+        CommandContext(timeout_s=math.nan),
     ],
 )
-def test_surroundings_that_cannot_be_are_refused(surroundings: Surroundings) -> None:
+def test_contexts_that_cannot_be_are_refused(context: CommandContext) -> None:
     with pytest.raises(UsageError) as caught:
-        surroundings.check()
+        context.check()
     assert "\n" not in str(caught.value)
     assert caught.value.remedy
 

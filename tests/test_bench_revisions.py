@@ -159,18 +159,18 @@ def test_no_hook_runs_and_variables_of_a_hook_do_not_mislead(
     config = tmp_path / "gitconfig"
     config.write_text(f"[core]\n\thooksPath = {hooks}\n")
     before = repository.state()
-    surroundings = {
+    variables = {
         "GIT_CONFIG_GLOBAL": str(config),
         "GIT_INDEX_FILE": ".git/index",
         "GIT_DIR": "/nonexistent",
     }
     tool = ("--build", "git checkout -q HEAD~0", "--", "git", "status", "--short")
-    done = bench_git("bench", "--reps", "2", "--git", "c0", "--git", "c1", *tool, **surroundings)
+    done = bench_git("bench", "--reps", "2", "--git", "c0", "--git", "c1", *tool, **variables)
     # The build's own git is the user's, with the user's hooks, in the worktree.
     assert done.code == 0, done.err
     assert ran.read_text().count("\n") == 2
     ran.unlink()
-    done = bench_git("bench", *BYTES, "--git", "c0", "--git", "c1", *SHOW, **surroundings)
+    done = bench_git("bench", *BYTES, "--git", "c0", "--git", "c1", *SHOW, **variables)
     assert done.code == 0, done.err
     assert not ran.exists()
     assert repository.state() == before

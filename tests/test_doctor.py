@@ -13,10 +13,10 @@ import pytest
 
 import fake_session_probe
 from cli_driver import CommandLine
+from machine_state import machine_state
 from oscope.model.finding import Finding
 from oscope.tools.doctor import environment, filesystem, host, memory, tools
 from oscope.tools.doctor.tools import Tool
-from surroundings import surroundings
 
 ENVIRONMENT: dict[str, Any] = {
     "self_check": {
@@ -298,7 +298,7 @@ def test_a_group_is_made_where_the_controller_is_handed_on(
 @pytest.mark.alone
 def test_what_the_memory_lab_needs_is_tried_and_nothing_is_left(probe: Path, tmp_path: Path) -> None:
     del probe
-    before = surroundings()
+    before = machine_state()
     data = json.loads(CommandLine(tmp_path)("doctor", "--json").out)
     by_name = {finding["name"]: finding for finding in data}
     for name in ("swap file", "zram swap", "cache counters", "memory cgroup", "huge pages"):
@@ -306,4 +306,4 @@ def test_what_the_memory_lab_needs_is_tried_and_nothing_is_left(probe: Path, tmp
         assert finding["status"] == "ok" or finding["remedy"], finding
         # A trial that is asked for wrongly would be refused for its fields.
         assert not re.search("no workload|no parameter|must be", finding["found"]), finding
-    assert surroundings() == before
+    assert machine_state() == before

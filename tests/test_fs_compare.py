@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from machine_state import family
 from oscope.probe.probe_session import ProbeSession, RefusedError
-from surroundings import family
 from waiting import wait_until_gone
 
 LIMIT_S = 120.0

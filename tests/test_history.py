@@ -234,7 +234,7 @@ def test_another_kernel_stays_in_the_line_and_is_marked_as_what_changed() -> Non
     (change,) = read.changes
     assert change.at == 6
     assert getppid.changes == ()
-    assert line.surroundings(read, change) == {
+    assert line.changed_environment(read, change) == {
         "kernel release": ("6.1.0", "6.2.0"),
         "boot": ("boot-1", "boot-2"),
     }

@@ -17,9 +17,9 @@ import fake_session_probe
 from cli_driver import Answer, CommandLine, requests
 from conftest import TESTS
 from fake_session_probe import refusal
+from machine_state import family
 from oscope.cli import ipc
 from oscope.probe.catalogue import load
-from surroundings import family
 from waiting import wait_until, wait_until_gone
 
 METRICS = {"throughput": 474.0135, "time_s": 0.033753791, "bytes": 16777216.0, "refusals": None}

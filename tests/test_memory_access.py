@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from cli_driver import CommandLine
+from machine_state import machine_state
 from oscope.model.factors import Level
 from oscope.probe.probe_session import ProbeSession, RefusedError
-from surroundings import surroundings
 
 pytestmark = pytest.mark.alone
 
@@ -196,9 +196,9 @@ def test_huge_pages_take_fewer_faults_or_say_why_not(measure: Measure) -> None:
 
 @pytest.mark.parametrize("mapping", ["private", "shared"])
 def test_a_mapped_file_is_gone_afterwards(mapping: str, measure: Measure) -> None:
-    before = surroundings()
+    before = machine_state()
     measure(mapping=mapping, initialise="memset")
-    assert surroundings() == before
+    assert machine_state() == before
 
 
 BAD = {
@@ -223,7 +223,7 @@ BAD = {
 @pytest.mark.parametrize("settings", BAD)
 def test_what_cannot_be_is_told_in_one_line_with_a_remedy(settings: str, probe: Path, tmp_path: Path) -> None:
     del probe
-    before = surroundings()
+    before = machine_state()
     asked = {"size": "1M", "sets": "1"} | dict(each.split("=") for each in settings.split())
     if asked.get("pressure") == "compete":
         asked["wait"] = "0"
@@ -235,7 +235,7 @@ def test_what_cannot_be_is_told_in_one_line_with_a_remedy(settings: str, probe: 
     reported = answer.out + answer.err
     assert BAD[settings] in reported, reported
     assert not re.search("Traceback|bug in Oscope|panicked", reported), reported
-    assert surroundings() == before
+    assert machine_state() == before
 
 
 def test_a_mapping_beyond_memory_and_swap_is_refused_before_it_is_made(measure: Measure) -> None:

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from cli_driver import CommandLine
+from machine_state import family, machine_state
 from oscope.probe.probe_session import ProbeSession, RefusedError
-from surroundings import family, surroundings
 from waiting import wait_until
 
 MEBIBYTE = 1 << 20
@@ -35,7 +35,7 @@ pytestmark = [
 
 def test_pressure_makes_major_faults_and_leaves_nothing(probe: Path) -> None:
     del probe
-    before = surroundings()
+    before = machine_state()
     notes: list[str] = []
     with ProbeSession(notes.append) as session:
         free, pressed = (
@@ -51,13 +51,13 @@ def test_pressure_makes_major_faults_and_leaves_nothing(probe: Path) -> None:
     assert 0 < (pressed["pressure_resident_kib"] or 0) < (PRESSED["limit"] + 4 * MEBIBYTE) / 1024
     assert below == [], "the competitor outlived its repetition"
     assert any("swap" in note for note in notes)
-    assert surroundings() == before
+    assert machine_state() == before
 
 
 @pytest.mark.parametrize("swap", ["file", "zram"])
 def test_swap_lies_where_it_was_asked_for(swap: str, probe: Path) -> None:
     del probe
-    before = surroundings()
+    before = machine_state()
     notes: list[str] = []
     with ProbeSession(notes.append) as session:
         try:
@@ -66,7 +66,7 @@ def test_swap_lies_where_it_was_asked_for(swap: str, probe: Path) -> None:
             pytest.skip(str(error))
     assert found["majflt"]
     assert any(("file" if swap == "file" else "zram") in note for note in notes)
-    assert surroundings() == before
+    assert machine_state() == before
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -74,7 +74,7 @@ def test_a_run_under_pressure_that_is_interrupted_leaves_nothing(
     number: signal.Signals, probe: Path, tmp_path: Path
 ) -> None:
     del probe
-    before = surroundings()
+    before = machine_state()
     oscope = CommandLine(tmp_path)
     words = [word for name, level in PRESSED.items() for word in ("--set", f"{name}={level}")]
     process = oscope.start("run", "memory.access", *words, "--reps", "100000")
@@ -85,4 +85,4 @@ def test_a_run_under_pressure_that_is_interrupted_leaves_nothing(
         process.send_signal(number)
         _, err = process.communicate(timeout=LIMIT_S)
     assert "interrupted" in err
-    assert surroundings() == before
+    assert machine_state() == before

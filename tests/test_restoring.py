@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from cli_driver import CommandLine
+from machine_state import family, machine_state
 from oscope.runner import recovery
-from surroundings import family, surroundings
 from waiting import wait_until, wait_until_gone
 
 pytestmark = pytest.mark.alone
@@ -262,7 +262,7 @@ def send(pid: int, number: signal.Signals) -> None:
 def test_after_a_kill_of_all_the_next_command_restores_and_says_so(
     what: str, killable: tuple[CommandLine, list[subprocess.Popen[str]]], journals: Path
 ) -> None:
-    before = surroundings()
+    before = machine_state()
     process, below = in_full_swing(killable, what)
     # The others stand still first: none of them may see another's end and put things back.
     for pid in below:
@@ -283,7 +283,7 @@ def test_after_a_kill_of_all_the_next_command_restores_and_says_so(
     assert "swap" in answer.err
     if what == "pressure":
         assert "cgroup" in answer.err or "control group" in answer.err
-    assert surroundings() == before
+    assert machine_state() == before
     assert list(journals.glob("*.json")) == []
     again = command("runs")
     assert again.err == ""
@@ -292,12 +292,12 @@ def test_after_a_kill_of_all_the_next_command_restores_and_says_so(
 def test_after_a_kill_of_the_laboratory_alone_the_probe_puts_all_back(
     killable: tuple[CommandLine, list[subprocess.Popen[str]]], journals: Path
 ) -> None:
-    before = surroundings()
+    before = machine_state()
     process, below = in_full_swing(killable, "swap")
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate()
     wait_until_gone(below)
     assert list(journals.glob("*.json")) == []
-    assert surroundings() == before
+    assert machine_state() == before
     command, _ = killable
     assert command("runs").err == ""

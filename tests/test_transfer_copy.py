@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
+from machine_state import family
 from oscope.probe.probe_session import ProbeSession, RefusedError
-from surroundings import family
 from waiting import wait_until, wait_until_gone
 
 LIMIT_S = 60.0

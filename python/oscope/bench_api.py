@@ -11,7 +11,7 @@ from oscope.api import Bench, as_bytes, as_seconds, as_share, check_types, tell
 from oscope.model.arguments import naming_arguments
 from oscope.model.errors import UsageError
 from oscope.planning.plan import Plan
-from oscope.programs.command import Command, Parameter, Surroundings
+from oscope.programs.command import Command, CommandContext, Parameter
 from oscope.programs.conditions import Conditions
 from oscope.programs.experiment import bench_plan
 from oscope.programs.functions import FunctionBench, function_plan
@@ -102,7 +102,7 @@ def bench(
     given = _given(commands)
     seconds = as_seconds(timeout)
     amount = Amount(reps, as_share(precision), as_seconds(budget), warmup, quick)
-    surroundings: dict[str, Any] = {
+    context: dict[str, Any] = {
         "prepare": prepare,
         "cleanup": cleanup,
         "shell": shell,
@@ -115,7 +115,7 @@ def bench(
     }
     if any(callable(each) for each in given):
         elsewhere = {"on": on if on != "local" else None, "cpus": cpus, "memory": memory, "trace": trace}
-        _refuse({**surroundings, **elsewhere, "git": git, "build": build})
+        _refuse({**context, **elsewhere, "git": git, "build": build})
         called = FunctionBench(
             functions=cast("tuple[Callable[..., Any], ...]", given),
             names=tuple(names),
@@ -138,7 +138,7 @@ def bench(
     spec = BenchSpec(
         _commands(given, names),
         [Parameter.given(name, values) for name, values in (parameters or {}).items()],
-        Surroundings(**surroundings, setup=setup, cpu=pin, timeout_s=seconds),
+        CommandContext(**context, setup=setup, cpu=pin, timeout_s=seconds),
         amount,
         metric,
         seed,
@@ -220,7 +220,7 @@ def _revisions(revisions: Sequence[str], build: str | None, spec: BenchSpec) -> 
         asked = RevisionRequest.of(revisions, build, bisect=False, folder=Path.cwd())
         for text in asked.notes(spec.commands):
             tell(text)
-        with workshop_for(asked, spec.surroundings, _Builds()) as workshop:
+        with workshop_for(asked, spec.context, _Builds()) as workshop:
             try:
                 plan = revision_plan(workshop, asked.sides, spec)
             except BuildError as error:

@@ -117,7 +117,7 @@ class Line:
                 found[place] = "; ".join(f"{name} {a} → {b}" for name, (a, b) in differences.items())
         return found
 
-    def surroundings(self, series: Series, change: Change) -> dict[str, tuple[str, str]]:
+    def changed_environment(self, series: Series, change: Change) -> dict[str, tuple[str, str]]:
         """Return what of the environment differs between the runs on both sides of a change."""
         before = next(p for p in range(change.at - 1, -1, -1) if np.isfinite(series.values[p].median))
         return environment_changes(self.runs[before], self.runs[change.at])
@@ -311,7 +311,9 @@ def _series_object(line: Line, series: Series) -> dict[str, Any]:
                 "ratio": change.ratio[0],
                 "ratio_ci95": list(change.ratio[1:]),
                 "p": change.p,
-                "environment": {name: list(pair) for name, pair in line.surroundings(series, change).items()},
+                "environment": {
+                    name: list(pair) for name, pair in line.changed_environment(series, change).items()
+                },
             }
             for change in series.changes
         ],

@@ -25,7 +25,7 @@ from oscope.model.errors import UsageError
 from oscope.model.guest import MOST_CPUS
 from oscope.model.units import parse_duration
 from oscope.planning.plan import MOST_REPS
-from oscope.programs.command import Command, Parameter, Surroundings
+from oscope.programs.command import Command, CommandContext, Parameter
 from oscope.programs.conditions import Conditions
 from oscope.programs.spec import Amount, BenchSpec
 
@@ -249,7 +249,7 @@ def bench(
         return bench_revisions.resume(resume, settings.store, files)
     commands = read_commands(lines or (), words, name or ())
     check_not_read(files.named(), *(word for command in commands for word in command.words))
-    surroundings = Surroundings(
+    command_context = CommandContext(
         setup=setup,
         prepare=prepare,
         cleanup=cleanup,
@@ -266,7 +266,7 @@ def bench(
     spec = BenchSpec(
         commands,
         [Parameter.of(text) for text in parameter or ()],
-        surroundings,
+        command_context,
         _amount(reps, precision, budget, warmup, quick=quick),
         metric,
         seed,

@@ -79,7 +79,7 @@ def start(options: Options, spec: BenchSpec, place: str | None, files: Files) ->
         raise UsageError("--bisect takes one command, without parameters", remedy="leave the others out")
     for text in request.notes(spec.commands):
         note(text)
-    with Store.open(place) as store, workshop_for(request, spec.surroundings, Builds()) as workshop:
+    with Store.open(place) as store, workshop_for(request, spec.context, Builds()) as workshop:
         try:
             plan = revision_plan(workshop, request.sides, spec)
         except BuildError as error:

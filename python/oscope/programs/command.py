@@ -1,4 +1,4 @@
-"""The commands that are measured: words, parameters in them, and their surroundings, checked."""
+"""The commands that are measured: words, parameters in them, and the context they run in, checked."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def _range(text: str, given: str) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class CommandContext:
     """What all commands are measured in."""
 
     setup: str | None = None

@@ -12,7 +12,7 @@ from oscope.model.guest import Guest
 from oscope.planning.plan import check_traced
 from oscope.probe.locate import find_probe
 from oscope.probe.process import Probe
-from oscope.programs.command import DEVICES, Surroundings
+from oscope.programs.command import DEVICES, CommandContext
 from oscope.targets.affinity import Affinity
 from oscope.targets.guest.spec import Where, make_guest, resolve
 from oscope.targets.guest.target import GuestTarget
@@ -67,13 +67,13 @@ class Conditions:
         return make_guest(resolve(text), "wall", self.where, None)
 
 
-def check_for_guest(surroundings: Surroundings) -> None:
+def check_for_guest(context: CommandContext) -> None:
     """Raise UsageError for what names a file or folder of this machine, which a guest does not have."""
     named = (
-        ("--cwd", surroundings.folder),
-        ("--input", surroundings.input),
-        ("--output", surroundings.output),
-        *(("--cold", name) for name in surroundings.cold),
+        ("--cwd", context.folder),
+        ("--input", context.input),
+        ("--output", context.output),
+        *(("--cold", name) for name in context.cold),
     )
     for option, name in named:
         if name is not None and name not in DEVICES:

@@ -17,7 +17,7 @@ from oscope.planning import plan as planning
 from oscope.planning.plan import Plan, PlannedExperiment
 from oscope.probe import catalogue
 from oscope.probe.catalogue import Catalogue, Workload, nearest
-from oscope.programs.command import Command, Parameter, Surroundings, fill, locate, names_in, split
+from oscope.programs.command import Command, CommandContext, Parameter, fill, locate, names_in, split
 from oscope.programs.conditions import check_for_guest, for_guest, programs_of, starter
 from oscope.programs.identity import command_digest
 from oscope.programs.spec import EXPERIMENT, Amount, BenchSpec
@@ -64,20 +64,20 @@ def bench_plan(spec: BenchSpec, checkouts: Mapping[str, str] | None = None) -> t
 
     Raises UsageError for what is missing or wrong, OscopeError where a command fails in its trial.
     """
-    surroundings, amount, conditions, metric = spec.surroundings, spec.amount, spec.conditions, spec.metric
+    context, amount, conditions, metric = spec.context, spec.amount, spec.conditions, spec.metric
     amount.check()
-    surroundings.check()
+    context.check()
     seed = planning.draw_seed() if spec.seed is None else planning.check_seed(spec.seed)
     described = catalogue.load()
     workload = described.workload(EXPERIMENT)
     conditions.check(amount.precision)
     guest = conditions.guest()
-    metrics = order_metrics(workload, metric or ("net_ns" if surroundings.shell else "time_ns"), "a command")
-    points = _points_of(spec.commands, spec.parameters, surroundings, checkouts)
+    metrics = order_metrics(workload, metric or ("net_ns" if context.shell else "time_ns"), "a command")
+    points = _points_of(spec.commands, spec.parameters, context, checkouts)
     programs: tuple[str, ...] = ()
     begun_ns, asked = time.time_ns(), [point.params for point in points]
     if guest is not None:
-        check_for_guest(surroundings)
+        check_for_guest(context)
         programs = programs_of(point.params for point in points)
         points = [BenchPoint(point.factors, for_guest(point.params)) for point in points]
     start = Stopwatch(starter(guest, programs))
@@ -194,13 +194,13 @@ def order_metrics(workload: Workload, first: str, what: str) -> tuple[str, ...]:
 
 
 def _points(
-    commands: Sequence[Command], parameters: Sequence[Parameter], surroundings: Surroundings
+    commands: Sequence[Command], parameters: Sequence[Parameter], context: CommandContext
 ) -> list[BenchPoint]:
     """Return every command with every combination of the values of the parameters that it holds."""
-    _check_names(commands, parameters, surroundings)
+    _check_names(commands, parameters, context)
     points: dict[tuple[tuple[str, Level], ...], BenchPoint] = {}
     for command in commands:
-        texts = [*command.words, *surroundings.used_in()]
+        texts = [*command.words, *context.used_in()]
         own = [parameter for parameter in parameters if parameter.name in names_in(texts)]
         for values in itertools.product(*(parameter.values for parameter in own)):
             levels = {each.name: each.level(value) for each, value in zip(own, values, strict=True)}
@@ -211,7 +211,7 @@ def _points(
                     remedy="give the commands different names with --name",
                 )
             texts_of = dict(zip((each.name for each in own), values, strict=True))
-            points[tuple(factors.items())] = BenchPoint(factors, _params(command, texts_of, surroundings))
+            points[tuple(factors.items())] = BenchPoint(factors, _params(command, texts_of, context))
             if len(points) > MOST_POINTS:
                 raise UsageError(f"more than {MOST_POINTS} combinations", remedy="give fewer values")
     return list(points.values())
@@ -220,15 +220,15 @@ def _points(
 def _points_of(
     commands: Sequence[Command],
     parameters: Sequence[Parameter],
-    surroundings: Surroundings,
+    context: CommandContext,
     checkouts: Mapping[str, str] | None,
 ) -> list[BenchPoint]:
     """Return the points in every checkout, those of one command together; without checkouts the points."""
     if checkouts is None:
-        return _points(commands, parameters, surroundings)
+        return _points(commands, parameters, context)
     found = []
     for level, folder in checkouts.items():
-        inside = replace(surroundings, folder=folder, programs=folder)
+        inside = replace(context, folder=folder, programs=folder)
         for point in _points(commands, parameters, inside):
             found.append(BenchPoint({**point.factors, REVISION: level}, point.params))
     count = len(found) // len(checkouts)
@@ -236,11 +236,11 @@ def _points_of(
 
 
 def _check_names(
-    commands: Sequence[Command], parameters: Sequence[Parameter], surroundings: Surroundings
+    commands: Sequence[Command], parameters: Sequence[Parameter], context: CommandContext
 ) -> None:
     if not commands:
         raise UsageError("there is no command to measure", remedy="write oscope bench -- PROGRAM ARGUMENT…")
-    used = names_in([*(word for command in commands for word in command.words), *surroundings.used_in()])
+    used = names_in([*(word for command in commands for word in command.words), *context.used_in()])
     names = [parameter.name for parameter in parameters]
     for name in names:
         if names.count(name) > 1:
@@ -251,19 +251,19 @@ def _check_names(
             )
 
 
-def _params(command: Command, values: Mapping[str, str], surroundings: Surroundings) -> dict[str, Any]:
+def _params(command: Command, values: Mapping[str, str], context: CommandContext) -> dict[str, Any]:
     """Return what the probe is asked with: programs by absolute paths, and nothing left to be expanded."""
-    path = surroundings.path
+    path = context.path
     words = [fill(word, values) for word in command.words]
     params: dict[str, Any] = {"reference": _reference(path)}
-    if surroundings.shell is None:
+    if context.shell is None:
         if command.operator is not None:
             raise UsageError(
                 f"{command.label}: {command.operator} needs a shell", remedy="give --shell, or quote it"
             )
-        params |= {"program": locate(words[0], path, surroundings.programs), "arguments": words}
+        params |= {"program": locate(words[0], path, context.programs), "arguments": words}
     else:
-        shell = list(split(surroundings.shell))
+        shell = list(split(context.shell))
         program = locate(shell[0], path)
         params |= {
             "program": program,
@@ -271,20 +271,20 @@ def _params(command: Command, values: Mapping[str, str], surroundings: Surroundi
             "shell": [program, *shell[1:], "-c", ":"],
         }
     for name in ("setup", "prepare", "cleanup"):
-        text = getattr(surroundings, name)
+        text = getattr(context, name)
         if text is not None:
-            params[name] = _aside(name, fill(text, values), surroundings)
-    files = {"folder": surroundings.folder, "input": surroundings.input, "output": surroundings.output}
+            params[name] = _aside(name, fill(text, values), context)
+    files = {"folder": context.folder, "input": context.input, "output": context.output}
     params |= {name: str(Path(file).absolute()) for name, file in files.items() if file is not None}
     # The working folder of a resumed run is this one too.
     params.setdefault("folder", str(Path.cwd()))
-    if surroundings.environment:
-        params["environment"] = list(surroundings.environment)
-    if surroundings.cold:
-        params["cold"] = [str(Path(file).absolute()) for file in surroundings.cold]
-    if surroundings.cpu is not None:
-        params["cpu"] = f"cpu:{surroundings.cpu}"
-    return params | {"timeout": surroundings.timeout_s, "ignore_failure": surroundings.ignore_failure}
+    if context.environment:
+        params["environment"] = list(context.environment)
+    if context.cold:
+        params["cold"] = [str(Path(file).absolute()) for file in context.cold]
+    if context.cpu is not None:
+        params["cpu"] = f"cpu:{context.cpu}"
+    return params | {"timeout": context.timeout_s, "ignore_failure": context.ignore_failure}
 
 
 def _reference(path: str) -> list[str]:
@@ -295,14 +295,14 @@ def _reference(path: str) -> list[str]:
         return []
 
 
-def _aside(name: str, text: str, surroundings: Surroundings) -> list[str]:
+def _aside(name: str, text: str, context: CommandContext) -> list[str]:
     """Return what runs outside the clock, by the shell where there is one."""
     try:
-        if surroundings.shell is not None:
-            shell = split(surroundings.shell)
-            return [locate(shell[0], surroundings.path), *shell[1:], "-c", text]
+        if context.shell is not None:
+            shell = split(context.shell)
+            return [locate(shell[0], context.path), *shell[1:], "-c", text]
         words = split(text) or ("",)
-        return [locate(words[0], surroundings.path, surroundings.programs), *words[1:]]
+        return [locate(words[0], context.path, context.programs), *words[1:]]
     except UsageError as error:
         raise UsageError(f"--{name}: {error.message}", remedy=error.remedy) from None
 

@@ -14,7 +14,7 @@ from oscope.model.factors import Level
 from oscope.model.revision import FACTOR, Revision, Revisions
 from oscope.planning.plan import Plan, PlannedExperiment
 from oscope.probe.catalogue import Parameter as Factor
-from oscope.programs.command import Command, Surroundings, names_in
+from oscope.programs.command import Command, CommandContext, names_in
 from oscope.programs.experiment import bench_plan
 from oscope.programs.repository import Repository
 from oscope.programs.spec import BenchSpec
@@ -90,16 +90,14 @@ def without_foreign_repository() -> Iterator[None]:
 
 
 @contextmanager
-def workshop_for(
-    request: RevisionRequest, surroundings: Surroundings, watcher: Watcher
-) -> Iterator[Workshop]:
+def workshop_for(request: RevisionRequest, context: CommandContext, watcher: Watcher) -> Iterator[Workshop]:
     """Give the workshop in which the revisions are built."""
     with Workshop.opened(
         request.repository,
         watcher,
         build=request.build,
-        shell=surroundings.shell,
-        environment=surroundings.environment,
+        shell=context.shell,
+        environment=context.environment,
     ) as workshop:
         workshop.expected = len(request.sides)
         yield workshop
@@ -110,24 +108,24 @@ def revision_plan(workshop: Workshop, sides: Sequence[Revision], spec: BenchSpec
 
     Raises BuildError for a revision that does not build, UsageError and OscopeError as `bench_plan`.
     """
-    surroundings = spec.surroundings
-    if surroundings.folder is not None and Path(surroundings.folder).is_absolute():
+    context = spec.context
+    if context.folder is not None and Path(context.folder).is_absolute():
         raise UsageError(
-            f"--cwd {surroundings.folder}: an absolute path is not in the worktrees",
+            f"--cwd {context.folder}: an absolute path is not in the worktrees",
             remedy="give a relative path",
         )
-    folders = {side.short: workshop.checkout(side) / (surroundings.folder or "") for side in sides}
+    folders = {side.short: workshop.checkout(side) / (context.folder or "") for side in sides}
     for side in sides:
         if not folders[side.short].is_dir():
             raise UsageError(
-                f"--cwd {surroundings.folder}: {side.label} has no such folder",
+                f"--cwd {context.folder}: {side.label} has no such folder",
                 remedy="name one that all have",
             )
-    if surroundings.shell is None:
+    if context.shell is None:
         for side in sides:
             _check_programs(side, folders[side.short], spec.commands)
     found, _ = bench_plan(
-        replace(spec, surroundings=replace(surroundings, folder=None)),
+        replace(spec, context=replace(context, folder=None)),
         checkouts={level: str(folder) for level, folder in folders.items()},
     )
     (experiment,) = found.experiments

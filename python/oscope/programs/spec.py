@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from oscope.planning import plan as planning
-from oscope.programs.command import Command, Parameter, Surroundings
+from oscope.programs.command import Command, CommandContext, Parameter
 from oscope.programs.conditions import Conditions
 
 EXPERIMENT = "command.run"
@@ -35,7 +35,7 @@ class BenchSpec:
 
     commands: Sequence[Command]
     parameters: Sequence[Parameter] = ()
-    surroundings: Surroundings = field(default_factory=Surroundings)
+    context: CommandContext = field(default_factory=CommandContext)
     amount: Amount = field(default_factory=Amount)
     metric: str | None = None
     """What is judged; None: the time."""

@@ -149,18 +149,18 @@ def begin(
     Until the end of the block no other program can take it up. Raises BusyError where one measures it.
     """
     environment, made_of = dict(chain.survey()), provenance.describe(chain.path)
-    surroundings = [
+    initial_events = [
         StoredEvent("environment", environment),
         StoredEvent("laboratory", made_of),
         StoredEvent("calibrated", store.calibration(environment["machine"])),
     ]
-    run_id = resume or store.create_run(plan, surroundings)
+    run_id = resume or store.create_run(plan, initial_events)
     with exclusive.hold(store, run_id):
         if resume is None:
             state = RunState(plan, store.point_ids(run_id))
         else:
             state, notes = resuming.restore(plan, store, run_id, environment, made_of)
-            store.add(run_id, (), [*surroundings, *notes, StoredEvent("status", "unfinished")])
+            store.add(run_id, (), [*initial_events, *notes, StoredEvent("status", "unfinished")])
         listener.begin(run_id, plan)
         yield ActiveRun(state, Recorder(store, run_id), listener)
 

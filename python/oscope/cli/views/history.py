@@ -68,7 +68,7 @@ def changes(line: Line) -> Iterator[str]:
     """Yield a sentence for each change: point, size, the run it begins with, what changed there."""
     for series in line.series:
         for change in series.changes:
-            differences = line.surroundings(series, change)
+            differences = line.changed_environment(series, change)
             what = "; ".join(f"{name} {a} → {b}" for name, (a, b) in differences.items())
             begin = _when(line.runs[change.at])
             yield (

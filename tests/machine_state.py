@@ -17,7 +17,7 @@ _MAKER = re.compile(r"oscope\D*-(\d+)-")
 """The process that made a thing is in the thing's name."""
 
 
-def surroundings() -> dict[str, object]:
+def machine_state() -> dict[str, object]:
     """Return swap, zram devices, control groups, mounts, settings and scratch files as they are now."""
     return {
         "swap": _left(path for path in _swaps() if "oscope" in path or path in _zram()),
