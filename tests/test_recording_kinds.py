@@ -277,7 +277,7 @@ def test_no_damage_makes_reading_fail_in_another_way(recording: str, data: st.Da
     with contextlib.suppress(OscopeError):
         for event in kind.events(Source("it", BytesIO(content)), None, findings):
             assert isinstance(event, (Start, Resize, bytes))
-    assert all("\n" not in reported for reported in (*findings.notes, *findings.troubles))
+    assert all("\n" not in reported for reported in (*findings.notes, *findings.problems))
 
 
 @settings(max_examples=200)

@@ -145,9 +145,9 @@ def _share_point(a: ExperimentResults, b: ExperimentResults | None) -> bool:
         return False
 
 
-def _calibration(judged: Results, place: str | None) -> dict[str, Any] | None:
-    """Return the newest calibration of the machine of `judged`, also one that came after the run."""
-    machines = {each.environment.get("machine") for each in judged.experiments} - {None}
+def _calibration(results: Results, place: str | None) -> dict[str, Any] | None:
+    """Return the newest calibration of the machine of `results`, also one that came after the run."""
+    machines = {each.environment.get("machine") for each in results.experiments} - {None}
     # Two record files are judged without a store, too.
     return calibration_of(machines.pop(), place) if len(machines) == 1 else None
 

@@ -84,7 +84,7 @@ def inject(
     words += [f"--path={path}" for path in paths or ()]
     if thread is not None:
         words += ["--thread", str(_whole("--thread", thread))]
-    _disturb(words, target)
+    _inject(words, target)
     return DONE
 
 
@@ -115,7 +115,7 @@ def _seconds(option: str, text: str) -> str:
     return f"{seconds:.6f}"
 
 
-def _disturb(words: list[str], target: Output | None) -> None:
+def _inject(words: list[str], target: Output | None) -> None:
     """Have it done until the time is over or Ctrl-C comes, tell each phase, and write the truth."""
     phases: list[Phase] = []
     with Injector(words) as injector, Interruption(injector.terminate):

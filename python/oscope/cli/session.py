@@ -61,9 +61,9 @@ def clean(
     terminal_size = None if size is None else parse_option("--size", Size.parse, size)
     with target.open() as output:
         findings = write(file, output, timing=timing, size=terminal_size, marks=marks)
-    for text in (*findings.notes, *findings.troubles):
+    for text in (*findings.notes, *findings.problems):
         note(text)
-    return FAILED if findings.troubles else DONE
+    return FAILED if findings.problems else DONE
 
 
 @app.command("record", short_help="Record a session.", epilog=EVERYWHERE)

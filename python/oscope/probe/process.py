@@ -68,7 +68,7 @@ class Probe(Child):
         try:
             if begun is not None:
                 begun(self)
-            self.hello = self._greet(hello_limit_s)
+            self.hello = self._read_hello(hello_limit_s)
         except BaseException:
             self.kill()
             raise
@@ -121,7 +121,7 @@ class Probe(Child):
     def finish_renewal(self) -> None:
         """Have the fresh process get ready, and wait for its greeting; ProbeError where none comes."""
         self._send(b"\n")
-        self.hello = self._greet(HELLO_LIMIT_S)
+        self.hello = self._read_hello(HELLO_LIMIT_S)
 
     def is_out_of_reach(self) -> bool:
         """Say whether it is where it runs that was lost, and not the probe alone; no answer came from it."""
@@ -140,7 +140,7 @@ class Probe(Child):
                     self._process.wait(self.goodbye_limit_s)
         self.kill()
 
-    def _greet(self, limit_s: float) -> Hello:
+    def _read_hello(self, limit_s: float) -> Hello:
         lines: list[bytes] = []
         ended = False
         while not lines and not ended:

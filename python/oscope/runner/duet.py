@@ -64,26 +64,26 @@ def doubled(plan: Plan, names: Collection[str]) -> Plan:
     return replace(plan, experiments=experiments)
 
 
-Heard = tuple[list[tuple[Event, ...]], ProbeError | None]
+Answers = tuple[list[tuple[Event, ...]], ProbeError | None]
 """All answers to a request, and why there are no more."""
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _PendingRequest:
     """A request that a side's probe is to answer."""
 
     probe: Probe
     request: Request
     silence_limit_s: float
 
-    def hear(self) -> Heard:
+    def fetch(self) -> Answers:
         """Send the request, and return all answers, and why there are no more. Any thread may do it."""
-        heard: list[tuple[Event, ...]] = []
+        answers: list[tuple[Event, ...]] = []
         try:
-            heard.extend(self.probe.run(self.request, silence_limit_s=self.silence_limit_s))
+            answers.extend(self.probe.run(self.request, silence_limit_s=self.silence_limit_s))
         except ProbeError as error:
-            return heard, error
-        return heard, None
+            return answers, error
+        return answers, None
 
 
 class Duet:
@@ -169,14 +169,14 @@ class Duet:
                 yield from side.numbered(side.runner.chain.go_on(error))
         if is_interrupted(sides):
             return
-        asked = []
+        pending = []
         for side, point, count in zip(sides, points, reps, strict=True):
-            asked.append((yield from side.numbered(_ask(side.runner, point, block, count))))
-        first, second = asked
+            pending.append((yield from side.numbered(_ask(side.runner, point, block, count))))
+        first, second = pending
         if first is None or second is None or is_interrupted(sides):
             return
-        for side, point, heard in zip(sides, points, self._both(first.hear, second.hear), strict=True):
-            yield from side.numbered(_keep(side.runner, point, block, heard))
+        for side, point, fetched in zip(sides, points, self._both(first.fetch, second.fetch), strict=True):
+            yield from side.numbered(_keep(side.runner, point, block, fetched))
 
     def _both(self, first: Callable[[], _Answer], second: Callable[[], _Answer]) -> tuple[_Answer, _Answer]:
         """Do the second in the other thread, at the same time as the first in this one."""
@@ -192,7 +192,7 @@ class Duet:
 
 def _ask(
     runner: PointRunner, point: PointState, block: int, reps: int
-) -> Generator[RunEvent, None, _Asked | None]:
+) -> Generator[RunEvent, None, _PendingRequest | None]:
     """Return the request for the next samples of a point; None where no process can take it."""
     runner.move_to(runner.chain.local)
     probe = yield from runner.begin_process(point, block)
@@ -200,12 +200,12 @@ def _ask(
         return None
     request = runner.next_request(point, reps)
     yield TurnBegan(point, block)
-    return _Asked(probe, request, runner.patience_s(point, request))
+    return _PendingRequest(probe, request, runner.patience_s(point, request))
 
 
-def _keep(runner: PointRunner, point: PointState, block: int, heard: Heard) -> Events:
+def _keep(runner: PointRunner, point: PointState, block: int, fetched: Answers) -> Events:
     """Yield what a request gave."""
-    answers, error = heard
+    answers, error = fetched
     yield from runner.keep(point, block, answers)
     if error is not None:
         yield from runner.lose(point, block, error)
@@ -213,10 +213,10 @@ def _keep(runner: PointRunner, point: PointState, block: int, heard: Heard) -> E
 
 def _find_iterations(side: Side, point: PointState, block: int) -> SideEvents:
     """Have the probe decide on the loop count of a point, by a sample that is not kept."""
-    asked = yield from side.numbered(_ask(side.runner, point, block, 1))
-    if asked is None:
+    pending = yield from side.numbered(_ask(side.runner, point, block, 1))
+    if pending is None:
         return
-    answers, error = asked.hear()
+    answers, error = pending.fetch()
     kept = [event for events in answers for event in events if isinstance(event, Note | Refusal | Done)]
     yield from side.numbered(_keep(side.runner, point, block, ([tuple(kept)], error)))
     yield from _end_half(side)

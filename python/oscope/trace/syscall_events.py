@@ -138,7 +138,7 @@ class EventTracer(Tracer):
         if tool is None:
             raise OscopeError("bpftrace is not attached")
         try:
-            _await_quiet(tool)
+            _await_drained(tool)
             tool.stop()
             if tool.record_bytes() >= tool.largest_bytes:
                 raise tool.death()
@@ -241,7 +241,7 @@ def _await_attached(tool: Tool) -> None:
         time.sleep(POLL_S)
 
 
-def _await_quiet(tool: Tool) -> None:
+def _await_drained(tool: Tool) -> None:
     """Wait until bpftrace has written what is in the ring: what a signal finds there, 0.17 leaves."""
     deadline = time.monotonic() + LONGEST_DRAIN_S
     length = -1

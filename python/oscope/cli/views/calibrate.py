@@ -17,7 +17,7 @@ from oscope.figures.error_rates import by_method_and_way, by_subject, sentences
 from oscope.report.terminal import console, print_prose, print_table
 
 
-class _Told:
+class _ProgressBar:
     """Draws how many pairs are judged."""
 
     def __init__(self, progress: Any) -> None:
@@ -35,7 +35,7 @@ def watching() -> Iterator[Listener]:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     out = console(to_standard_error=True)
     with Progress(*columns, console=out, transient=True, disable=not out.is_terminal) as progress:
-        yield _Told(progress)
+        yield _ProgressBar(progress)
 
 
 def print_calibration(result: Mapping[str, Any], run_id: str, out: Console) -> None:

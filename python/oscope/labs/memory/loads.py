@@ -49,7 +49,7 @@ def _best(chases: Sequence[Chase]) -> Chase:
     return min(chases, key=lambda each: (each.stride != LINE, each.stride, each.pages != "huge"))
 
 
-def _levels_said(_: q.Run, chases: Sequence[Chase]) -> str:
+def _levels_text(_: q.Run, chases: Sequence[Chase]) -> str:
     chosen = _best(chases)
     plateaus = chosen.levels.plateaus
     if not plateaus:
@@ -182,7 +182,7 @@ LATENCY = q.Question(
     title="Levels of caches and TLBs",
     experiment="memory.latency",
     rows=_chases,
-    headline=_levels_said,
+    headline=_levels_text,
     text=(
         "Each load waits for the one before, in random order. A stride of a page and a line shows TLBs.",
         "Levels are steps of the logarithm of time that are clearer than chance (permutations, Bonferroni).",

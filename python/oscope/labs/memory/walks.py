@@ -35,7 +35,7 @@ def _slower(row: q.ComparedMetric, ratio: str, as_long: str) -> str:
     return f"{as_long.format(q.times(row))}." if row.different == "yes" else f"{ratio} is {q.judged(row)}."
 
 
-def _pattern_said(run: q.Run, found: Sequence[q.Point]) -> str:
+def _pattern_text(run: q.Run, found: Sequence[q.Point]) -> str:
     for footprint in reversed(run.levels("footprint", FOOTPRINTS)):
         if row := q.row_of(PATTERN.compared(run), TIME, footprint=footprint):
             where = f"Over {FOOTPRINT_WORDS[footprint]}, a random set"
@@ -84,7 +84,7 @@ PATTERNS = q.Question(
     title="Sequential and random access",
     experiment="memory.access",
     rows=q.points("set_ns"),
-    headline=_pattern_said,
+    headline=_pattern_text,
     text=(
         "A set is 512 lines of 64 B, walked 16 times, every 8th written. First touches count in its time.",
         _zeros,
@@ -213,7 +213,7 @@ def _wheres(run: q.Run, found: Sequence[q.Point]) -> list[Where]:
     return [dict(where) for where in places]
 
 
-def _pressure_said(run: q.Run, found: Sequence[q.Point]) -> str:
+def _pressure_text(run: q.Run, found: Sequence[q.Point]) -> str:
     where = _wheres(run, found)[0]
     if row := q.row_of(COMPETITOR.compared(run), TIME, **where):
         ratio = "The time of a set with a competitor over that without"
@@ -242,7 +242,7 @@ PRESSURE = q.Question(
     title="Memory pressure",
     experiment="memory.pressure",
     rows=q.points("set_ns"),
-    headline=_pressure_said,
+    headline=_pressure_text,
     text=_conditions,
     tables=lambda run, found: _tables(COMPETITOR, run, _places(run, found)),
 )

@@ -84,7 +84,7 @@ class HostTarget:
         self.host = host
         self._connection = Connection(host)
         try:
-            self.program, self._remote = self._furnish()
+            self.program, self._remote = self._deploy_probe()
             self._check_description()
             self.restored = self._restore()
         except BaseException:
@@ -124,7 +124,7 @@ class HostTarget:
         labels = {"labels": dict(self.host.labels)} if self.host.labels else {}
         return {"host": {"name": self.host.name, **labels}}
 
-    def _furnish(self) -> tuple[Path, str]:
+    def _deploy_probe(self) -> tuple[Path, str]:
         """Return the probe here and, as sh reads it, its copy there; it is copied unless it is there."""
         program = find_probe()
         system, machine, found = self._look(_PROGRAM % _digest(program))

@@ -68,7 +68,7 @@ def _read_lines(source: Source, header: dict[str, Any], findings: Findings) -> I
             yield event
     if broken:
         more = f" (and {len(broken) - 1} more)" if len(broken) > 1 else ""
-        findings.troubles.append(f"{source.name}: line {broken[0]}{more} is no event: damaged, or cut off")
+        findings.problems.append(f"{source.name}: line {broken[0]}{more} is no event: damaged, or cut off")
 
 
 def _event(value: object) -> Event | None:
@@ -114,12 +114,12 @@ def _read_object(source: Source, findings: Findings) -> Iterator[Event]:
                 case [int() | float(), str(output)]:
                     yield output.encode(errors="replace")
                 case _:
-                    findings.troubles.append(f"{source.name}: {str(value)[:40]!r} is no event")
+                    findings.problems.append(f"{source.name}: {str(value)[:40]!r} is no event")
                     return
         text = text[place:]
         if len(text) > LONGEST_LINE:
             break
-    findings.troubles.append(f"{source.name} ends in the middle of an event: damaged, or cut off")
+    findings.problems.append(f"{source.name} ends in the middle of an event: damaged, or cut off")
 
 
 def _after(text: str, place: int) -> int:

@@ -34,7 +34,7 @@ def clean(path: str, output: BinaryIO, *, timing: str | None, size: Size | None,
                     case Resize() if event.size.is_sensible:
                         screen.resize(event.size)
                     case Resize():
-                        findings.troubles.append(
+                        findings.problems.append(
                             f"{source.name} has a window of {event.size}: left as it was"
                         )
             screen.finish()

@@ -177,7 +177,7 @@ class _Session:
                 ready = {key.fd for key, _ in self._selector.select(0 if typed_at_once else None)}
                 if woken in ready:
                     os.read(woken, _CHUNK)
-                    if code := self._obey():
+                    if code := self._handle_signals():
                         return code
                 if self._inner in ready or (ended in ready and self._has_more()):
                     self._show()
@@ -197,7 +197,7 @@ class _Session:
             return False
         return True
 
-    def _obey(self) -> int:
+    def _handle_signals(self) -> int:
         """Act on the signals that came; return the exit code where one of them ends this, else 0."""
         if signal.SIGWINCH in self._pending:
             self._pending.discard(signal.SIGWINCH)

@@ -70,5 +70,5 @@ class Findings:
 
     notes: list[str] = field(default_factory=list)
     """What was taken for granted."""
-    troubles: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
     """What is broken or missing in the recording."""

@@ -61,4 +61,4 @@ def read(source: Source, findings: Findings) -> Iterator[Step]:
             broken.append(line.number)
     if broken:
         more = f" (and {len(broken) - 1} more)" if len(broken) > 1 else ""
-        findings.troubles.append(f"{source.name}: line {broken[0]}{more} is not one of a timing file")
+        findings.problems.append(f"{source.name}: line {broken[0]}{more} is not one of a timing file")

@@ -32,7 +32,7 @@ def read(source: Source, findings: Findings) -> Iterator[Event]:
         yield Start(_size(content.take_line()))
         ended = yield from _session(content)
         if not ended:
-            findings.troubles.append(_without_end(source))
+            findings.problems.append(_without_end(source))
 
 
 def read_timed(source: Source, steps: Iterable[Step], findings: Findings) -> Iterator[Event]:
@@ -51,19 +51,19 @@ def read_timed(source: Source, steps: Iterable[Step], findings: Findings) -> Ite
             case _:
                 yield step
     if missing:
-        findings.troubles.append(
+        findings.problems.append(
             f"the timing has {missing} bytes more than {source.name} has: one of the two was cut off, or"
             " belongs to another recording"
         )
     elif content.fill(1):
-        findings.troubles.append(
+        findings.problems.append(
             f"{source.name} has more than the timing, which is taken for output: one of the two was"
             " cut off, or belongs to another recording"
         )
         while content.fill(1):
             yield from content.take(content.ready)
     elif not chunks.ended:
-        findings.troubles.append(_without_end(source))
+        findings.problems.append(_without_end(source))
 
 
 def _without_end(source: Source) -> str:
