@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from oscope.cli.continuing import interrupted
+from oscope.cli.measure_with_progress import interrupted
 from oscope.storage.database import without_password
 from oscope.storage.store import Store
 

@@ -14,7 +14,7 @@ from rich.console import Console
 import synthetic
 from cli_driver import CommandLine
 from oscope.cli.summary import print_results
-from oscope.cli.views.found import sentences
+from oscope.cli.views.answers_found import sentences
 from oscope.figures.analysed import Analysed
 from oscope.labs import LABS
 from oscope.model import formatting

@@ -24,7 +24,7 @@ from oscope.labs import LABS
 from oscope.model.formatting import MISSING, Scale
 from oscope.model.samples import Results
 from oscope.model.units import format_share
-from oscope.report import elsewhere, first, page
+from oscope.report import first_screen, other_machines, page
 from oscope.report.build import Report, answers, build
 from oscope.report.machine import badge, machine_line, unmeasured
 from oscope.report.origins import EXPERIMENTS, command, origins
@@ -126,9 +126,9 @@ def _with(found: Ladder, medians: Sequence[float], ends: tuple[float, float] | N
     return replace(found, throughputs=tuple(rungs))
 
 
-def _throughputs(results: Results, found: Ladder, monkeypatch: pytest.MonkeyPatch) -> first.Chart:
-    monkeypatch.setattr(first, "ladder", lambda _: found)
-    return first.first_screen(results, lambda *_: "").charts[1]
+def _throughputs(results: Results, found: Ladder, monkeypatch: pytest.MonkeyPatch) -> first_screen.Chart:
+    monkeypatch.setattr(first_screen, "ladder", lambda _: found)
+    return first_screen.first_screen(results, lambda *_: "").charts[1]
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_the_labels_of_an_axis_do_not_overlap(
 ) -> None:
     found = _with(ladder(everything), [10.0**decades, 1.0], None)
     chart = _throughputs(everything, found, monkeypatch)
-    for room in first.LABEL_ROOMS:
+    for room in first_screen.LABEL_ROOMS:
         shown = [(tick.left * room / 100, 3 * len(tick.text)) for tick in chart.ticks if room in tick.rooms]
         assert shown
         assert all(b - a > half + other for (a, half), (b, other) in pairwise(shown))
@@ -192,11 +192,11 @@ def test_a_record_named_by_the_user_is_marked_and_named(everything: Results) -> 
 
 
 def test_the_kept_machine_is_not_shown_as_elsewhere_on_itself(analysed: Analysed) -> None:
-    [kept] = elsewhere.stored()
+    [kept] = other_machines.stored()
     assert kept.figures
     here = ladder(analysed)
-    assert kept in elsewhere.machines(here, "another")
-    assert kept not in elsewhere.machines(here, kept.name)
+    assert kept in other_machines.machines(here, "another")
+    assert kept not in other_machines.machines(here, kept.name)
 
 
 def test_the_badge_is_that_of_the_certificate() -> None:
@@ -240,8 +240,8 @@ def test_the_curve_of_the_certificate_is_that_of_the_worst_class_of_work() -> No
 
 def test_a_failed_self_check_is_the_badge() -> None:
     results = synthetic.survey()
-    first = results.experiments[0]
-    failed = replace(first, environment={**first.environment, "self_check": {"ok": False}})
+    one = results.experiments[0]
+    failed = replace(one, environment={**one.environment, "self_check": {"ok": False}})
     found = badge(Results((failed, *results.experiments[1:])))
     assert found is not None
     assert found.failed
@@ -289,13 +289,13 @@ def test_a_kept_file_reads_as_it_was_written(
     everything: Results, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "kept.json"
-    path.write_text(elsewhere.to_json(everything, "a test"))
-    monkeypatch.setattr(elsewhere, "STORED", path)
-    elsewhere.stored.cache_clear()
+    path.write_text(other_machines.to_json(everything, "a test"))
+    monkeypatch.setattr(other_machines, "STORED", path)
+    other_machines.stored.cache_clear()
     try:
-        [machine] = elsewhere.stored()
+        [machine] = other_machines.stored()
     finally:
-        elsewhere.stored.cache_clear()
+        other_machines.stored.cache_clear()
     here = ladder(everything)
     for key, known in machine.figures.items():
         rung = here.rung(key)

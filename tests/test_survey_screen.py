@@ -24,7 +24,7 @@ import synthetic_memory
 import synthetic_transfer
 from oscope.cli import pager
 from oscope.cli.summary import print_results, tables
-from oscope.cli.views.found import first_sentence, sentences
+from oscope.cli.views.answers_found import first_sentence, sentences
 from oscope.cli.views.ladder import ASCII, Axis, draw, throughputs
 from oscope.cli.views.survey import (
     COLUMNS,
@@ -212,7 +212,7 @@ def test_the_sentence_does_not_wait_for_scipy_stats(tmp_path: Path) -> None:
     record.write(Results((synthetic.cost(),)), tmp_path / "run.json")
     code = (
         "import sys\n"
-        "from oscope.cli.views.found import sentences\n"
+        "from oscope.cli.views.answers_found import sentences\n"
         "from oscope.figures.analysed import Analysed\n"
         "from oscope.storage import record\n"
         f"print(*sentences(Analysed.of(record.read({str(tmp_path / 'run.json')!r}))))\n"

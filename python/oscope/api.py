@@ -35,7 +35,7 @@ from oscope.report.plot import plot_headline
 from oscope.runner import recovery
 from oscope.runner.execution import execute
 from oscope.statistics import Comparison, compare_results
-from oscope.storage.named import read_named
+from oscope.storage.named_results import read_named
 from oscope.storage.record import to_json
 from oscope.storage.store import RunEntry, Store
 from oscope.targets.guest.spec import Where

@@ -16,7 +16,7 @@ import typer
 import typer.core
 
 from oscope import __version__
-from oscope.cli import completing, process
+from oscope.cli import completion, process
 from oscope.cli.errors import DONE, FAILED, flush_standard_output, note, tell
 from oscope.cli.options import EVERYWHERE, Settings, class_of, part
 from oscope.model import address_space, streams
@@ -204,7 +204,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     given = list(sys.argv[1:] if arguments is None else arguments)
     streams.secure()
     if given and given[0] in SHELL_OPTIONS:
-        completing.complete_zsh_script()
+        completion.complete_zsh_script()
     if COMPLETION in os.environ:
         # Ends the process; the words to be completed stand in the environment.
         typer.main.get_command(application()).main([], "oscope")

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from oscope import assignments
-from oscope.cli.completing import document_keys
+from oscope.cli.completion import document_keys
 from oscope.cli.destinations import Output, default_output, output_file, output_folder
 from oscope.cli.options import Settings
 from oscope.cli.request import parse_amount

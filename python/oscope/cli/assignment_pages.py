@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from oscope.assignments import markdown, sources
 from oscope.assignments.answers import as_lab
-from oscope.cli.continuing import interrupted, measure_shown
 from oscope.cli.destinations import Output
 from oscope.cli.errors import DONE
+from oscope.cli.measure_with_progress import interrupted, measure_shown
 from oscope.cli.options import Settings
 from oscope.cli.progress import display
 from oscope.cli.stored import load

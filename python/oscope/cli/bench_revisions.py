@@ -9,9 +9,9 @@ from pathlib import Path
 
 from oscope.cli import benching
 from oscope.cli.benching import Files
-from oscope.cli.continuing import interrupted
 from oscope.cli.errors import DONE, note
 from oscope.cli.kernel_progress import watching
+from oscope.cli.measure_with_progress import interrupted
 from oscope.cli.views.bench import print_bisection
 from oscope.model.errors import OscopeError, UsageError
 from oscope.model.revision import Revision

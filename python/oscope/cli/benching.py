@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from oscope.cli.continuing import interrupted, measure_shown
 from oscope.cli.destinations import Output, check_distinct, is_standard_output
 from oscope.cli.errors import DONE, note
+from oscope.cli.measure_with_progress import interrupted, measure_shown
 from oscope.cli.progress import display, note_if_complete
 from oscope.cli.views.bench import print_findings
 from oscope.model.errors import OscopeError, UsageError

@@ -12,11 +12,11 @@ import typer
 from oscope.analysis import probe_ab
 from oscope.analysis.calibration.detection import size_interleaved
 from oscope.cli.comparison import worse
-from oscope.cli.completing import part_names
-from oscope.cli.continuing import raise_if_interrupted
+from oscope.cli.completion import part_names
 from oscope.cli.destinations import Destinations, Output, output_file
 from oscope.cli.detect import newest_calibration
 from oscope.cli.errors import DONE
+from oscope.cli.measure_with_progress import raise_if_interrupted
 from oscope.cli.options import MattersOption, Settings, whole_number
 from oscope.cli.progress import display
 from oscope.cli.request import (

@@ -12,7 +12,7 @@ from oscope.analysis.calibration import spec as designs
 from oscope.analysis.calibration.result import INSPECTION
 from oscope.analysis.calibration.spec import DUET, SUBJECTS, WAYS, Subject
 from oscope.analysis.calibration.stored_calibration import calibrate_and_store
-from oscope.cli.completing import part_names
+from oscope.cli.completion import part_names
 from oscope.cli.destinations import Destinations, Output, output_file, store_file
 from oscope.cli.errors import DONE
 from oscope.cli.options import Settings, whole_number

@@ -9,7 +9,7 @@ import typer
 
 from oscope.analysis.earlier_runs import earlier_runs
 from oscope.cli.chosen_runs import last_two
-from oscope.cli.completing import run_ids
+from oscope.cli.completion import run_ids
 from oscope.cli.errors import DONE, note
 from oscope.cli.options import AllowOption, FormOption, MattersOption, Settings
 from oscope.cli.pager import paged
@@ -23,7 +23,7 @@ from oscope.report.comparison import KnownIntervals, comparison_table, intervals
 from oscope.report.forms import encode
 from oscope.report.terminal import print_prose
 from oscope.statistics import compare_results, compare_within
-from oscope.storage.named import read_several
+from oscope.storage.named_results import read_several
 
 if TYPE_CHECKING:
     from oscope.model.factors import Level

@@ -14,9 +14,9 @@ from oscope.model.errors import OscopeError, UsageError
 from oscope.model.factors import Level
 from oscope.model.units import format_bytes, parse_duration
 from oscope.probe import catalogue
+from oscope.tools.disk.bytes_moved import moved
 from oscope.tools.disk.file_transfers import FileSession, Transfer
-from oscope.tools.disk.growing import GrowingFile, growing_file
-from oscope.tools.disk.movement import moved
+from oscope.tools.disk.growing_file import GrowingFile, growing_file
 from oscope.tools.disk.size import Range, find_size
 
 Ending = Literal["remove", "keep"]

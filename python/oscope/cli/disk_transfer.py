@@ -13,8 +13,8 @@ from oscope.model.errors import OscopeError
 from oscope.model.factors import Level
 from oscope.model.formatting import format_share, format_value
 from oscope.model.units import MEBIBYTE
+from oscope.tools.disk.bytes_moved import moved
 from oscope.tools.disk.file_transfers import FileSession, Transfer
-from oscope.tools.disk.movement import moved
 
 LONGEST_S = 24 * 3600.0
 """How long one reading or writing may take: a probe that says nothing for longer is taken to hang."""

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from oscope import labs
-from oscope.cli.completing import part_names
+from oscope.cli.completion import part_names
 from oscope.cli.destinations import Output, check_not_read, default_output, output_file
 from oscope.cli.errors import DONE, note
 from oscope.cli.fleet_changes import compare, drift

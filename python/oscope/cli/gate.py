@@ -13,7 +13,7 @@ from oscope.analysis.earlier_runs import earlier_runs
 from oscope.analysis.gate import each_quantity_once, judge, to_object
 from oscope.cli.chosen_runs import last_two
 from oscope.cli.comparison import allowed
-from oscope.cli.completing import run_ids
+from oscope.cli.completion import run_ids
 from oscope.cli.destinations import Output, check_not_read, is_standard_output, output_file
 from oscope.cli.detect import calibration_of
 from oscope.cli.errors import DONE

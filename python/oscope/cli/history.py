@@ -14,7 +14,7 @@ from oscope import labs
 from oscope.analysis.run_history import collect, left_out, to_object, without_injection
 from oscope.cli.chosen_runs import last_experiment
 from oscope.cli.comparison import stands_for
-from oscope.cli.completing import part_names
+from oscope.cli.completion import part_names
 from oscope.cli.destinations import Output, check_distinct, is_standard_output, output_file
 from oscope.cli.errors import DONE
 from oscope.cli.options import Settings

@@ -8,11 +8,11 @@ import typer
 
 from oscope.analysis.kernel_ab import Amount, judge, make_plans, make_sides, to_object
 from oscope.cli.comparison import worse
-from oscope.cli.completing import part_names
-from oscope.cli.continuing import raise_if_interrupted
+from oscope.cli.completion import part_names
 from oscope.cli.destinations import Destinations, Output, output_file
 from oscope.cli.errors import DONE
 from oscope.cli.kernel_progress import watching
+from oscope.cli.measure_with_progress import raise_if_interrupted
 from oscope.cli.options import Settings, whole_number
 from oscope.cli.progress import display
 from oscope.cli.request import parse_settings, parse_threshold, parse_where, select

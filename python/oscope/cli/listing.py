@@ -12,7 +12,7 @@ import typer
 
 from oscope import labs
 from oscope.cli import pager
-from oscope.cli.completing import part_names
+from oscope.cli.completion import part_names
 from oscope.cli.options import FormOption
 from oscope.model.document import Table
 from oscope.model.errors import OscopeError

@@ -11,7 +11,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 import typer.core
 
-from oscope.cli.completing import run_ids
+from oscope.cli.completion import run_ids
 from oscope.cli.destinations import OutputParser
 from oscope.model.errors import UsageError
 from oscope.model.table_form import Form

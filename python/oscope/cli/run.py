@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from oscope.cli.completing import part_names
+from oscope.cli.completion import part_names
 from oscope.cli.destinations import REPORT, Destinations, Output, default_output, output_file, output_folder
 from oscope.cli.options import MemoryOption, PrecisionOption, Settings, TraceOption, whole_number
 from oscope.cli.request import (

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from oscope.cli.continuing import interrupted, measure_shown
 from oscope.cli.destinations import Destinations
 from oscope.cli.errors import DONE
+from oscope.cli.measure_with_progress import interrupted, measure_shown
 from oscope.cli.options import Settings
 from oscope.cli.progress import MOST_NAMED, display, note_if_complete
 from oscope.cli.request import Selection

@@ -9,7 +9,7 @@ import typer
 
 from oscope import assignments
 from oscope.assignments import sources as listing
-from oscope.cli.completing import document_keys
+from oscope.cli.completion import document_keys
 from oscope.cli.destinations import TO_STANDARD_OUTPUT, Output, output_file
 from oscope.report import terminal
 

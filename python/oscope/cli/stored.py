@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from oscope.cli.completing import part_names, run_ids
+from oscope.cli.completion import part_names, run_ids
 from oscope.cli.destinations import (
     REPORT,
     TO_STANDARD_OUTPUT,
@@ -33,7 +33,7 @@ from oscope.report import encode, terminal
 from oscope.report.forms import encode as encode_tables
 from oscope.storage import record
 from oscope.storage.export import encode as encode_samples
-from oscope.storage.named import read_several
+from oscope.storage.named_results import read_several
 from oscope.storage.store import Store
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.text import Text
 
+from oscope.cli.views.answers_found import sentences
 from oscope.cli.views.columns import measurement_columns, median_column
-from oscope.cli.views.found import sentences
 from oscope.figures import traces
 from oscope.figures.analysed import WORDS, Analysed, label, levels, plain_levels, shown_metrics, words
 from oscope.figures.answer_text import cause, counted, emulation, kind

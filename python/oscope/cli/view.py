@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from oscope.cli.completing import run_ids
+from oscope.cli.completion import run_ids
 from oscope.cli.options import Settings, whole_number
 
 
@@ -33,7 +33,7 @@ def view(
     lets nobody else in. Ctrl-C ends it.
     """
     # Starlette, uvicorn, and with the labs all statistics: a second.
-    from oscope.cli import viewing  # noqa: PLC0415 - start-up
+    from oscope.cli import view_server  # noqa: PLC0415 - start-up
 
     settings: Settings = context.obj
-    return viewing.serve(settings.store, run, port, open_browser=not no_browser)
+    return view_server.serve(settings.store, run, port, open_browser=not no_browser)

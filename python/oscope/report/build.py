@@ -11,7 +11,7 @@ from functools import partial
 from oscope.figures import experiments, method
 from oscope.figures.analysed import Analysed
 from oscope.figures.experiments import ExperimentView
-from oscope.figures.late import Late
+from oscope.figures.lazy_answers import Late
 from oscope.model.document import Figure, Section, Table
 from oscope.model.experiment import Lab
 from oscope.model.formatting import format_count
@@ -20,7 +20,7 @@ from oscope.programs import findings as programs
 from oscope.report import embed
 from oscope.report.builds import compared
 from oscope.report.embed import Packed
-from oscope.report.first import FirstScreen, first_screen
+from oscope.report.first_screen import FirstScreen, first_screen
 from oscope.report.machine import DO_NOT_TRUST, Unmeasured, failed_self_check, unmeasured
 from oscope.report.origins import EXPERIMENTS, Origin, command, origins
 from oscope.statistics.compare import THRESHOLD

@@ -1,4 +1,4 @@
-"""Carries out several plans of the same measurements at once (`oscope.runner.together`), a run each."""
+"""Carries out several plans of the same measurements at once (`oscope.runner.joint_schedule`), a run each."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from oscope.runner.duet_cpus import Cpus, DuetAffinity
 from oscope.runner.execution import Outcome, begin, finish, recording_end
 from oscope.runner.injection.run_injection import RunInjection
 from oscope.runner.joint_listener import JointListener
+from oscope.runner.joint_schedule import run_together
 from oscope.runner.point_runner import PointRunner
 from oscope.runner.process_chain import ProcessChain
 from oscope.runner.progress import Listener, NullListener
 from oscope.runner.run_events import Events, RecordedEvent, note
 from oscope.runner.stop_request import StopRequest
 from oscope.runner.targets import Targets
-from oscope.runner.together import run_together
 from oscope.storage.store import Store
 from oscope.targets.affinity import Affinity
 

@@ -41,9 +41,9 @@ def restore(tell: Callable[[str], None]) -> None:
     if not left:
         return
     # The help has to be quick, and mostly there is nothing to do.
-    from oscope.runner import undoing  # noqa: PLC0415 - start-up
+    from oscope.runner import restoration  # noqa: PLC0415 - start-up
 
-    undoing.undo(left[0], tell)
+    restoration.undo(left[0], tell)
 
 
 def restore_once(tell: Callable[[str], None]) -> None:

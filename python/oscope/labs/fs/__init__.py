@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from oscope.figures.late import Late
+from oscope.figures.lazy_answers import Late
 from oscope.model.experiment import Design, Experiment, GuestSpec, Lab
 from oscope.model.factors import Level
 from oscope.model.units import MEBIBYTE

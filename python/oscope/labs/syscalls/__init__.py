@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from oscope.figures.late import Late
+from oscope.figures.lazy_answers import Late
 from oscope.model.experiment import Design, Experiment, Lab
 from oscope.model.units import MEBIBYTE
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from oscope.figures.late import late_inspected, late_inspection
+from oscope.figures.lazy_answers import late_inspected, late_inspection
 from oscope.model.experiment import Inspection, Lab
 
 SESSION = Inspection(

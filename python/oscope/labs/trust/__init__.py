@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from oscope.figures.late import late_inspected, late_inspection
+from oscope.figures.lazy_answers import late_inspected, late_inspection
 from oscope.model.experiment import Experiment, Inspection, Lab
 
 

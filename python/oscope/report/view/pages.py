@@ -21,7 +21,7 @@ from oscope.model.experiment import Lab
 from oscope.model.formatting import format_count
 from oscope.model.samples import Columns, Results
 from oscope.report import build, page, theme
-from oscope.report.view import comparing, past
+from oscope.report.view import comparing, history_page
 from oscope.report.view.catalogue import Filter, Run, choices, read_runs, suggested
 from oscope.report.view.live import LiveRuns
 from oscope.report.view.page_text import Wording
@@ -147,8 +147,8 @@ class Pages:
             found, error = None, ""
             try:
                 if name:
-                    chosen = past.entries_of(entries, name, filters.since)
-                    found = past.history(store, chosen, name, metric, self._wording)
+                    chosen = history_page.entries_of(entries, name, filters.since)
+                    found = history_page.history(store, chosen, name, metric, self._wording)
             except UsageError as refused:
                 error = str(refused)
         return self.render(

@@ -17,7 +17,7 @@ from oscope.targets.guest import initramfs
 from oscope.targets.guest.accelerator import Choice, choose
 from oscope.targets.guest.boot import RunningGuest
 from oscope.targets.guest.console import Console
-from oscope.targets.guest.following import Ended, Followed, Limits, Taker, follow
+from oscope.targets.guest.guest_commands import Ended, Followed, Limits, Taker, follow
 from oscope.targets.guest.machine import Accelerator, Link, Machine, MachineSpec, for_command
 from oscope.targets.kernel import Kernel, find
 

@@ -20,7 +20,7 @@ from oscope.targets.guest.accelerator import Choice
 from oscope.targets.guest.boot import RunningGuest
 from oscope.targets.guest.command import BOOT_LIMIT_S, TIME_LIMIT_S, machine
 from oscope.targets.guest.console import Console
-from oscope.targets.guest.following import Ended, Followed, Limits, Taker, follow
+from oscope.targets.guest.guest_commands import Ended, Followed, Limits, Taker, follow
 from oscope.targets.guest.machine import Link, Machine
 
 Stream = Literal["stdout", "stderr"]

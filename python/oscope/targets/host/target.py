@@ -18,7 +18,7 @@ from typing import Any
 
 from oscope.model.errors import OscopeError, ProbeError
 from oscope.model.host import Host
-from oscope.probe import catalogue, undone
+from oscope.probe import catalogue, restore_report
 from oscope.probe.locate import find_probe
 from oscope.probe.process import HELLO_LIMIT_S, Probe
 from oscope.probe.wire import Sample
@@ -176,7 +176,7 @@ class HostTarget:
     def _restore(self) -> tuple[str, ...]:
         """Undo what a probe that was killed there left behind; return what was undone or not, a line each."""
         answer = self._connection.call(self._script("restore"), limit_s=_COPY_LIMIT_S)
-        return tuple(undone.describe(answer, f"oscope-probe restore: {_last_words(answer)}"))
+        return tuple(restore_report.describe(answer, f"oscope-probe restore: {_last_words(answer)}"))
 
     def _script(self, verb: str) -> str:
         return _CALL.format(program=self._remote, verb=verb)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator
 
-from oscope.tools.explain import meaning, phases, start
+from oscope.tools.explain import argument_purposes, phases, start
 from oscope.tools.explain.purposes import purpose
 from oscope.tools.explain.reading import Call
 from oscope.tools.explain.state import Process
@@ -50,4 +50,4 @@ def _process(task: Task, processes: dict[int, Process]) -> Process:
 
 
 def _purpose(call: Call, phase: str, process: Process) -> str:
-    return start.tell(call, phase, process) or meaning.tell(call) or purpose(call.name).text
+    return start.tell(call, phase, process) or argument_purposes.tell(call) or purpose(call.name).text

@@ -17,8 +17,8 @@ from oscope.figures.notable import Notable, notable
 from oscope.model.formatting import Scale, format_count
 from oscope.model.samples import Results
 from oscope.planning import interference
-from oscope.report.elsewhere import Machine, machines
 from oscope.report.machine import Badge, badge, date, machine_line
+from oscope.report.other_machines import Machine, machines
 
 FEWEST_RUNGS = 3
 """With fewer figures there is no ladder to draw."""

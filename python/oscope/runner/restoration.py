@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from oscope.model.errors import OscopeError
-from oscope.probe import undone
+from oscope.probe import restore_report
 from oscope.probe.locate import call, ending, find_probe
 
 _LIMIT_S = 300.0
@@ -26,5 +26,5 @@ def undo(journal: Path, tell: Callable[[str], None]) -> None:
     except OscopeError as error:
         tell(f"what a measurement that was killed left behind stays, see {journal}: {error}")
         return
-    for line in undone.describe(answer, ending(path, "restore", answer)):
+    for line in restore_report.describe(answer, ending(path, "restore", answer)):
         tell(line)

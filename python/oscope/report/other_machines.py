@@ -18,7 +18,7 @@ from oscope.originals import disk
 from oscope.report.machine import machine_line
 
 STORED = Path(__file__).with_name("elsewhere.json")
-"""Figures of a machine that was surveyed once, which `tools/elsewhere.py` writes from a record."""
+"""Figures of a machine that was surveyed once, which `tools/other_machines.py` writes from a record."""
 PRECISE = 0.1
 """Half the interval over the median, up to which a figure is kept there."""
 
