@@ -171,7 +171,7 @@ class History:
             for thing in self.names.get(name, [None])
         )
 
-    def tell(self, name: str, found: bytes | None) -> str:
+    def describe(self, name: str, found: bytes | None) -> str:
         """Describe what was found against what there was."""
         for thing in self.names.get(name, [None]):
             if thing is not None and found is not None and found in thing.states:

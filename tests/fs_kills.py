@@ -184,11 +184,11 @@ def _compare(folder: Path, history: History, outcome: Round, *, recovered: bool)
             outcome.problems.append(f"{name}: a conflict, and nobody else wrote")
         elif not recovered:
             if not history.whole(name, content):
-                outcome.problems.append(f"{name} before recovery: {history.tell(name, content)}")
+                outcome.problems.append(f"{name} before recovery: {history.describe(name, content)}")
         elif not history.keeps_acknowledged(name, content):
-            outcome.problems.append(f"{name}: ACKNOWLEDGED LOST or torn: {history.tell(name, content)}")
+            outcome.problems.append(f"{name}: ACKNOWLEDGED LOST or torn: {history.describe(name, content)}")
         elif not history.keeps_written(name, content):
-            outcome.problems.append(f"{name}: what was written is lost: {history.tell(name, content)}")
+            outcome.problems.append(f"{name}: what was written is lost: {history.describe(name, content)}")
 
 
 def _compare_view(folder: Path, mount: Mount, outcome: Round) -> None:

@@ -15,12 +15,12 @@ MEBIBYTE = 2**20
 SCRIPT = """
 import re, resource, sys
 from pathlib import Path
-from oscope.cli.errors import tell
+from oscope.cli.errors import print_error
 used = 1024 * int(re.search(r"VmSize:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
 room = int(sys.argv[1])
 if room:
     resource.setrlimit(resource.RLIMIT_AS, (used + room, used + room))
-tell({error}, verbose=False)
+print_error({error}, verbose=False)
 """
 
 

@@ -53,11 +53,11 @@ def test_what_one_guests_device_sends_anothers_receives(
     commands = script(tmp_path / "send.sh", send), script(tmp_path / "receive.sh", receive)
     reported: dict[tuple[int, str], bytes] = {}
 
-    def tell(number: int, stream: str, chunk: bytes) -> None:
+    def on_output(number: int, stream: str, chunk: bytes) -> None:
         reported[number, stream] = reported.get((number, stream), b"") + chunk
 
     guest = Guest(base_kernel.id, "wall", 1, 512 << 20)
-    ended = pair.run(guest, commands, tell, LIMIT_S)
+    ended = pair.run(guest, commands, on_output, LIMIT_S)
     assert [each.status for each in ended] == [0, 0], reported
     expected = {name: hashlib.sha512(content).hexdigest() for name, content in contents.items()}
     lines = [line.split() for line in reported[2, "stderr"].decode().splitlines()]

@@ -293,13 +293,13 @@ def run(
     if profile not in get_args(Profile):
         raise UsageError(f"there is no profile {profile!r}", remedy='give "quick" or "full"')
     settings = check_levels(factors)
-    recovery.restore_once(tell)
+    recovery.restore_once(notify)
     known, _ = labs.with_own([name], None if workload is None else str(workload))
     experiments, inspections = parts_named(name, known)
     where = Where(on, clock, cpus, as_bytes(memory))
     placed = place_experiments(experiments, (name,), where, profile)
     for text in placed.left_out:
-        tell(text)
+        notify(text)
     plan = make_plan(
         placed.experiments,
         with_programs(catalogue.load(), (each.program for each in placed.experiments)),
@@ -314,7 +314,7 @@ def run(
     with Store.open(store) as opened:
         outcome = execute(replace(plan, again=again), opened, find_inspection=labs.inspection)
         for text in outcome.failures:
-            tell(text)
+            notify(text)
         return Run(outcome.run_id, opened.results(outcome.run_id), store)
 
 
@@ -361,7 +361,7 @@ def as_bytes(size: str | Value) -> int | Value:
     return parse_bytes(size) if isinstance(size, str) else size
 
 
-def tell(text: str) -> None:
+def notify(text: str) -> None:
     """Write a line of Oscope's on standard error."""
     print(f"oscope: {text}", file=sys.stderr, flush=True)
 

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, cast
 
-from oscope.api import Bench, as_bytes, as_seconds, as_share, check_types, tell
+from oscope.api import Bench, as_bytes, as_seconds, as_share, check_types, notify
 from oscope.model.arguments import naming_arguments
 from oscope.model.errors import UsageError
 from oscope.planning.plan import Plan
@@ -185,7 +185,7 @@ def _function(setup: str | Callable[..., Any] | None) -> Callable[..., Any] | No
 
 def _measured(planned: AbstractContextManager[Plan], store: str | Path | None) -> Bench:
     """Measure a plan, and return what was found."""
-    recovery.restore_once(tell)
+    recovery.restore_once(notify)
     with planned as plan, Store.open(store) as opened:
         outcome = execute(plan, opened)
         return Bench(outcome.run_id, opened.results(outcome.run_id), store)
@@ -209,7 +209,7 @@ class _Builds:
 
     def note(self, text: str) -> None:
         """Write a note as a line."""
-        tell(text)
+        notify(text)
 
 
 @contextmanager
@@ -219,12 +219,12 @@ def _revisions(revisions: Sequence[str], build: str | None, spec: BenchSpec) -> 
     with without_foreign_repository():
         asked = RevisionRequest.of(revisions, build, bisect=False, folder=Path.cwd())
         for text in asked.notes(spec.commands):
-            tell(text)
+            notify(text)
         with workshop_for(asked, spec.context, _Builds()) as workshop:
             try:
                 plan = revision_plan(workshop, asked.sides, spec)
             except BuildError as error:
                 for line in error.lines:
-                    tell(f"its build: {line}")
+                    notify(f"its build: {line}")
                 raise
             yield plan

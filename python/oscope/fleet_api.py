@@ -12,7 +12,7 @@ from typing import Any
 from oscope.analysis import fleet_compare, fleet_drift
 from oscope.analysis.fleet import FleetFindings, examine
 from oscope.analysis.fleet_drift import Drift
-from oscope.api import Run, as_share, check_levels, check_types, parts_named, tell
+from oscope.api import Run, as_share, check_levels, check_types, notify, parts_named
 from oscope.model.arguments import naming_arguments
 from oscope.model.atomic_write import write_bytes
 from oscope.model.errors import UsageError
@@ -201,7 +201,7 @@ def fleet(
     if not experiments:
         raise UsageError(f"{name} is an inspection", remedy="a fleet measures experiments")
     if inspections:
-        tell(f"a fleet makes no inspections: left out is {', '.join(each.name for each in inspections)}")
+        notify(f"a fleet makes no inspections: left out is {', '.join(each.name for each in inspections)}")
     plan = make_plan(
         experiments,
         catalogue.load(),
@@ -212,7 +212,7 @@ def fleet(
     )
     where = place_of(None if store is None else str(store))
     engine = Engine.of(parallel, retries, scheduler, rack_aware=rack_aware)
-    outcome = measure_fleet(NewFleet(plan, _chosen(hosts, file), rounds), where, engine, tell)
+    outcome = measure_fleet(NewFleet(plan, _chosen(hosts, file), rounds), where, engine, notify)
     failure = outcome.failure()
     measured = any(each.rounds for each in outcome.hosts)
     if failure is not None and (outcome.interrupted or outcome.undelivered is not None or not measured):

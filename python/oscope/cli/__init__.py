@@ -17,7 +17,7 @@ import typer.core
 
 from oscope import __version__
 from oscope.cli import completion, process
-from oscope.cli.errors import DONE, FAILED, flush_standard_output, note, tell
+from oscope.cli.errors import DONE, FAILED, flush_standard_output, note, print_error
 from oscope.cli.options import EVERYWHERE, Settings, class_of, part
 from oscope.model import address_space, streams
 from oscope.model.errors import OscopeError, UsageError
@@ -211,14 +211,14 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     try:
         settings, words = part(given)
     except UsageError as error:
-        sys.exit(tell(error, verbose=False))
+        sys.exit(print_error(error, verbose=False))
     address_space.guard()
     try:
         programs.become(words)
         # The command's module is imported here, before signals are handled by what it has set up.
         app = application(words[:1] if words and words[0] in COMMANDS else ())
     except OscopeError as error:
-        sys.exit(tell(error, verbose=settings.verbose))
+        sys.exit(print_error(error, verbose=settings.verbose))
     startup_signals.release()
     code = _carry_out(app, words, settings)
     sys.exit(flush_standard_output(verbose=settings.verbose) or code)
@@ -234,7 +234,7 @@ def _carry_out(app: typer.Typer, words: list[str], settings: Settings) -> int:
     except BrokenPipeError:
         return FAILED
     except KeyboardInterrupt as error:
-        return tell(error, verbose=False)
+        return print_error(error, verbose=False)
     except Exception as error:  # noqa: BLE001 - the last resort: every error is one line.
-        return tell(error, verbose=settings.verbose)
+        return print_error(error, verbose=settings.verbose)
     return code if isinstance(code, int) else DONE

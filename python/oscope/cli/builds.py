@@ -139,7 +139,7 @@ def ab(
     else:
         notes = ()
     measured, outcomes = _measure(plans, paths, call, replace(chosen, notes=(*chosen.notes, *notes)))
-    compared = _tell(measured, limit, destinations)
+    compared = _print_comparison(measured, limit, destinations)
     raise_if_interrupted(outcomes)
     failures = [failure for outcome in outcomes for failure in outcome.failures]
     if failures:
@@ -227,7 +227,7 @@ def _measure(
         return [store.results(outcome.run_id) for outcome in outcomes], outcomes
 
 
-def _tell(
+def _print_comparison(
     sides: Sequence[Results], threshold: float, destinations: Destinations
 ) -> list[tuple[ExperimentResults, Comparison]]:
     """Print the verdicts, and write the files asked for."""

@@ -129,7 +129,7 @@ def calibrate(
     spec.check()
     call: Settings = context.obj
     inspected = _measure(spec, call.store, keep)
-    _tell(inspected, destinations)
+    _print_inspection(inspected, destinations)
     return DONE
 
 
@@ -185,7 +185,7 @@ def _measure(spec: CalibrationSpec, place: str | None, keep: Path | None) -> Ins
     return inspected
 
 
-def _tell(inspected: Inspected, destinations: Destinations) -> None:
+def _print_inspection(inspected: Inspected, destinations: Destinations) -> None:
     out = terminal.console(to_standard_error=destinations.take_standard_output)
     result: Any = inspected.result
     print_calibration(result, inspected.run_id, out)

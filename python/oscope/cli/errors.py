@@ -15,7 +15,7 @@ DONE = 0
 FAILED = 1
 
 
-def tell(error: BaseException, *, verbose: bool) -> int:
+def print_error(error: BaseException, *, verbose: bool) -> int:
     """Write `error` to standard error as one line, after its trace if `verbose`; return the exit code."""
     if verbose:
         traceback.print_exception(error)
@@ -46,7 +46,7 @@ def flush_standard_output(*, verbose: bool) -> int:
         f"standard output cannot be written ({why}), and what was printed is lost",
         remedy="send it elsewhere, and try again",
     )
-    return tell(lost, verbose=verbose)
+    return print_error(lost, verbose=verbose)
 
 
 def _sentence(error: BaseException) -> str:

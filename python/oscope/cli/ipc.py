@@ -144,10 +144,10 @@ def _check(params: Mapping[str, Level]) -> Workload:
     return workload
 
 
-def _measure(params: Mapping[str, Level], tell: Callable[[str], None]) -> Sample:
+def _measure(params: Mapping[str, Level], notify: Callable[[str], None]) -> Sample:
     """Transfer once; before that, unless it is to be bare, bring the machine to rest and warm up."""
     slow = blocks(params) * SLOWEST_BLOCK_S + int(params["total"]) / SLOWEST_BYTES_PER_S
-    with ProbeSession(tell) as session:
+    with ProbeSession(notify) as session:
         warmup = 0
         if params["check"] != "none":
             os.sync()

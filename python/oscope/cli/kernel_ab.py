@@ -119,7 +119,7 @@ def ab(
     plans = make_plans(selection.experiments, kernels, where, amount, levels)
     call: Settings = context.obj
     results, outcomes = _measure(plans, call)
-    verdicts, missed = _tell(sides, results, limit, destinations)
+    verdicts, missed = _print_verdicts(sides, results, limit, destinations)
     _fail(outcomes, verdicts, missed, threshold)
     return DONE
 
@@ -138,7 +138,7 @@ def _carry_out(plans: Sequence[Plan], store: Store, *, verbose: bool) -> tuple[O
     return outcomes
 
 
-def _tell(
+def _print_verdicts(
     sides: Sequence[Side], results: Sequence[Results], threshold: float, destinations: Destinations
 ) -> tuple[list[KernelVerdict], dict[str, str]]:
     """Print the verdicts and write the files asked for; return them, and what has none with the reason."""

@@ -149,12 +149,12 @@ class _PairStreams:
             return
         *lines, self._rest[stream] = (self._rest.get(stream, b"") + chunk).split(b"\n")
         for line in lines:
-            self._tell(line)
+            self._write_line(line)
 
     def end(self) -> None:
         """Pass on what ended without a newline."""
         for line in filter(None, self._rest.values()):
-            self._tell(line)
+            self._write_line(line)
 
-    def _tell(self, line: bytes) -> None:
+    def _write_line(self, line: bytes) -> None:
         write_now(sys.stderr, self._PEER + line + b"\n")

@@ -224,8 +224,8 @@ Measure = Callable[[Sequence[Revision]], ExperimentResults]
 """Builds and measures commits with both ends; BuildError where one of the commits does not build."""
 
 
-def search(bisection: Bisection, measure: Measure, tell: Callable[[str], None]) -> None:
-    """Measure until the commit is found, or no measurement would help; `tell` hears a line on each step.
+def search(bisection: Bisection, measure: Measure, notify: Callable[[str], None]) -> None:
+    """Measure until the commit is found, or no measurement would help; `notify` hears a line on each step.
 
     Nothing is measured where the ends do not differ.
     """
@@ -239,19 +239,19 @@ def search(bisection: Bisection, measure: Measure, tell: Callable[[str], None]) 
         if done > before:
             left_s = (expected - done) * (time.monotonic() - began) / (done - before)
             left = f", about {format_duration(max(round(left_s), 1))} left"
-        tell(f"step {done + 1} of about {expected}{left}: {names}")
+        notify(f"step {done + 1} of about {expected}{left}: {names}")
         try:
             results = measure(revisions)
         except BuildError as error:
             lost = next(each for each in revisions if each.commit == error.revision.commit)
             bisection.skip(lost, error.message)
-            tell(f"skipped: {error.message}")
+            notify(f"skipped: {error.message}")
             for line in error.lines:
-                tell(f"its build: {line}")
+                notify(f"its build: {line}")
             continue
         step = bisection.learn(results)
         for at, verdict in zip(step.positions, step.verdicts, strict=True):
-            tell(f"{bisection.line[at].short} is {verdict}")
+            notify(f"{bisection.line[at].short} is {verdict}")
 
 
 def sentences(bisection: Bisection, metric: str) -> list[str]:

@@ -31,27 +31,27 @@ def journals() -> Path:
     return Path(os.environ.get("OSCOPE_STATE") or _STATE) / "made"
 
 
-def restore(tell: Callable[[str], None]) -> None:
-    """Undo what processes that are dead left behind; `tell` hears a line on each thing. Never raises.
+def restore(notify: Callable[[str], None]) -> None:
+    """Undo what processes that are dead left behind; `notify` hears a line on each thing. Never raises.
 
     Where nothing was left, this costs the reading of two directories.
     """
-    own_folders.remove_left(tell)
+    own_folders.remove_left(notify)
     left = _left_behind(journals())
     if not left:
         return
     # The help has to be quick, and mostly there is nothing to do.
     from oscope.runner import restoration  # noqa: PLC0415 - start-up
 
-    restoration.undo(left[0], tell)
+    restoration.undo(left[0], notify)
 
 
-def restore_once(tell: Callable[[str], None]) -> None:
+def restore_once(notify: Callable[[str], None]) -> None:
     """Like `restore`, but do nothing from the second call of a process on."""
     directory = journals()
     if directory not in _reported:
         _reported.add(directory)
-        restore(tell)
+        restore(notify)
 
 
 def _left_behind(directory: Path) -> list[Path]:

@@ -108,8 +108,8 @@ def _open_up(path: Path) -> None:
                 inner.chmod(0o700)
 
 
-def remove_left(tell: Callable[[str], None]) -> None:
-    """Remove the folders that processes left which were killed; `tell` hears a line on each. Never raises.
+def remove_left(notify: Callable[[str], None]) -> None:
+    """Remove the folders that processes left which were killed; `notify` hears a line on each. Never raises.
 
     Where there is none, this costs the reading of one directory.
     """
@@ -122,11 +122,11 @@ def remove_left(tell: Callable[[str], None]) -> None:
                 if _NAME.fullmatch(path.name):
                     with contextlib.suppress(BlockingIOError):
                         _remove_unused(path)
-                        tell(f"removed, left by a bench that was killed: worktrees in {path}")
+                        notify(f"removed, left by a bench that was killed: worktrees in {path}")
     except FileNotFoundError:
         return
     except (OSError, OscopeError) as error:
-        tell(f"cannot remove the worktrees that a killed bench left: {error}")
+        notify(f"cannot remove the worktrees that a killed bench left: {error}")
 
 
 def _remove_unused(path: Path) -> None:

@@ -37,12 +37,14 @@ class Undelivered:
 class Delivering:
     """The thread; a context manager."""
 
-    def __init__(self, spool: Path, place: str, run_ids: Sequence[str], tell: Callable[[str], None]) -> None:
-        """Deliver these runs of `spool` to the store at `place`; `tell` hears when it is away and back."""
+    def __init__(
+        self, spool: Path, place: str, run_ids: Sequence[str], notify: Callable[[str], None]
+    ) -> None:
+        """Deliver these runs of `spool` to the store at `place`; `notify` hears when it is away and back."""
         self._spool = spool
         self._place = place
         self._run_ids = run_ids
-        self._tell = tell
+        self._notify = notify
         self._thread = threading.Thread(target=self._work, name="fleet-delivery", daemon=True)
         self._wake = threading.Event()
         self._ending = False
@@ -127,13 +129,13 @@ class Delivering:
             self._done[run_id] = count
         if self._away is not None and self._target is not None:
             self._away = None
-            self._tell(f"the store is back: {self._kept} samples that waited in the spool were delivered")
+            self._notify(f"the store is back: {self._kept} samples that waited in the spool were delivered")
         self._kept = 0
 
     def _hear_away(self, error: OscopeError) -> None:
         self._leave()
         if self._away is None:
-            self._tell(f"{error.message}; samples are kept in {self._spool}, and delivered once it is back")
+            self._notify(f"{error.message}; samples are kept in {self._spool}, and delivered once it is back")
         self._away = error.message
 
     def _leave(self) -> None:

@@ -100,7 +100,7 @@ class FleetOutcome:
         return OscopeError(f"not all was measured of {names}: {failed[0].error}", remedy=remedy)
 
 
-Tell = Callable[[str], None]
+Notify = Callable[[str], None]
 
 
 def new_name() -> str:
@@ -128,8 +128,8 @@ def create(fleet: str, plan: Plan, hosts: Sequence[Host], rounds: int, store: St
         store.create_run(own, [StoredEvent(FLEET, member)])
 
 
-def carry_out(entry: FleetEntry, store: Store, place: str, engine: Engine, tell: Tell) -> FleetOutcome:
-    """Measure what the fleet's runs miss; `place` is how workers open the store, `tell` hears how it goes.
+def carry_out(entry: FleetEntry, store: Store, place: str, engine: Engine, notify: Notify) -> FleetOutcome:
+    """Measure what the fleet's runs miss; `place` is how workers open the store, `notify` hears how it goes.
 
     A host that fails is tried again in the same round, and given up after that; the rest goes on. The first
     SIGINT or SIGTERM ends all in good order, with everything measured kept.
@@ -141,7 +141,7 @@ def carry_out(entry: FleetEntry, store: Store, place: str, engine: Engine, tell:
     hosts = {run.run_id: HostOutcome(run.host, run.run_id, run.rounds_done) for run in entry.runs}
     asked: list[bool] = []
     with _client(engine) as client, Interruption(lambda: asked.append(True)):
-        loop = _Loop(client, queue, engine, hosts, tell, asked)
+        loop = _Loop(client, queue, engine, hosts, notify, asked)
         loop.run()
     outcome = FleetOutcome(entry.id, entry.rounds, tuple(hosts.values()), bool(asked))
     for host in outcome.hosts:
@@ -169,7 +169,7 @@ class _Loop:
     queue: TurnQueue
     engine: Engine
     hosts: dict[str, HostOutcome]
-    tell: Tell
+    notify: Notify
     asked: list[bool]
     running: dict[Any, FleetRun] = field(default_factory=dict)
     turns: dict[Any, Turn] = field(default_factory=dict)
@@ -236,15 +236,15 @@ class _Loop:
         if not found.store_unavailable:
             self.away.pop(run.run_id, None)
         for line in found.notes:
-            self.tell(f"{run.host}: {line}")
+            self.notify(f"{run.host}: {line}")
         for line in found.failures:
-            self.tell(f"{run.host}: {line}")
+            self.notify(f"{run.host}: {line}")
         if found.interrupted:
             return
         if found.error is None:
             host.rounds = turn.number
             self.tries[run.run_id] = 0
-            self.tell(
+            self.notify(
                 f"{run.host}: round {turn.number} of {turn.rounds} is measured, {found.samples} samples"
             )
             self.queue.add(run, turn.number + 1)
@@ -255,7 +255,7 @@ class _Loop:
         again = (waits or (found.retry and tries <= self.engine.retries)) and not self.asked
         how = "waits" if waits and again else "failed"
         ending = "; it is tried again" if again else ""
-        self.tell(f"{run.host}: round {turn.number} {how}: {found.error}{ending}")
+        self.notify(f"{run.host}: round {turn.number} {how}: {found.error}{ending}")
         if again:
             self.queue.add(run, turn.number, tries)
         else:
@@ -275,12 +275,12 @@ class _Loop:
 
     def _give_up(self) -> None:
         """Give up all hosts that are not measured yet: nobody is left who could."""
-        self.tell(self._lost)
+        self.notify(self._lost)
         for run in (*self.running.values(), *self.queue.runs()):
             self.hosts[run.run_id].error = self._lost
 
     def _stop(self) -> None:
-        self.tell("ending: each host finishes the sample under way")
+        self.notify("ending: each host finishes the sample under way")
         # Workers of a scheduler that is lost end by themselves.
         with contextlib.suppress(OSError):
             load_engine().Event(self.queue.stop, client=self.client).set()
@@ -322,4 +322,4 @@ def _client(engine: Engine) -> Iterator[Any]:
         yield stack.enter_context(distributed.Client(cluster))
 
 
-__all__ = ["Engine", "FleetOutcome", "HostOutcome", "Tell", "carry_out", "create", "new_name"]
+__all__ = ["Engine", "FleetOutcome", "HostOutcome", "Notify", "carry_out", "create", "new_name"]

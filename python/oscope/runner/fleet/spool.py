@@ -75,7 +75,7 @@ def find(place: str, text: str) -> str:
     return fleets.choose([known[name] for name in sorted(known)], text).id
 
 
-def take_up(place: str, fleet: str, tell: Callable[[str], None]) -> None:
+def take_up(place: str, fleet: str, notify: Callable[[str], None]) -> None:
     """Have the spool of a fleet as the store has it, to which others may have delivered meanwhile.
 
     What is left in the spool is delivered first, unless the store is away.
@@ -83,7 +83,7 @@ def take_up(place: str, fleet: str, tell: Callable[[str], None]) -> None:
     path = path_of(place, fleet)
     if path.exists():
         with contextlib.suppress(StoreUnavailableError), Store.open(place) as store:
-            deliver_left(path, store, [run.run_id for run in _read(path).runs], tell)
+            deliver_left(path, store, [run.run_id for run in _read(path).runs], notify)
     restore(place, fleet)
 
 
@@ -103,7 +103,7 @@ def copy(store: Store, place: str, name: str, run_ids: Iterable[str]) -> None:
             deliver(store, spool, run_id)
 
 
-def deliver_left(path: Path, store: Store, run_ids: Iterable[str], tell: Callable[[str], None]) -> None:
+def deliver_left(path: Path, store: Store, run_ids: Iterable[str], notify: Callable[[str], None]) -> None:
     """Deliver a spool; where a run went on elsewhere meanwhile, keep a copy that nothing reads."""
     overtaken = False
     with Store.read(path) as left:
@@ -115,7 +115,7 @@ def deliver_left(path: Path, store: Store, run_ids: Iterable[str], tell: Callabl
     if overtaken:
         aside = path.with_name(f"{path.stem}-{time.time_ns()}.kept")
         path.rename(aside)
-        tell(f"measured on another machine meanwhile; what was in a spool here is kept in {aside}")
+        notify(f"measured on another machine meanwhile; what was in a spool here is kept in {aside}")
 
 
 def waiting_in(place: str, fleet: str) -> Path | None:

@@ -66,11 +66,11 @@ def take(turn: Turn) -> TurnOutcome:
     return replace(found, notes=tuple(notes), worker=load_engine().get_worker().address)
 
 
-def _take(turn: Turn, tell: Callable[[str], None]) -> TurnOutcome:
+def _take(turn: Turn, notify: Callable[[str], None]) -> TurnOutcome:
     try:
         with (
             _stopping(turn.stop) as stopping,
-            turn_store(turn.store, turn.run_id, tell, stopping.asked) as store,
+            turn_store(turn.store, turn.run_id, notify, stopping.asked) as store,
         ):
             plan = store.plan(turn.run_id)
             outcome = execute(

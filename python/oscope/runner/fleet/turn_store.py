@@ -19,13 +19,14 @@ from oscope.storage.store import Store
 
 @contextlib.contextmanager
 def turn_store(
-    place: str, run_id: str, tell: Callable[[str], None], asked: threading.Event
+    place: str, run_id: str, notify: Callable[[str], None], asked: threading.Event
 ) -> Iterator[Store]:
     """Give the store that a turn of the run is measured into, and have the store at `place` get all of it.
 
-    `tell` hears what became of a spool, `asked` is set where the turn is to end. Raises StoreAwayError where
-    the store is away at the beginning, or a while after the end: the spool stays, and the next turn of this
-    run on this machine delivers it. Raises OscopeError where another worker of this machine measures the run.
+    `notify` hears what became of a spool, `asked` is set where the turn is to end. Raises
+    StoreUnavailableError where the store is away at the beginning, or a while after the end: the spool
+    stays, and the next turn of this run on this machine delivers it. Raises OscopeError where another worker
+    of this machine measures the run.
     """
     if not spool.is_needed(place):
         with Store.open(place) as store:
@@ -39,9 +40,9 @@ def turn_store(
         except UsageError as error:
             # A worker that has lost its scheduler ends soon.
             raise OscopeError(f"another worker measures the run {run_id}") from error
-        _renew(place, name, run_id, tell)
+        _renew(place, name, run_id, notify)
         store = stack.enter_context(Store.open(path))
-        delivering = stack.enter_context(Delivering(path, place, [run_id], tell))
+        delivering = stack.enter_context(Delivering(path, place, [run_id], notify))
         try:
             yield store
         finally:
@@ -63,11 +64,11 @@ def turn_store(
         spool.remove(place, name)
 
 
-def _renew(place: str, name: str, run_id: str, tell: Callable[[str], None]) -> None:
+def _renew(place: str, name: str, run_id: str, notify: Callable[[str], None]) -> None:
     """Deliver what an earlier turn left, and make the spool of what the store has."""
     path = spool.path_of(place, name)
     with Store.open(place) as store:
         if path.exists():
-            spool.deliver_left(path, store, [run_id], tell)
+            spool.deliver_left(path, store, [run_id], notify)
             spool.remove(place, name)
         spool.copy(store, place, name, [run_id])

@@ -24,7 +24,7 @@ from oscope.targets.guest.guest_commands import Ended, Followed, Limits, Taker, 
 from oscope.targets.guest.machine import Link, Machine
 
 Stream = Literal["stdout", "stderr"]
-Tell = Callable[[int, Stream, bytes], None]
+OnOutput = Callable[[int, Stream, bytes], None]
 """Is given what a command wrote: which of the two (1 or 2), where to, and what."""
 
 _STREAMS: tuple[Stream, Stream] = ("stdout", "stderr")
@@ -59,7 +59,7 @@ def machines(
 def run(
     guest: Guest,
     commands: tuple[Sequence[str], Sequence[str]],
-    tell: Tell,
+    on_output: OnOutput,
     limit_s: float = TIME_LIMIT_S,
     *,
     stdin: int | IO[bytes] = subprocess.DEVNULL,
@@ -99,7 +99,7 @@ def run(
             stack.enter_context(running)
             # Held open here, too, the other guest would not see that this one ends.
             end.close()
-            out, err = (_taker(tell, link.number, stream) for stream in _STREAMS)
+            out, err = (_taker(on_output, link.number, stream) for stream in _STREAMS)
             name = f"the guest {link.address}"
             followed.append(Followed(name, running, console, out, err))
         choice = made[0][1]
@@ -147,5 +147,5 @@ def _check(guest: Guest) -> None:
         )
 
 
-def _taker(tell: Tell, number: int, stream: Stream) -> Taker:
-    return lambda chunk: tell(number, stream, chunk)
+def _taker(on_output: OnOutput, number: int, stream: Stream) -> Taker:
+    return lambda chunk: on_output(number, stream, chunk)

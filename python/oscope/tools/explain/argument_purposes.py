@@ -42,7 +42,7 @@ _IOCTL = {
 }
 
 
-def tell(call: Call) -> str | None:
+def describe(call: Call) -> str | None:
     """Return what `call` is for, from its arguments; None where its name says as much."""
     rule = _RULES.get(call.name)
     return rule(call) if rule is not None else None

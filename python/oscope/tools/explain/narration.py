@@ -50,4 +50,4 @@ def _process(task: Task, processes: dict[int, Process]) -> Process:
 
 
 def _purpose(call: Call, phase: str, process: Process) -> str:
-    return start.tell(call, phase, process) or argument_purposes.tell(call) or purpose(call.name).text
+    return start.describe(call, phase, process) or argument_purposes.describe(call) or purpose(call.name).text

@@ -12,7 +12,7 @@ _SHADOW_STACK = "0x3001"
 _STATS = frozenset(("fstat", "newfstatat", "statx", "fstat64"))
 
 
-def tell(call: Call, phase: str, process: Process) -> str | None:
+def describe(call: Call, phase: str, process: Process) -> str | None:
     """Return what `call` is for in the phase of the start; None where that is nothing special."""
     match phase:
         case "exec":

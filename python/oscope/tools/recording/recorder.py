@@ -250,12 +250,12 @@ class _Session:
 def _signals(pending: set[int]) -> Iterator[int]:
     """Put signals that come into `pending`, and give a descriptor that is then ready to be read."""
 
-    def tell(number: int, frame: FrameType | None) -> None:
+    def on_signal(number: int, frame: FrameType | None) -> None:
         del frame
         pending.add(number)
 
     reading, writing = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-    former = {number: signal.signal(number, tell) for number in (signal.SIGWINCH, *_ENDING)}
+    former = {number: signal.signal(number, on_signal) for number in (signal.SIGWINCH, *_ENDING)}
     woken = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
     try:
         yield reading

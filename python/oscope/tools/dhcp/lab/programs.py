@@ -86,14 +86,14 @@ class Program:
             raise OscopeError(f"{self._name} {what}; its last words: {output}")
         return found
 
-    def tell(self, number: signal.Signals) -> None:
+    def send_signal(self, number: signal.Signals) -> None:
         """Send it a signal."""
         with contextlib.suppress(ProcessLookupError):
             self._process.send_signal(number)
 
     async def stop(self, number: signal.Signals) -> None:
         """Have it end by a signal, and hear the rest of what it says."""
-        self.tell(number)
+        self.send_signal(number)
         try:
             async with asyncio.timeout(START_LIMIT_S):
                 await self._process.wait()
@@ -145,7 +145,7 @@ class Capture:
         while True:
             since = len(self._program.lines)
             # It then says what it has counted (tcpdump(8)).
-            self._program.tell(signal.SIGUSR1)
+            self._program.send_signal(signal.SIGUSR1)
             counts = await self._program.wait_for(_COUNTS.pattern, START_LIMIT_S, since)
             captured, received, dropped = map(int, counts.groups())
             if captured == received:

@@ -28,7 +28,7 @@ from oscope.tools.dhcp.lab.plan import (
 )
 from oscope.tools.dhcp.lab.programs import START_LIMIT_S, Capture, Program, call
 
-Tell = Callable[..., None]
+Report = Callable[..., None]
 
 _PAUSE_S = 1.0
 """Between two steps, and as long as a line that was cut stays so: a packet under way has come or is lost."""
@@ -68,7 +68,7 @@ class Client:
     async def renew(self) -> None:
         """Have it renew its lease now, and wait until that is done."""
         since = len(self._program.lines)
-        self._program.tell(signal.SIGUSR1)
+        self._program.send_signal(signal.SIGUSR1)
         await self._program.wait_for("^event: renew ", START_LIMIT_S, since)
 
     async def renewed(self, limit_s: float) -> None:
@@ -77,7 +77,7 @@ class Client:
 
     async def release(self) -> None:
         """Have it give its address back, and wait until it has sent that."""
-        self._program.tell(signal.SIGUSR2)
+        self._program.send_signal(signal.SIGUSR2)
         await self._program.wait_for("entering released state", START_LIMIT_S)
 
     async def stop(self) -> None:
@@ -88,11 +88,11 @@ class Client:
 class Scene:
     """One scenario under way."""
 
-    def __init__(self, name: str, folder: Path, tell: Tell) -> None:
-        """`folder` is an empty one; `tell` is given what happens, as an event's name and its values."""
+    def __init__(self, name: str, folder: Path, report: Report) -> None:
+        """`folder` is an empty one; `report` is given what happens, as an event's name and its values."""
         self.scenario = SCENARIOS[name]
         self._folder = folder
-        self._report_event = tell
+        self._report_event = report
         self._network = Network(folder)
         self._leases = folder / "leases"
         self._script = folder / "script"
