@@ -129,16 +129,16 @@ def without_injection(entries: Sequence[RunEntry]) -> tuple[list[RunEntry], list
     Raises UsageError where interference was injected into all.
     """
     clean = [entry for entry in entries if not entry.has_injection]
-    with_injected = [entry for entry in entries if entry.has_injection]
-    if with_injected and not clean:
-        raise UsageError(left_out(len(with_injected)), remedy="measure without --inject")
-    return clean, with_injected
+    injected = [entry for entry in entries if entry.has_injection]
+    if injected and not clean:
+        raise UsageError(left_out(len(injected)), remedy="measure without --inject")
+    return clean, injected
 
 
-def left_out(with_injected: int) -> str:
+def left_out(count: int) -> str:
     """Say how many runs are left out since interference was injected into them."""
-    runs = "1 run" if with_injected == 1 else f"{with_injected} runs"
-    return f"{runs} with injected interference {'is' if with_injected == 1 else 'are'} left out"
+    runs = "1 run" if count == 1 else f"{count} runs"
+    return f"{runs} with injected interference {'is' if count == 1 else 'are'} left out"
 
 
 def collect(runs: Iterable[ExperimentResults], metric: str | None = None) -> tuple[Line, ...]:
@@ -255,18 +255,16 @@ def _column(runs: Sequence[ExperimentResults], metric: str) -> Column:
     return next(run.metrics[metric] for run in runs if metric in run.metrics)
 
 
-def to_object(
-    experiment: str, lines: Sequence[Line], with_injected: Sequence[RunEntry] = ()
-) -> dict[str, Any]:
+def to_object(experiment: str, lines: Sequence[Line], injected: Sequence[RunEntry] = ()) -> dict[str, Any]:
     """Return it as an object for JSON (`oscope.history/1`); a run without a value has null.
 
-    `interference` are the runs that are left out since interference was injected into them.
+    `injected` are the runs that are left out since interference was injected into them.
     """
     return {
         "schema": SCHEMA,
         "experiment": experiment,
         "lines": [_line_object(line) for line in lines],
-        "left_out": [entry.id for entry in with_injected],
+        "left_out": [entry.id for entry in injected],
     }
 
 

@@ -75,14 +75,14 @@ def history(
     if experiment is None:
         experiment = last_experiment(settings.store)
     with Store.read(settings.store) as store:
-        clean, with_injected = without_injection(_entries(store, experiment, begin))
+        clean, injected = without_injection(_entries(store, experiment, begin))
         lines = collect(_runs(store, experiment, clean, levels), metric)
     out = terminal.console(to_standard_error=is_standard_output(json))
     print_history(experiment, lines, out)
-    if with_injected:
-        print_prose(left_out(len(with_injected)), out)
+    if injected:
+        print_prose(left_out(len(injected)), out)
     if json is not None:
-        json.write(record.dump(to_object(experiment, lines, with_injected)))
+        json.write(record.dump(to_object(experiment, lines, injected)))
     if figure is not None:
         texts = [text for line in lines for text in changes(line)] or ["No change was found."]
         texts += filter(None, map(autocorrelation, lines))

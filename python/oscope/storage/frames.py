@@ -33,7 +33,7 @@ def to_frame(results: Results) -> pd.DataFrame:
     """Return a row per sample, in the order in which each point's were taken.
 
     Columns: `run`, `experiment`; the factors; `block`, `process`, `boot`, `rep`, `started` (UTC),
-    `iterations`, `raw`, `correction` (both in clock units), `failed` (the reason, or missing), `interference`
+    `iterations`, `raw`, `correction` (both in clock units), `failed` (the reason, or missing), `disturbed`
     (the covariate that shows it, or missing), `again` (whether it was taken because others of its block
     were affected by interference); the metrics and the covariates in their units, as floats, NaN where
     there is no value. A factor, metric or covariate whose name another column has (a factor `block`) carries

@@ -21,7 +21,7 @@ What happens to a run after it was made is an *event*: its `kind` and JSON `data
 - `note`: text (of a point, or of the run); `death`, `failure`: text, of a point;
 - `skipped`: `{"reason", "remedy"}`, of a point; `iterations`: the calibrated loop count, of a point;
 - `again`: `{"block", "first_rep", "count", "disturbed"}`, of a point: so many samples more are taken of this
-  block, from that repetition on, because of affected ones (`interference` counts them by the covariate that
+  block, from that repetition on, because of affected ones (`disturbed` counts them by the covariate that
   shows it, see `oscope.planning.interference`);
 - `refused`: `{"reason", "remedy", "final"}`: the probe refused what the run asks for, which ended it; final
   unless a file or folder was to blame, which may be another one when the run is resumed;

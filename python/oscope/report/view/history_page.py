@@ -64,7 +64,7 @@ def history(
         raise UsageError(
             f"no run of {experiment} with samples", remedy=f"measure with oscope run {experiment}"
         )
-    entries, with_injected = without_injection(entries)
+    entries, injected = without_injection(entries)
     lines = collect(runs(), metric or None)
     return Past(
         _with_changes(figure(experiment, lines), lines, in_order(lines)),
@@ -77,7 +77,7 @@ def history(
             for line in lines
         ],
         list(metrics),
-        left_out(len(with_injected)) if with_injected else "",
+        left_out(len(injected)) if injected else "",
     )
 
 
