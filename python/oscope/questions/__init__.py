@@ -1,7 +1,7 @@
 """What the labs declare: from a question as data to a section with sentence, table and figure.
 
 `run` chooses points, `quantity` and `contrast` compute and compare, `table`, `drawing` and `curves` declare
-what is shown, `words` writes figures, and `question` puts a section together.
+what is shown, `section_text` writes figures, and `question` puts a section together.
 
 Forms that few questions need are imported from their modules: `curve_shapes` (levels, knees and orders of
 curves), `decomposition` (a whole and its parts), `combined_factors` (several factors as one),

@@ -1,4 +1,5 @@
 """DHCP as it happens: a real server and real clients in network namespaces, captured at both ends.
 
-`running` starts `stage` in namespaces of its own and keeps its output; `result` reads the captures.
+`scenario_runner` starts `namespace_host` in namespaces of its own and keeps its output; `result` reads the
+captures.
 """

@@ -1,8 +1,8 @@
 """The process that plays scenarios, the first one in namespaces of processes and of mounts of its own.
 
-`python -m oscope.tools.dhcp.lab.namespace_host NAME...`; `running` starts it. It writes an event a line, in
-JSON. When it ends, however that is, the kernel ends all that it started (pid_namespaces(7)), and with that
-the namespaces and files are gone.
+`python -m oscope.tools.dhcp.lab.namespace_host NAME...`; `scenario_runner` starts it. It writes an event a
+line, in JSON. When it ends, however that is, the kernel ends all that it started (pid_namespaces(7)), and
+with that the namespaces and files are gone.
 """
 
 from __future__ import annotations
