@@ -1,4 +1,4 @@
-"""Runs that were disturbed on purpose: their samples parted by the truth, and stored runs marked as such."""
+"""Runs with injected interference: their samples parted by the truth, and stored runs marked as such."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def sides(record: dict[str, Any], cause: str, covariate: str) -> tuple[Floats, F
 
 
 def mark_as_injected(store: Path, run: str) -> None:
-    """Have a stored run be one with an injected hog, though nothing disturbed it."""
+    """Have a stored run be one with an injected hog, though nothing was injected."""
     with contextlib.closing(sqlite3.connect(store)) as database, database:
         database.execute(
             "UPDATE run SET plan = json_set(plan, '$.injection', json(?)) WHERE id = ?",

@@ -175,7 +175,7 @@ def test_what_a_side_cannot_measure_the_other_one_leaves_out(catalogue: Catalogu
 
 
 @two_cpus
-def test_disturbed_samples_are_kept_and_not_measured_again(catalogue: Catalogue, store: Store) -> None:
+def test_affected_samples_are_kept_and_not_measured_again(catalogue: Catalogue, store: Store) -> None:
     plan = replace(fake_plan(catalogue, do="stolen"), again=True)
     for side in results_of(execute_interleaved([plan, plan], store, duet=names(plan), cpus=CPUS), store):
         (point,) = side.points

@@ -1,4 +1,4 @@
-"""What is disturbed is measured again, once; everything is kept and marked."""
+"""What interference affects is measured again, once; everything is kept and marked."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def measured(plan: Plan, store: Store) -> ExperimentResults:
 
 
 def check_all_kept(point: PointSamples, reps: int) -> None:
-    """Each block has as many samples more as were disturbed of those planned, and these come last."""
+    """Each block has as many samples more as were affected of those planned, and these come last."""
     again = set(point.again)
     assert len(point) == reps + len(again)
     for block in np.unique(point.block):
@@ -95,7 +95,7 @@ def test_a_tick_of_the_hypervisor_is_little_of_a_long_repetition() -> None:
     )
 
 
-def test_what_is_not_known_and_what_failed_is_not_disturbed() -> None:
+def test_what_is_not_known_and_what_failed_is_not_affected() -> None:
     unknown = columns(run_delay_ns=[np.nan, 1e9], steal_ticks=[np.nan, 1])
     assert interference.find(unknown, np.array([1e6, np.nan]), ALONE) == ()
     assert interference.find({}, np.array([1e6]), ALONE) == ()
@@ -108,7 +108,7 @@ def test_of_repetitions_that_share_a_reading_one_stands_for_all() -> None:
     assert found == ((0, "steal_ticks"), (3, "steal_ticks"))
 
 
-def test_others_of_the_same_workload_are_no_disturbance() -> None:
+def test_others_of_the_same_workload_are_no_interference() -> None:
     waits = columns(run_delay_ns=[1e9], involuntary_switches=[9], steal_ticks=[0])
     assert interference.find(waits, np.array([1e6]), interference.ANYWHERE) == ()
 
@@ -131,7 +131,7 @@ def test_it_is_not_looked_for_where_it_would_mislead(catalogue: Catalogue) -> No
 
 @pytest.mark.parametrize("seed", range(3))
 def test_samples_taken_again_do_not_move_what_is_estimated(seed: int) -> None:
-    """Of a machine that is disturbed at random, where leaving out what was disturbed is wrong by design."""
+    """Of a machine with interference at random, where leaving out what was affected is wrong by design."""
     random = np.random.default_rng(seed)
     planned, taken, unaffected = [], [], []
     for _ in range(20_000):
@@ -152,7 +152,7 @@ def test_samples_taken_again_do_not_move_what_is_estimated(seed: int) -> None:
 # The run.
 
 
-def test_a_disturbed_sample_is_measured_again_once(catalogue: Catalogue, store: Store) -> None:
+def test_an_affected_sample_is_measured_again_once(catalogue: Catalogue, store: Store) -> None:
     plan = planned(catalogue, "stolen_once", size=(1, 2, 3))
     results = measured(plan, store)
     assert results.settings["again"] is True
@@ -164,7 +164,7 @@ def test_a_disturbed_sample_is_measured_again_once(catalogue: Catalogue, store: 
     assert min(first) > max(planned_last), "after all other turns of the block"
 
 
-def test_a_machine_that_is_always_disturbed_costs_at_most_twice_as_much(
+def test_a_machine_that_always_has_interference_costs_at_most_twice_as_much(
     catalogue: Catalogue, store: Store
 ) -> None:
     class Ear(NullListener):
@@ -205,7 +205,7 @@ def test_the_first_screen_warns_where_many_samples_were_affected(catalogue: Cata
     assert "in 1 of 2 experiments" in (interference.warning([many, few]) or "")
 
 
-def test_a_wait_is_a_disturbance_only_where_the_thread_is_alone(catalogue: Catalogue, store: Store) -> None:
+def test_a_wait_is_interference_only_where_the_thread_is_alone(catalogue: Catalogue, store: Store) -> None:
     shared, alone = (measured(planned(catalogue, "waiting", huge=huge), store) for huge in (False, True))
     assert (shared.points[0].interference, shared.points[0].again) == ((), ())
     assert interference.remark(shared) is None
@@ -332,7 +332,7 @@ def test_the_interface_can_leave_it_out(
         assert len(run.results.experiments[0].points[0]) == count
 
 
-# The real probe, on a machine that may be disturbed by others at any time.
+# The real probe, on a machine that may have interference at any time.
 
 
 @contextlib.contextmanager
@@ -398,7 +398,7 @@ def test_a_block_with_a_competitor_is_measured_again(probe: Path, store: Store) 
 
 
 @pytest.mark.alone
-def test_threads_of_the_workload_itself_are_no_disturbance(probe: Path, store: Store) -> None:
+def test_threads_of_the_workload_itself_are_no_interference(probe: Path, store: Store) -> None:
     plan = real_plan(probe, "memory.fault", 20, 2, kind="zero-page", threads=2, size="4M")
     with competitor():
         (point,) = measured(plan, store).points
