@@ -18,7 +18,7 @@ def _load(module: str) -> Any:
     return import_module(module)  # late import: `oscope list` needs neither numpy nor figures
 
 
-class Late:
+class Lazy:
     """Answers a lab's questions by modules that are imported when it is asked, in this order.
 
     A module is one of the lab's `package`, or one of another lab, as `disk.sweep`. Its `section` answers one
@@ -64,7 +64,7 @@ def _analysed(results: Results) -> Analysed:
     return found
 
 
-def late_inspection(module: str, name: str, **given: Any) -> Callable[[Profile], Mapping[str, Any]]:
+def lazy_inspection(module: str, name: str, **given: Any) -> Callable[[Profile], Mapping[str, Any]]:
     """Return what carries out an inspection: a function of a module of `oscope`, with what is given."""
 
     def inspect(profile: Profile) -> Mapping[str, Any]:
@@ -74,7 +74,7 @@ def late_inspection(module: str, name: str, **given: Any) -> Callable[[Profile],
     return inspect
 
 
-def late_inspected(package: str, **modules: str) -> Callable[[Results], list[Section]]:
+def lazy_inspected(package: str, **modules: str) -> Callable[[Results], list[Section]]:
     """Return what draws a lab's inspections: for each, `LAB.NAME`, the module whose `section` does.
 
     `shown:devices` is another function of a module. It takes the title and the result. Where there is no

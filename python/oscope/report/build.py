@@ -11,7 +11,7 @@ from functools import partial
 from oscope.figures import experiments, method
 from oscope.figures.analysed import Analysed
 from oscope.figures.experiments import ExperimentView
-from oscope.figures.lazy_answers import Late
+from oscope.figures.lazy_answers import Lazy
 from oscope.model.document import Figure, Section, Table
 from oscope.model.experiment import Lab
 from oscope.model.formatting import format_count
@@ -142,7 +142,7 @@ def headlines(results: Results, labs: Sequence[Lab]) -> Iterator[str]:
         if (known := _known(lab, analysed)) is None:
             continue
         own = lab.sections
-        found = own.answers(known) if isinstance(own, Late) else (each.answer for each in own(known))
+        found = own.answers(known) if isinstance(own, Lazy) else (each.answer for each in own(known))
         for answer in found:
             if answer and answer not in given:
                 given.add(answer)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from oscope.figures.lazy_answers import Late
+from oscope.figures.lazy_answers import Lazy
 from oscope.labs import memory, syscalls
 from oscope.model.experiment import Design, Experiment, Lab
 from oscope.model.factors import Level
@@ -145,7 +145,7 @@ LAB = Lab(
         WRITE,
         DROP_CACHES,
     ),
-    sections=Late(
+    sections=Lazy(
         __name__,
         *("speeds:SWEEP", "speeds:COLD_AND_WARM", "time_breakdown", "speeds:ENGINES", "drift", "checksum"),
         *("speeds:WRITING", "drop_caches", "syscalls.cost:THROUGHPUT"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from oscope.figures.lazy_answers import Late
+from oscope.figures.lazy_answers import Lazy
 from oscope.model.experiment import Design, Experiment, GuestSpec, Lab
 from oscope.model.factors import Level
 from oscope.model.units import MEBIBYTE
@@ -69,7 +69,7 @@ LAB = Lab(
     title="Networked file systems",
     document="a student report's section that has only a heading: a networked file system in user space",
     experiments=(COMPARE, ON_THIS_MACHINE),
-    sections=Late(
+    sections=Lazy(
         __name__,
         *("compare:WINS", "trips", "compare:CHOICE", "compare:TIMES", "compare:HERE", "compare:COMPARE"),
         "fuse",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from oscope.figures.lazy_answers import Late
+from oscope.figures.lazy_answers import Lazy
 from oscope.model.experiment import Design, Experiment, Lab
 from oscope.model.factors import Level
 from oscope.model.units import KIBIBYTE, MEBIBYTE, PAGE
@@ -164,7 +164,7 @@ LAB = Lab(
     title="IPC and tracing",
     document="a laboratory on pipes and sockets: buffers, calls and switches, traced, and the probe effect",
     experiments=(THROUGHPUT, LATENCY, TRACE, EFFECT, COST, FAULT),
-    sections=Late(
+    sections=Lazy(
         __name__,
         *("moving:PERFORMANCE", "moving:LATENCY", "returns", "moving:SOCKET_BUFFER", "calls:INSIDE"),
         *("moving:SWITCHING", "knee", "moving:THREADS", "calls:CALLS", "faults", "effect"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from oscope.figures.lazy_answers import Late
+from oscope.figures.lazy_answers import Lazy
 from oscope.model.experiment import Design, Experiment, GuestSpec, Lab
 from oscope.model.units import MEBIBYTE
 
@@ -124,7 +124,7 @@ LAB = Lab(
     title="The kernel",
     document="two student reports: one added a system call and timed it, the other changed page reclaim",
     experiments=(PRECIOUS, FORK, RECLAIM, PRECIOUS_WALL, FORK_WALL, RECLAIM_WALL),
-    sections=Late(__name__, "calls:PRECIOUS", "calls:FORK_BESIDE", "calls:TABLE_ONE", "reclaim"),
+    sections=Lazy(__name__, "calls:PRECIOUS", "calls:FORK_BESIDE", "calls:TABLE_ONE", "reclaim"),
     notebook="notebooks/kernel.ipynb",
     clocks=("wall", "instructions"),
 )

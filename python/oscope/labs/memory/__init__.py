@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from oscope.figures.lazy_answers import Late
+from oscope.figures.lazy_answers import Lazy
 from oscope.model.experiment import Design, Experiment, Lab
 from oscope.model.factors import Level
 from oscope.model.units import GIBIBYTE, KIBIBYTE, MEBIBYTE, PAGE
@@ -188,7 +188,7 @@ LAB = Lab(
     document="a student report that walked memory in sequence and at random, also beside another process",
     # What writes files and swap comes before what only computes, so that the next lab finds a quiet device.
     experiments=(ACCESS, FILES, INITIALISE, PRESSURE, FAULT, COUNTERS, LATENCY, BANDWIDTH),
-    sections=Late(
+    sections=Lazy(
         __name__,
         *("walks:PATTERNS", "walks:FOOTPRINT_PAGES", "counts:COUNTS", "counts:COUNTERS", "files:MAPPINGS"),
         *("files:INITIALISATION", "walks:PRESSURE", "loads:LATENCY", "loads:BANDWIDTH", "loads:FAULTS"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from oscope.figures.lazy_answers import Late
+from oscope.figures.lazy_answers import Lazy
 from oscope.model.experiment import Design, Experiment, Lab
 from oscope.model.units import MEBIBYTE
 
@@ -67,7 +67,7 @@ LAB = Lab(
     title="System calls",
     document="two student reports: one timed a new system call and fork(), the other counted calls in 10 s",
     experiments=(COST, THROUGHPUT, CREATE, ENTRY, URING),
-    sections=Late(
+    sections=Lazy(
         __name__,
         *("cost:COST", "cost:THROUGHPUT", "create:PAGE_TABLES", "create:TABLE_ONE", "spread:SHAPE"),
         *("spread:CAUSES", "spread:ESTIMATOR", "cost:ENTRY", "cost:URING"),

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from oscope.figures.lazy_answers import late_inspected, late_inspection
+from oscope.figures.lazy_answers import lazy_inspected, lazy_inspection
 from oscope.model.experiment import Inspection, Lab
 
 SESSION = Inspection(
     name="tools.session",
     title="A recorded session, cleaned",
     question="What is left of what a terminal was sent, once it is what a person saw?",
-    inspect=late_inspection("tools.inspections.make_session", "make"),
+    inspect=lazy_inspection("tools.inspections.make_session", "make"),
     quick=False,
     quick_share="not in it: what it shows is the same on every machine",
 )
@@ -18,7 +18,7 @@ EXPLAIN = Inspection(
     name="tools.explain",
     title="The start of a program, explained",
     question="What does a program do before its own first call, and what is each call for?",
-    inspect=late_inspection("tools.inspections.look", "explain"),
+    inspect=lazy_inspection("tools.inspections.look", "explain"),
     quick=True,
     quick_share="one run of cat under strace, about a second",
 )
@@ -27,7 +27,7 @@ DEVICES = Inspection(
     name="tools.devices",
     title="Device files held open",
     question="Which device files do processes hold open, and what is each of them?",
-    inspect=late_inspection("tools.inspections.look", "devices"),
+    inspect=lazy_inspection("tools.inspections.look", "devices"),
     quick=True,
     quick_share="one look, about a second",
 )
@@ -36,7 +36,7 @@ INTERFACES = Inspection(
     name="tools.interfaces",
     title="Network interfaces",
     question="Which interfaces are there, with which addresses, and which carries the default route?",
-    inspect=late_inspection("tools.inspections.look", "interfaces"),
+    inspect=lazy_inspection("tools.inspections.look", "interfaces"),
     quick=True,
     quick_share="one look, about a second",
 )
@@ -45,7 +45,7 @@ DHCP = Inspection(
     name="tools.dhcp",
     title="DHCP: lease, renewal, release, and a release that is lost",
     question="How does a host get an address, and what becomes of it when the release is lost?",
-    inspect=late_inspection("tools.inspections.play_dhcp", "play"),
+    inspect=lazy_inspection("tools.inspections.play_dhcp", "play"),
     quick=False,
     quick_share="not in it: 10 s, and with the lost release the whole lease of 2 minutes",
 )
@@ -57,7 +57,7 @@ LAB = Lab(
     document="a graduate laboratory's report on tools: script, strace, device files, interfaces and DHCP",
     experiments=(),
     inspections=(SESSION, EXPLAIN, DEVICES, INTERFACES, DHCP),
-    sections=late_inspected(
+    sections=lazy_inspected(
         __name__,
         session="inspection_sections:session",
         explain="explain",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from oscope.figures.lazy_answers import Late
+from oscope.figures.lazy_answers import Lazy
 from oscope.model.experiment import Design, Experiment, GuestSpec, Lab
 from oscope.model.factors import Level
 from oscope.model.units import KIBIBYTE, MEBIBYTE
@@ -240,7 +240,7 @@ LAB = Lab(
     title="Transfer",
     document="a student report on files sent through two kernel devices, by read and write and by mmap",
     experiments=(COPY, FEW, LARGE, INPUTS, NETWORK, MEETING, TRACE, DEVICE, DEVICE_INPUTS),
-    sections=Late(
+    sections=Lazy(
         __name__,
         *("large:LARGE", "large:FIVE", "small:SMALL_FILES", "large:ZEROS", "work:WORK", "work:TRACED"),
         *("rendezvous", "small:THROUGH_DEVICES", "pairs:PAIRS", "network", "pairs:INTEGRITY"),

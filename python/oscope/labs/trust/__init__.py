@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from oscope.figures.lazy_answers import late_inspected, late_inspection
+from oscope.figures.lazy_answers import lazy_inspected, lazy_inspection
 from oscope.model.experiment import Experiment, Inspection, Lab
 
 
@@ -14,7 +14,7 @@ def lab(find: Callable[[str], Experiment]) -> Lab:
         name="trust.calibration",
         title="How often verdicts are wrong here",
         question="How often are equal measurements found to differ, and how often is a difference found?",
-        inspect=late_inspection("analysis.calibration.result", "inspect", find=find),
+        inspect=lazy_inspection("analysis.calibration.result", "inspect", find=find),
         quick=False,
         quick_share="not in it: hundreds of runs, some minutes; oscope calibrate shows how far it is",
     )
@@ -24,5 +24,5 @@ def lab(find: Callable[[str], Experiment]) -> Lab:
         document="no laboratory report: they guess why their numbers vary, none says how often it is wrong",
         experiments=(),
         inspections=(calibration,),
-        sections=late_inspected(__name__, calibration="answers"),
+        sections=lazy_inspected(__name__, calibration="answers"),
     )
