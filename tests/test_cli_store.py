@@ -1,4 +1,4 @@
-"""Stores and probes that cannot be used: one line, exit code 1, and what is there stays as it is."""
+"""Stores and probes that cannot be used: one line, exit code 1 or 2, and what is there stays as it is."""
 
 from __future__ import annotations
 
@@ -47,10 +47,18 @@ def test_a_database_of_something_else_is_left_alone(oscope: CommandLine) -> None
     assert "is a database of something else" in only_line(answer.err)
 
 
-def test_a_store_in_a_missing_folder_is_told(oscope: CommandLine) -> None:
-    answer = oscope(*COST, "--store", "missing/oscope.db")
-    assert answer.code == 1
-    assert "does not exist" in only_line(answer.err)
+@pytest.mark.parametrize("words", [COST, ("runs",), ("show", "last"), ("bench", "touch ran")])
+@pytest.mark.parametrize(
+    ("store", "reported"),
+    [("missing/oscope.db", "does not exist"), (".", "is a folder"), ("/dev/null", "is a device")],
+)
+def test_a_name_that_can_be_no_store_is_a_wrong_request(
+    store: str, reported: str, words: tuple[str, ...], oscope: CommandLine
+) -> None:
+    for answer in (oscope(*words, "--store", store), oscope(*words, OSCOPE_STORE=store)):
+        assert (answer.code, answer.out) == (2, "")
+        assert reported in only_line(answer.err)
+    assert not (oscope.folder / "ran").exists()
 
 
 def test_a_read_only_store_is_told_before_anything_is_measured(nobody: CommandLine) -> None:
@@ -59,9 +67,19 @@ def test_a_read_only_store_is_told_before_anything_is_measured(nobody: CommandLi
     store.chmod(0o444)
     nobody.folder.chmod(0o555)
     try:
-        answer = nobody(*COST)
-        assert answer.code == 1
-        assert "cannot be written" in only_line(answer.err)
+        for place in (store, nobody.folder / "new.db"):
+            answer = nobody(*COST, "--store", str(place))
+            assert answer.code == 2
+            verb = "written" if place.exists() else "made"
+            assert f"{place} cannot be {verb}: check the permissions" in only_line(answer.err)
+        assert nobody("show", "last").code == 0
+        store.chmod(0)
+        answer = nobody("show", "last")
+        assert answer.code == 2
+        assert f"{store} cannot be read: check the permissions" in only_line(answer.err)
+        nobody.folder.chmod(0)
+        answer = nobody("show", "last", "--store", str(store))
+        assert answer.code == 2
     finally:
         nobody.folder.chmod(0o755)
         store.chmod(0o644)
@@ -158,7 +176,7 @@ def test_a_run_without_a_home_folder_is_refused_in_a_line_or_uses_the_store_name
 
 def test_the_schemes_of_a_store_are_named(oscope: CommandLine) -> None:
     answer = oscope("runs", "--store", "bogus://")
-    assert answer.code == 1
+    assert answer.code == 2
     assert only_line(answer.err) == (
         "oscope: there is no driver for bogus://: "
         "name a file, sqlite:///FILE or postgresql+psycopg://USER@HOST/DATABASE"

@@ -64,6 +64,8 @@ class Files:
 
 def start(spec: BenchSpec, place: str | None, files: Files) -> int:
     """Measure commands; return the exit code."""
+    # The trials take a while, and run the commands.
+    Store.check(place)
     plan, trials = bench_plan(spec)
     if spec.amount.warmup is None:
         found = ", ".join(str(trial.warmup) for trial in trials)

@@ -59,5 +59,11 @@ class StoreError(OscopeError):
     """The store cannot be opened, read or written."""
 
 
+class StoreNameError(StoreError):
+    """What `--store` or `OSCOPE_STORE` names can be no store of this user: a wrong request (exit code 2)."""
+
+    exit_code = 2
+
+
 class StoreUnavailableError(StoreError):
     """The store's database cannot be reached now; later it may be."""

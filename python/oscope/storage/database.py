@@ -13,11 +13,12 @@ from typing import Any
 import platformdirs
 import sqlalchemy as sa
 
-from oscope.model.errors import StoreError, StoreUnavailableError, UsageError
+from oscope.model.errors import StoreError, StoreNameError, StoreUnavailableError, UsageError
 from oscope.model.file_kinds import KINDS
 
 _FULL = ("is on a full disk", "free some space there")
-_READ_ONLY = ("cannot be written", "check the permissions, or name another --store")
+_CHECK = "check the permissions, or name another --store"
+_READ_ONLY = ("cannot be written", _CHECK)
 _AWAY = ("is not reachable", "")
 _MEANINGS = (
     (
@@ -56,7 +57,8 @@ def locate(named: str | None) -> tuple[sa.URL, Path | None]:
     """Return the URL of the store, and its file if it is one. Nothing is made.
 
     `named` is a path or a URL; None stands for the user's data folder. Raises UsageError for what is no
-    URL, StoreError for one of another scheme and where a folder that was named is missing.
+    URL, StoreNameError for one of another scheme and for a path that can be no store, StoreError for such a
+    default store.
     """
     if named is not None and "://" in named:
         try:
@@ -68,7 +70,7 @@ def locate(named: str | None) -> tuple[sa.URL, Path | None]:
         if url.drivername == "postgresql":
             url = url.set(drivername=_DRIVER)
         if url.get_backend_name() not in _SCHEMES:
-            raise StoreError(
+            raise StoreNameError(
                 f"there is no driver for {url.render_as_string()}",
                 remedy="name a file, sqlite:///FILE or postgresql+psycopg://USER@HOST/DATABASE",
             )
@@ -76,16 +78,53 @@ def locate(named: str | None) -> tuple[sa.URL, Path | None]:
         path = Path(named).expanduser().absolute() if named is not None else _default_path()
         url = sa.URL.create("sqlite", database=str(path))
     file = Path(url.database) if url.get_backend_name() == "sqlite" and url.database else None
-    if file is not None and named is not None and not file.parent.is_dir():
-        raise StoreError(
-            f"the store's folder {file.parent} does not exist", remedy="make it, or name another --store"
-        )
-    if file is not None and file.is_dir():
-        raise StoreError(f"the store {file} is a folder", remedy="name a file in it")
-    if file is not None and file.exists() and not file.is_file():
-        kind = KINDS.get(stat.S_IFMT(file.stat().st_mode), "no regular file")
-        raise StoreError(f"the store {file} is {kind}", remedy="name another --store")
+    if file is not None:
+        _check_kind(file, is_named=named is not None)
     return url, file
+
+
+def _check_kind(file: Path, *, is_named: bool) -> None:
+    """Raise StoreNameError, of the default store StoreError, where there is something else than a file."""
+    error = StoreNameError if is_named else StoreError
+    try:
+        if is_named and not file.parent.is_dir():
+            raise error(
+                f"the store's folder {file.parent} does not exist", remedy="make it, or name another --store"
+            )
+        if file.is_dir():
+            raise error(f"the store {file} is a folder", remedy="name a file in it")
+        if file.exists() and not file.is_file():
+            kind = KINDS.get(stat.S_IFMT(file.stat().st_mode), "no regular file")
+            raise error(f"the store {file} is {kind}", remedy="name another --store")
+    except PermissionError:
+        raise error(f"the store {file} cannot be opened", remedy=_CHECK) from None
+
+
+def locate_for(place: str | Path | None, *, make: bool, write: bool = False) -> tuple[sa.URL, Path | None]:
+    """Return what `locate` does of the store at `place`, which this user may read, make, write as asked."""
+    named = named_store(place)
+    url, file = locate(named)
+    if file is not None and named is not None:
+        is_there = file.exists()
+        if not (os.access(file, os.R_OK) if is_there else not make or _may_make(file)):
+            raise StoreNameError(
+                f"the store {file} cannot be {'read' if is_there else 'made'}", remedy=_CHECK
+            )
+    if write:
+        check_writable(place, file)
+    return url, file
+
+
+def _may_make(file: Path) -> bool:
+    return os.access(file.parent, os.W_OK | os.X_OK)
+
+
+def check_writable(place: str | Path | None, file: Path | None) -> None:
+    """Raise StoreNameError where `place` names a file that this user may not write."""
+    if file is None or named_store(place) is None or not file.exists():
+        return
+    if _is_frozen(file) or not os.access(file, os.W_OK):
+        raise StoreNameError(f"the store {file} {_READ_ONLY[0]}", remedy=_CHECK)
 
 
 def _default_path() -> Path:
@@ -137,11 +176,12 @@ def empty_engine() -> sa.Engine:
 
 
 def open_engine(url: sa.URL, file: Path | None, lock_limit_s: float, *, read_only: bool = False) -> sa.Engine:
-    """Return an engine for `url`; StoreError where this Python lacks its driver."""
+    """Return an engine for `url`; StoreNameError where there is no such driver, StoreError where it lacks."""
     try:
         return _connect(url, file, lock_limit_s, read_only=read_only)
     except (sa.exc.ArgumentError, ImportError) as error:
-        raise StoreError(
+        kind = StoreError if isinstance(error, ImportError) else StoreNameError
+        raise kind(
             f"there is no driver for {address(url, file)} ({error})",
             remedy="in a clone: pip install '.[postgresql]'",
         ) from error

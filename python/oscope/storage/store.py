@@ -25,9 +25,10 @@ from oscope.storage import bulk, fleets, migrations, schema
 from oscope.storage.database import (
     address,
     check_folder,
+    check_writable,
     empty_engine,
     explain,
-    locate,
+    locate_for,
     make_default_folder,
     named_store,
     open_engine,
@@ -104,13 +105,11 @@ class Store:
     def open(cls, place: str | Path | None = None, *, lock_limit_s: float = _LOCK_LIMIT_S) -> Store:
         """Open the store at `place`, a path or a database URL; it is made if it is not there.
 
-        Without one: `OSCOPE_STORE`, else `oscope.db` in the user's data folder. Raises StoreError, in one
-        line, where that fails.
+        Without one: `OSCOPE_STORE`, else `oscope.db` in the user's data folder. Raises StoreError.
         """
-        named = named_store(place)
-        if named is None:
+        if named_store(place) is None:
             make_default_folder()
-        url, file = locate(named)
+        url, file = locate_for(place, make=True)
         store = cls(open_engine(url, file, lock_limit_s), address(url, file), file)
         store.place = without_password(place)
         return store
@@ -128,7 +127,7 @@ class Store:
         With `read_only` the database refuses every write: SQLite does not even clean up after a writer that
         was killed. Raises as `open` does.
         """
-        url, file = locate(named_store(place))
+        url, file = locate_for(place, make=False)
         if file is not None and not (file.exists() and file.stat().st_size):
             return cls(empty_engine(), address(url, file), None)
         engine = open_engine(url, file, lock_limit_s, read_only=read_only)
@@ -136,8 +135,8 @@ class Store:
 
     @staticmethod
     def check(place: str | Path | None = None) -> None:
-        """Raise StoreError where the store at `place` is neither there nor could be made; nothing is made."""
-        _, file = locate(named_store(place))
+        """Raise StoreError where no run can be stored at `place`; nothing is made, and no server is asked."""
+        _, file = locate_for(place, make=True, write=True)
         if file is not None and not file.exists():
             check_folder(file.parent)
 
@@ -185,6 +184,7 @@ class Store:
 
     def create_run(self, plan: Plan, happenings: Sequence[StoredEvent] = ()) -> str:
         """Store a new run with all its points, and return its id: short, sortable by time, unique."""
+        check_writable(self.place, self.file)
         with self.guard():
             # Of 65,536 pairs of runs that begin in one second, one draws the same id: a fleet begins many.
             for _ in range(_DRAWS - 1):
