@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import operator
 import os
 import re
@@ -15,12 +16,14 @@ import numpy as np
 import pytest
 
 import program_trials
+from oscope.analysis.gate import judge
 from oscope.model.formatting import format_share
 from oscope.model.revision import FACTOR, Revision
 from oscope.model.samples import Column, ExperimentResults, PointSamples, Results
 from oscope.programs import functions
 from oscope.programs.bisection import Bisection, search, sentences
 from oscope.programs.experiment import BLOCK_S, BLOCKS, LEAST_REPS, MOST_BLOCKS, TURN_OVERHEAD_S, size_run
+from oscope.programs.export import hyperfine_json
 from oscope.programs.findings import find
 from oscope.programs.functions import FunctionBench
 from oscope.programs.identity import command_digest
@@ -202,6 +205,31 @@ def test_parts_of_the_cpu_time_are_shown_where_every_run_has_them() -> None:
     (row,) = find(with_parts([float("nan")] * 15 + [12e6] * 5)).rows
     assert row.medians["cpu_ns"] == 9e6
     assert (row.medians["user_ns"], row.medians["system_ns"]) == (None, None)
+
+
+def with_sizes(sizes: list[float]) -> Results:
+    """Return a bench of one command whose runs have this largest resident set; NaN for none."""
+    (found,) = results(10e6, 9e6, 0, 0).experiments
+    (point,) = found.points
+    metrics = {**point.metrics, "max_rss_bytes": np.array(sizes), "exit_code": np.zeros(20)}
+    metrics |= {name: np.full(20, 1e6) for name in ("user_ns", "system_ns")}
+    described = {**found.metrics, "max_rss_bytes": Column("max_rss_bytes", "B", better="less")}
+    return Results((replace(found, points=(replace(point, metrics=metrics),), metrics=described),))
+
+
+def test_a_size_that_only_some_runs_have_is_not_measured() -> None:
+    """A program about as large as the launcher has it where the launcher was smaller."""
+    whole, partly = with_sizes([4e6] * 20), with_sizes([float("nan")] * 15 + [4e6] * 5)
+    assert find(whole).rows[0].medians["max_rss_bytes"] == 4e6
+    assert find(partly).rows[0].medians["max_rss_bytes"] is None
+    (known,), (unknown,) = (json.loads(hyperfine_json(find(each)))["results"] for each in (whole, partly))
+    assert known["memory_usage_byte"] == [4_000_000] * 20
+    assert "memory_usage_byte" not in unknown
+    # The launcher of a later run may be larger than the program: nothing is missing then.
+    (never,) = with_sizes([float("nan")] * 20).experiments
+    gate = judge(whole, Results((replace(never, run_id="another"),)), 0.03)
+    assert gate.missing == ()
+    assert any("max_rss_bytes: not compared, B has no value" in caveat for caveat in gate.caveats)
 
 
 def test_a_run_that_failed_does_not_hide_the_parts_of_the_others() -> None:

@@ -16,16 +16,16 @@ power), *cannot tell*: more blocks are needed, and their number is reported.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite, log1p, sqrt
 from typing import Any, Literal
 
 import numpy as np
 
+from oscope.analysis.missing import Missing, has_value, missing_points
 from oscope.model.errors import UsageError
-from oscope.model.factors import Level
-from oscope.model.samples import ExperimentResults, PointSamples, Results
+from oscope.model.samples import ExperimentResults, Results
 from oscope.statistics import ComparedMetric, compare_results
 from oscope.statistics.effect import LEVEL, Estimate
 from oscope.statistics.estimating import FEWEST_CLUSTERS
@@ -64,17 +64,6 @@ class GateRow:
     def is_thin(self) -> bool:
         """Say whether a side has so few blocks that how they vary was hardly seen."""
         return _is_of_one_block(self.row) or min(self.row.clusters_a, self.row.clusters_b) < FEWEST_CLUSTERS
-
-
-@dataclass(frozen=True)
-class Missing:
-    """What the baseline has and the run has not."""
-
-    experiment: str
-    factors: Mapping[str, Level] | None
-    """None where the whole experiment is missing."""
-    metric: str | None
-    """None where no metric has a value."""
 
 
 @dataclass(frozen=True)
@@ -144,7 +133,7 @@ def judge(
     counts = [_tests(a, b) for a, b in pairs]
     rows, tails, caveats = [], [], []
     for (a, b), (headlines, others) in zip(pairs, counts, strict=True):
-        missing += _missing_points(a, b)
+        missing += missing_points(a, b)
         beside = sum(own for own, _ in counts) - headlines
         comparison = compare_results(a, b, threshold=limit, allow=allow, earlier=earlier(a, b), beside=beside)
         family = {True: headlines + beside, False: others}
@@ -321,27 +310,10 @@ def _tests(a: ExperimentResults, b: ExperimentResults) -> tuple[int, int]:
         (number, quantity(name))
         for number, point in enumerate(a.points)
         for name in a.metrics
-        if _has(point, name) and _has(others.get(a.key(point, b)), name)
+        if has_value(point, name) and has_value(others.get(a.key(point, b)), name)
     }
     headlines = sum(what == quantity(a.headline) for _, what in tests)
     return headlines, len(tests) - headlines
-
-
-def _has(point: PointSamples | None, metric: str) -> bool:
-    return point is not None and bool(np.isfinite(point.metrics.get(metric, np.zeros(0))).any())
-
-
-def _missing_points(a: ExperimentResults, b: ExperimentResults) -> Iterator[Missing]:
-    """Yield what has a value in `a` and none in `b`."""
-    others = {b.key(point, a): point for point in b.points}
-    for point in a.points:
-        other = others.get(a.key(point, b))
-        measured = [name for name in a.metrics if _has(point, name)]
-        lost = [name for name in measured if not _has(other, name)]
-        if lost and lost == measured:
-            yield Missing(a.experiment, point.factors, None)
-        else:
-            yield from (Missing(a.experiment, point.factors, name) for name in lost)
 
 
 def _judged(experiment: ExperimentResults, row: ComparedMetric, limit: float, tests: int) -> GateRow:

@@ -61,7 +61,7 @@ class Analysed(Results):
 def measured(point: PointSamples, metric: str) -> tuple[Floats, Ints]:
     """Return the finite values of `metric` at `point`, in the order taken, and their indices.
 
-    There is none of a part of the CPU time that only some runs have.
+    There is none of a metric that only the longest or largest runs have.
     """
     values = without_partial(point, metric).metrics.get(metric, np.zeros(0))
     keep = np.flatnonzero(np.isfinite(values))

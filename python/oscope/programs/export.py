@@ -119,8 +119,8 @@ def _json(findings: Findings) -> str:
 def hyperfine_json(findings: Findings) -> bytes:
     """Return what hyperfine 1.19 writes with --export-json: seconds, one object a command.
 
-    Like there, the times are without the start of a shell where one was used. Runs of failed samples are not
-    in it.
+    Like there, the times are without the start of a shell where one was used, and there is no memory usage
+    where it is not known of every run. Runs of failed samples are not in it.
     """
     metric = "net_ns" if findings.shell_ns is not None else "time_ns"
     results = [_hyperfine(row, metric) for row in findings.rows if len(measured(row.point, metric)[0])]
@@ -144,9 +144,11 @@ def _hyperfine(row: ProgramRow, metric: str) -> dict[str, Any]:
         "min": float(np.min(times)),
         "max": float(np.max(times)),
         "times": [float(time) for time in times],
-        "memory_usage_byte": [int(size) for size in row.point.metrics["max_rss_bytes"][keep]],
         "exit_codes": [int(code) for code in row.point.metrics["exit_code"][keep]],
     }
+    sizes = row.point.metrics["max_rss_bytes"][keep]
+    if np.isfinite(sizes).all():
+        found["memory_usage_byte"] = [int(size) for size in sizes]
     if row.parameters:
         found["parameters"] = {name: str(level) for name, level in row.parameters.items()}
     return found

@@ -223,8 +223,11 @@ def find(results: Results, threshold: float = 0.01) -> Findings:
     usable = [row for row in rows if row.summary is not None]
     if not usable:
         skipped = next((point.skipped for point in experiment.points if point.skipped), None)
+        lacking = experiment.metrics[experiment.headline].null_when
         raise OscopeError(
-            skipped or f"no run of a command has {experiment.headline}",
+            skipped
+            or f"no command has {experiment.headline} in every run"
+            + (f": there is no value {lacking}" if lacking else ""),
             remedy=f"oscope show {experiment.run_id} has the details",
         )
     return Findings(

@@ -22,8 +22,8 @@ Bools = npt.NDArray[np.bool_]
 
 COVARIATES = ("interrupts", "timer_interrupts")
 CPU_TIME = "cpu_ns"
-PARTS = ("user_ns", "system_ns")
-"""Parts of the CPU time, which only runs of some length have (`command.run`)."""
+CENSORED = ("user_ns", "system_ns", "max_rss_bytes")
+"""Metrics that only runs of some length or size have (`command.run`): the values there are the largest."""
 
 
 @dataclass(frozen=True)
@@ -83,8 +83,8 @@ def without_interference(column: Column, *points: PointSamples) -> list[tuple[Po
     """Return the points, compared or one alone, with the samples that count for the metric `column`.
 
     All sides leave out their interrupted samples, or none does: a side with the handlers in it could not be
-    compared with one without. No tally where the metric is not of the instructions clock. A part of the CPU
-    time that only some runs of a point have is not measured there: these are its longest runs.
+    compared with one without. No tally where the metric is not of the instructions clock. What only the
+    longest or largest runs of a point have (`CENSORED`) is not measured there.
     """
     points = tuple(without_partial(point, column.name) for point in points)
     if not counted(column.unit):
@@ -111,8 +111,8 @@ def without_interference(column: Column, *points: PointSamples) -> list[tuple[Po
 
 
 def without_partial(point: PointSamples, metric: str) -> PointSamples:
-    """Return the point, without any value of a part of the CPU time that not every run with CPU time has."""
-    if metric not in PARTS or not {metric, CPU_TIME} <= point.metrics.keys():
+    """Return the point, without any value of a `CENSORED` metric that not every run with CPU time has."""
+    if metric not in CENSORED or not {metric, CPU_TIME} <= point.metrics.keys():
         return point
     values = point.metrics[metric]
     lacking = np.isfinite(point.metrics[CPU_TIME]) & ~np.isfinite(values)

@@ -3,8 +3,8 @@
 //! A process of its own, the launcher, which the probe forks once a request, starts the program each time with `vfork`
 //! and `execve`. The kernel takes the largest resident set of whoever calls execve over into the program's own figure
 //! (`setmax_mm_hiwater_rss` in `fs/exec.c`), so a program that is started by a large process is reported as large as
-//! that one. The launcher is a fresh fork that gives back what it does not need (see [`shed`]): 1.5 to 3 MiB are left,
-//! which is the least that is reported.
+//! that one. The launcher is a fresh fork that gives back what it does not need (see [`shed`]): 1.5 to 3 MiB are left. A
+//! program that is no larger has no figure: it would be the launcher's.
 
 mod accounts;
 mod child;
@@ -236,7 +236,7 @@ impl CommandRun {
             cpu_ns: usage.cpu_ns,
             user_ns: is_split.then_some(usage.user_ns),
             system_ns: is_split.then_some(usage.system_ns),
-            max_rss_bytes: usage.max_rss_bytes,
+            max_rss_bytes: ended.max_rss_bytes(),
             minor_faults: usage.minor_faults,
             major_faults: usage.major_faults,
             voluntary_switches: usage.voluntary_switches,
@@ -283,9 +283,9 @@ struct Values {
     #[metric(time("ns", Quantity::SystemTime).of("the program").null_when(FEW_TICKS))]
     system_ns: Option<f64>,
     #[metric(spent("B", "largest resident set of a single process")
-        .note("The program, or a child that it waited for. Never less than the launcher's own, 1.5 to 3 MiB: a \
-               smaller program shows this size."))]
-    max_rss_bytes: f64,
+        .note("The program, or a child that it waited for.")
+        .null_when("where it is no larger than the launcher that starts the program, 1.5 to 3 MiB"))]
+    max_rss_bytes: Option<f64>,
     #[metric(spent("1", "page faults without input or output"))]
     minor_faults: f64,
     #[metric(spent("1", "page faults that waited for a device"))]

@@ -10,7 +10,8 @@ from rich.console import Console
 from rich.text import Text
 
 from oscope.analysis.calibration import certificate
-from oscope.analysis.gate import MOST_CLUSTERS, Gate, GateRow, Missing, Tail, each_quantity_once
+from oscope.analysis.gate import MOST_CLUSTERS, Gate, GateRow, Tail, each_quantity_once
+from oscope.analysis.missing import Missing
 from oscope.figures import mde
 from oscope.figures.analysed import levels
 from oscope.model import formatting

@@ -14,6 +14,11 @@ const US_NS: f64 = 1000.0;
 /// The remedy where the program itself failed.
 pub const FIX: &str = "correct the command, or count such runs too with --ignore-failure";
 
+/// How much more than its launcher a program has to have in memory to be known to be larger, in bytes. The kernel sums
+/// a process' pages up exactly for /proc only: wait4(2) and getrusage(2) leave out what a CPU has counted and not yet
+/// handed on, 32 pages or more (`percpu_counter_batch` in `lib/percpu_counter.c`).
+const SLACK_BYTES: f64 = (256 << 10) as f64;
+
 /// What a program used, as wait4(2) has it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Usage {
@@ -39,7 +44,7 @@ impl Usage {
             cpu_ns: user_ns + system_ns,
             user_ns,
             system_ns,
-            max_rss_bytes: usage.ru_maxrss as f64 * 1024.0,
+            max_rss_bytes: resident_bytes(usage),
             minor_faults: usage.ru_minflt as f64,
             major_faults: usage.ru_majflt as f64,
             voluntary_switches: usage.ru_nvcsw as f64,
@@ -58,6 +63,8 @@ pub struct Ended {
     /// Its time was over, and it was killed.
     pub timed_out: bool,
     pub usage: Usage,
+    /// Largest resident set of the launcher so far, in bytes.
+    pub launcher_rss_bytes: f64,
     pub accounts: Accounts,
     pub instructions: Option<f64>,
     pub cycles: Option<f64>,
@@ -65,6 +72,13 @@ pub struct Ended {
 }
 
 impl Ended {
+    /// Largest resident set of the program; `None` where the kernel's figure may be the launcher's, which execve(2)
+    /// hands on to the program.
+    pub fn max_rss_bytes(&self) -> Option<f64> {
+        let own = self.usage.max_rss_bytes;
+        (own > self.launcher_rss_bytes + SLACK_BYTES).then_some(own)
+    }
+
     /// The exit code; 128 and the signal's number where a signal ended it.
     pub fn exit_code(&self) -> f64 {
         let code = match libc::WIFSIGNALED(self.status) {
@@ -109,6 +123,24 @@ fn killed_by(signal: c_int) -> String {
         Ok(known) => format!("was killed by {known}"),
         Err(_) => format!("was killed by signal {signal}"),
     }
+}
+
+/// Largest resident set of this process so far, in bytes; infinite where the kernel does not report it, since no program
+/// is known to be larger then.
+#[inline(always)]
+pub fn own_max_rss_bytes() -> f64 {
+    // SAFETY: all zeroes is a valid `rusage`.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: the kernel writes into a value of its own type.
+    match unsafe { libc::getrusage(libc::RUSAGE_SELF, &raw mut usage) } {
+        0 => resident_bytes(&usage),
+        _ => f64::INFINITY,
+    }
+}
+
+#[inline(always)]
+fn resident_bytes(usage: &libc::rusage) -> f64 {
+    usage.ru_maxrss as f64 * 1024.0
 }
 
 /// Reap a program: its status, and what it used.

@@ -14,7 +14,7 @@ use nix::unistd::Pid;
 
 use super::accounts::Accounts;
 use super::child::{Errand, begin, close_on_execution};
-use super::ended::{Ended, FIX, reap};
+use super::ended::{Ended, FIX, own_max_rss_bytes, reap};
 use super::energy::{POWERCAP, Rapl};
 use super::parameters::Parameters;
 use super::program::{Program, Texts, text};
@@ -165,6 +165,7 @@ impl Launcher {
             status,
             timed_out: outcome == Outcome::Killed,
             usage,
+            launcher_rss_bytes: own_max_rss_bytes(),
             accounts,
             instructions: count("instructions"),
             cycles: count("cpu_cycles"),
@@ -245,6 +246,7 @@ impl Launcher {
             status,
             timed_out,
             usage,
+            launcher_rss_bytes: own_max_rss_bytes(),
             accounts: Accounts::NONE,
             instructions: None,
             cycles: None,

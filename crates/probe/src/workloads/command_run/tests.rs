@@ -51,6 +51,19 @@ fn a_small_program_after_a_large_one_has_its_own_resident_set() {
 }
 
 #[test]
+fn a_program_that_is_no_larger_than_its_launcher_has_no_resident_set() {
+    let (small, _) = run("exec true", json!({})).expect("it runs");
+    assert!(small.launcher_rss_bytes > 0.5 * MIB, "{small:?}");
+    assert_eq!(small.max_rss_bytes(), None, "{small:?}");
+    let (large, _) = run(
+        "exec head -c 300000000 /dev/zero | tail -c 300000000 >/dev/null",
+        json!({}),
+    )
+    .expect("it runs");
+    assert_eq!(large.max_rss_bytes(), Some(large.usage.max_rss_bytes));
+}
+
+#[test]
 fn a_launcher_runs_a_program_again_and_again_and_keeps_nothing_of_a_run() {
     let clock = Clock::open(RequestedClock::Monotonic).expect("there is a clock");
     let allowed = oscope_sys::affinity::allowed().expect("they are known");
