@@ -18,6 +18,7 @@ from oscope.analysis.gate import Gate, blocks_needed, each_quantity_once, judge,
 from oscope.cli.views.gate import print_gate, take_more
 from oscope.model.errors import UsageError
 from oscope.model.samples import Column, ExperimentResults, Results
+from oscope.report.terminal import console
 from oscope.storage.store import UNFINISHED, Store, StoredEvent
 
 NOISY = replace(QUIET, blocks=(6, 6), process_spread=0.05)
@@ -95,6 +96,35 @@ def test_a_gate_that_sees_nothing_says_so_within_bounds() -> None:
     *_, power, total = out.export_text().splitlines()
     assert power.startswith("minimum detectable effect, the largest of all rows: >10000 %; smallest regress")
     assert total.startswith("0 of 1 worse by more than 3 %, ")
+
+
+def shown(gate: Gate, width: int) -> list[str]:
+    out = Console(record=True, width=width, file=io.StringIO())
+    print_gate(gate, out)
+    return out.export_text().splitlines()
+
+
+def test_the_smallest_difference_found_has_a_column_before_what_is_the_same_in_all_rows() -> None:
+    """Also where a row has no ratio, and where a long name leaves little room; what has none is named."""
+    gate = judged(run(BASE), run(BASE, 1))
+    longest = replace(gate.rows[0].row, metric="involuntary_switches_of_all_threads", ratio=float("nan"))
+    rows = (replace(gate.rows[0], row=replace(longest, detectable=0.123)), *gate.rows[1:])
+    for width, named in ((140, set()), (90, {"limit"}), (70, {"95 % interval", "limit"})):
+        _, heading, *others = shown(replace(gate, rows=rows), width)
+        assert heading.split()[-1] == "mde"
+        assert any(line.rstrip().endswith("12 %") for line in others)
+        hidden = [line for line in others if line.startswith("wider terminals also show: ")]
+        assert set(", ".join(hidden).removeprefix("wider terminals also show: ").split(", ")) - {""} == named
+
+
+def test_a_pipe_gets_all_rows_and_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    costs = {f"nr:{number}": 100.0 for number in range(30)}
+    gate = judged(run(costs), run(costs, 1))
+    print_gate(gate, console())
+    out = capsys.readouterr().out
+    assert all(heading in out.splitlines()[1] for heading in ("95 % interval", "limit", "mde"))
+    assert sum(line.startswith("nr:") for line in out.splitlines()) == 30
+    assert "more rows" not in out
 
 
 def test_the_blocks_asked_for_would_do() -> None:

@@ -19,7 +19,15 @@ from oscope.model.clocks import clock_of
 from oscope.model.units import format_share
 from oscope.programs.spec import EXPERIMENT as OWN_PROGRAMS
 from oscope.report.comparison_verdict import detectable_text
-from oscope.report.terminal import MOST_ROWS, aligned, print_columns, print_prose, table_width
+from oscope.report.terminal import (
+    aligned,
+    print_columns,
+    print_prose,
+    row_room,
+    table_room,
+    table_width,
+    without,
+)
 from oscope.statistics.comparison_text import interleaved_command, tail_sentence
 from oscope.statistics.estimating import FEWEST_CLUSTERS
 
@@ -31,11 +39,14 @@ def print_gate(gate: Gate, out: Console) -> None:
     gate, others = each_quantity_once(gate)
     # All that needs a person's eye, however many; of the others as many as there is room for.
     eyed = sum(judged.verdict in ("regressed", "not proven") for judged in gate.rows)
-    shown = gate.rows[: max(eyed, MOST_ROWS)]
-    print_columns(_columns(shown, gate.limit, out.width), out)
+    shown = gate.rows[: max(eyed, row_room(out))]
+    columns, hidden = _columns(shown, gate.limit, table_room(out))
+    print_columns(columns, out)
     if len(shown) < len(gate.rows):
-        hidden = f"{len(gate.rows) - len(shown)} more rows, within the limit or improved: --json has them all"
-        print_prose(hidden, out, style="dim")
+        more = f"{len(gate.rows) - len(shown)} more rows, within the limit or improved: --json has them all"
+        print_prose(more, out, style="dim")
+    if hidden:
+        print_prose(without(hidden), out, style="dim")
     for missing in gate.missing:
         print_prose(f"missing in the run: {missing_name(missing)}", out)
     for tail in gate.tails:
@@ -135,7 +146,12 @@ def _blindness(gate: Gate) -> str:
     )
 
 
-def _columns(rows: Sequence[GateRow], limit: float, width: int) -> list[list[str]]:
+def _columns(rows: Sequence[GateRow], limit: float, room: int) -> tuple[list[list[str]], list[str]]:
+    """Return the columns that have room, and the headings of the others.
+
+    What varies, the metric, the ratio and the verdict are always there. Then the smallest difference that
+    would have been found gets room first, then the interval; the limit is the same in all rows.
+    """
     names = dict.fromkeys(name for judged in rows for name in judged.row.factors)
     varied = [name for name in names if len({judged.row.factors.get(name) for judged in rows}) > 1]
     written = [levels(judged.experiment, judged.row.factors) for judged in rows]
@@ -146,18 +162,24 @@ def _columns(rows: Sequence[GateRow], limit: float, width: int) -> list[list[str
     columns.append(["metric", *(judged.row.metric for judged in rows)])
     columns.append(aligned(["ratio", *(_ratio(judged, judged.row.ratio) for judged in rows)]))
     columns.append(["verdict", *(judged.verdict for judged in rows)])
-    interval = [" to ".join(_ratio(judged, side) for side in judged.row.ci95) for judged in rows]
     # As it was asked for; the sign says in which direction the metric is worse.
     limits = [format_share(limit if judged.better == "less" else -limit) for judged in rows]
-    further = [
-        ["95 % interval", *interval],
-        aligned(["limit", *limits]),
-        aligned(["mde", *(_power(judged) for judged in rows)]),
-    ]
-    for column in further:
-        if table_width([*columns, column]) <= width:
-            columns.append(column)
-    return columns
+    interval = ["95 % interval", *map(_interval, rows)]
+    same = aligned(["limit", *limits])
+    detectable = aligned(["mde", *(_power(judged) for judged in rows)])
+    chosen: list[list[str]] = []
+    for column in (detectable, interval, same):
+        if table_width([*columns, *chosen, column]) <= room:
+            chosen.append(column)
+    further = (interval, same, detectable)
+    shown = [column for column in further if column in chosen]
+    return [*columns, *shown], [column[0] for column in further if column not in chosen]
+
+
+def _interval(judged: GateRow) -> str:
+    if not isfinite(judged.row.ratio):
+        return formatting.MISSING
+    return " to ".join(_ratio(judged, side) for side in judged.row.ci95)
 
 
 def _ratio(judged: GateRow, value: float) -> str:
