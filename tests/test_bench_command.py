@@ -265,6 +265,9 @@ def test_another_metric_is_judged_where_asked_for(bench: CommandLine) -> None:
     assert done.code == 0, done.err
     assert "head -c 3000 /dev/zero uses 3.0" in done.out
     assert "in written_bytes" in done.out
+    heading = next(line for line in done.out.splitlines() if line.startswith("command"))
+    # The time stays in sight, beside what is judged.
+    assert heading.split()[1:7] == ["written", "[KiB]", "95", "%", "interval", "time"]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import numpy as np
 from oscope.figures.analysed import measured
 from oscope.model.formatting import format_interval, format_value
 from oscope.model.samples import Floats
-from oscope.programs.findings import Findings, ProgramRow, revisions
+from oscope.programs.findings import TABLE, Findings, ProgramRow, revisions
 
 Format = Literal["md", "json", "csv"]
 
@@ -39,7 +39,7 @@ def _row(findings: Findings, row: ProgramRow) -> dict[str, Any]:
         "median": summary.median if summary else None,
         "low95": low,
         "high95": high,
-        **row.medians,
+        **{name: row.medians[name] for name in dict.fromkeys((*findings.table, *TABLE))},
         "n": summary.n if summary else 0,
         "skipped": row.point.skipped,
     }

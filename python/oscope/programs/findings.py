@@ -23,8 +23,14 @@ from oscope.statistics import Comparison, Summary, compare_pairs
 from oscope.statistics.exit_codes import failed_runs
 from oscope.trace.factor import TRACER, UNTRACED, tracer_of
 
+SUBJECTS = ("command", FUNCTION)
+"""Factors that name what a bench measures."""
 TABLE = ("cpu_ns", "user_ns", "system_ns", "max_rss_bytes")
 """Metrics shown beside the one that is judged."""
+WALL_TIME = "time_ns"
+"""The metric shown as well where no wall time is judged."""
+OF_THE_WALL = (WALL_TIME, "net_ns")
+"""The metrics that are a wall time."""
 NEAR_START = 1.1
 """A command that takes less than so many times the start of a trivial program does little but start."""
 MOST_WAITING = 0.1
@@ -45,7 +51,7 @@ class ProgramRow:
     summary: Summary | None
     """Of the metric that is judged; None where no run counts."""
     medians: Mapping[str, float | None]
-    """Medians of `TABLE`; None for what not every run that counts has."""
+    """Medians of `WALL_TIME` and `TABLE`; None for what not every run that counts has."""
     revision: Revision | None = None
     """The commit that it measures, in a bench of revisions."""
 
@@ -89,8 +95,9 @@ class Findings:
 
     @property
     def table(self) -> tuple[str, ...]:
-        """The metrics of `TABLE` that what was measured has."""
-        return tuple(name for name in TABLE if name in self.experiment.metrics)
+        """The metrics shown beside the one that is judged, of those that what was measured has."""
+        names = TABLE if self.metric in OF_THE_WALL else (WALL_TIME, *TABLE)
+        return tuple(name for name in names if name in self.experiment.metrics)
 
     @property
     def metric(self) -> str:
@@ -153,7 +160,7 @@ class Findings:
 
     def _waits(self) -> list[str]:
         """Say that the commands had to wait for a CPU, so that their times are also others'."""
-        if self.metric not in ("time_ns", "net_ns"):
+        if self.metric not in OF_THE_WALL:
             return []
         shares = [share for row in _untraced(self.rows) if (share := _waiting(row.point)) > MOST_WAITING]
         if not shares:
@@ -291,7 +298,7 @@ def _row(results: Analysed, experiment: ExperimentResults, point: PointSamples) 
         point,
         name,
         results.summary(experiment, point, experiment.headline),
-        {name: _median([point], name) for name in TABLE},
+        {name: _median([point], name) for name in (WALL_TIME, *TABLE)},
         revision,
     )
 

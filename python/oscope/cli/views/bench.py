@@ -18,7 +18,13 @@ from oscope.report.terminal import aligned, print_columns, print_prose, table_ro
 
 MOST_SENTENCES = 12
 LONGEST_NAME = 40
-HEADINGS = {"cpu_ns": "CPU time", "user_ns": "user", "system_ns": "system", "max_rss_bytes": "max RSS"}
+HEADINGS = {
+    "time_ns": "time",
+    "cpu_ns": "CPU time",
+    "user_ns": "user",
+    "system_ns": "system",
+    "max_rss_bytes": "max RSS",
+}
 
 
 def print_findings(findings: Findings, out: Console) -> None:
