@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 from dataclasses import replace
@@ -13,7 +14,7 @@ from rich.console import Console
 import synthetic
 import synthetic_memory
 from oscope.cli import progress
-from oscope.cli.summary import notes, print_experiment, unmeasured
+from oscope.cli.summary import notes, print_experiment, tables, unmeasured
 from oscope.cli.views.columns import measurement_columns
 from oscope.figures import experiments
 from oscope.figures.analysed import Analysed
@@ -112,6 +113,34 @@ def test_a_heading_tells_the_unit_once() -> None:
     assert measurement_columns("bytes", [row], "B")[0][0].strip() == "bytes [GiB]"
     brief = summarise([3e-3] * 4, np.arange(4))
     assert measurement_columns("cpu_s", [brief], "s")[0][0].strip() == "cpu [ms]"
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3, 1e6, 1e9, 1e12])
+def test_the_columns_for_a_program_do_not_follow_the_figures(scale: float) -> None:
+    """Neither their units, from picoseconds to hours, nor that of a bench of one command which it is."""
+    times = np.array(noise(1234.5678 * scale))
+    point = replace(make_point("", list(times)), factors={"command": "sort"})
+    sized = replace(point, metrics={"time_ns": times, "max_rss_bytes": times, "rate": times})
+    metrics = {
+        name: Column(name, unit)
+        for name, unit in (("time_ns", "ns"), ("max_rss_bytes", "B"), ("rate", "B/s"))
+    }
+    results = replace(make_results(sized), experiment="command.run", metrics=metrics)
+    (table,) = tables(Results((results,)), plain=True)
+    (row,) = csv.DictReader(io.StringIO(encode([table], "csv")))
+    assert list(row) == [
+        "command", "time [ns]", "95 % low", "95 % high", "n", "ess", "max_rss [B]", "rate [B/s]",
+    ]  # fmt: skip
+    assert row["command"] == "sort"
+    median = float(np.median(times))
+    for name in ("time [ns]", "max_rss [B]", "rate [B/s]"):
+        assert float(row[name]) == pytest.approx(median, rel=1e-3)
+    assert float(row["95 % low"]) == pytest.approx(median, rel=0.02)
+    assert float(row["95 % low"]) <= float(row["time [ns]"]) <= float(row["95 % high"])
+    # People have the unit that suits, and no column that says the same in every row.
+    (table,) = tables(Results((results,)))
+    assert "command" not in table.columns
+    assert ("time [ns]" in table.columns) == (scale < 1)
 
 
 def with_words(point: PointSamples, *words: float) -> PointSamples:

@@ -141,7 +141,9 @@ def show(
     results = load([run], settings.store)
     chosen = _chosen(results, names or ())
     if form != "text":
-        print(encode_tables(tables(chosen, verbose=settings.verbose), form), end="")
+        # A document is read by people, whose units suit the figures.
+        shown = tables(chosen, verbose=settings.verbose, plain=form != "md")
+        print(encode_tables(shown, form), end="")
         return
     with paged(terminal.console()) as out:
         whole = is_survey(results) and not names

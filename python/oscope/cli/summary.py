@@ -21,7 +21,7 @@ from oscope.model.clocks import UNSEEN_BRIEFLY, clock_of
 from oscope.model.document import Table
 from oscope.model.samples import Column, ExperimentResults, Inspected, PointSamples, Results
 from oscope.planning import interference
-from oscope.programs.findings import revision_notes
+from oscope.programs.findings import SUBJECTS, revision_notes
 from oscope.report.build import answers
 from oscope.report.machine import DO_NOT_TRUST, failed_self_check
 from oscope.report.terminal import (
@@ -146,8 +146,12 @@ def inspected_tables(inspected: Inspected) -> list[Table]:
     return [table for part in parts for section in part.sections for table in section.tables]
 
 
-def tables(results: Results, *, verbose: bool = False) -> list[Table]:
-    """Return all tables of a summary as values, with all columns, for other programs and documents."""
+def tables(results: Results, *, verbose: bool = False, plain: bool = False) -> list[Table]:
+    """Return all tables of a summary as values, with all columns, for other programs and documents.
+
+    `plain`: for a program, whose columns do not follow the figures. Each metric is in its own unit, and what
+    a bench measures has a column also where it is one command or function.
+    """
     analysed = Analysed.of(results)
     made: list[Table] = []
     for part in analysed.parts:
@@ -155,7 +159,8 @@ def tables(results: Results, *, verbose: bool = False) -> list[Table]:
             made += inspected_tables(part)
             continue
         if _is_measured(analysed, part):
-            columns, _ = summary_columns(analysed, part, None)
+            columns, _ = summary_columns(analysed, part, None, plain=plain)
+            names = _factors(part, plain=plain)
             texts = [*notes(analysed, part, verbose=verbose), *(line for line, _ in skipped(part))]
             points = [p.factors for p in part.points if analysed.summary(part, p, part.headline) is not None]
             made.append(
@@ -163,9 +168,9 @@ def tables(results: Results, *, verbose: bool = False) -> list[Table]:
                     part.experiment,
                     [heading.strip() for heading, *_ in columns],
                     [[cell.strip() for cell in row] for row in zip(*(c[1:] for c in columns), strict=True)],
-                    frozenset(range(len(part.varied()), len(columns))),
+                    frozenset(range(len(names), len(columns))),
                     note="\n".join([", ".join(fixed_levels(part)), *texts]).strip(),
-                    plain=plain_levels(part, points, part.varied()),
+                    plain=plain_levels(part, points, names),
                 )
             )
         made += traces.tables(part)
@@ -224,7 +229,7 @@ def machine(environment: Mapping[str, Any]) -> str:
 
 
 def summary_columns(
-    results: Analysed, experiment: ExperimentResults, width: int | None
+    results: Analysed, experiment: ExperimentResults, width: int | None, *, plain: bool = False
 ) -> tuple[list[list[str]], list[str]]:
     """Return the columns for an experiment's measured points, and the headings that found no room in `width`.
 
@@ -237,16 +242,24 @@ def summary_columns(
     summaries = [summary for _, summary in measured]
     columns = [
         [name, *(levels(experiment, point.factors).get(name, formatting.MISSING) for point in points)]
-        for name in experiment.varied()
+        for name in _factors(experiment, plain=plain)
     ]
-    columns += measurement_columns(headline, summaries, experiment.metrics[headline].shown_unit)
+    unit = experiment.metrics[headline].shown_unit
+    columns += measurement_columns(headline, summaries, unit, plain=plain)
     hidden = []
-    for further in (*_sample_columns(summaries), *_metric_columns(results, experiment, points)):
+    others = _metric_columns(results, experiment, points, plain=plain)
+    for further in (*_sample_columns(summaries), *others):
         if width is not None and table_width([*columns, further]) > width:
             hidden.append(further[0].strip())
         else:
             columns.append(further)
     return columns, hidden
+
+
+def _factors(experiment: ExperimentResults, *, plain: bool) -> list[str]:
+    """Return the factors that have a column: those that vary, and for a program what a bench measures."""
+    varied = experiment.varied()
+    return [name for name in experiment.names if name in varied or (plain and name in SUBJECTS)]
 
 
 def _sample_columns(summaries: Sequence[Summary]) -> Iterator[list[str]]:
@@ -259,7 +272,7 @@ def _sample_columns(summaries: Sequence[Summary]) -> Iterator[list[str]]:
 
 
 def _metric_columns(
-    results: Analysed, experiment: ExperimentResults, points: Sequence[PointSamples]
+    results: Analysed, experiment: ExperimentResults, points: Sequence[PointSamples], *, plain: bool
 ) -> Iterator[list[str]]:
     """Yield a column for each metric beside the headline that has a value."""
     for name, column in list(experiment.metrics.items())[1:]:
@@ -269,7 +282,7 @@ def _metric_columns(
         if name in WORDS:
             yield [name, *(words_text(point, name) for point in points)]
         else:
-            yield median_column(name, figures, column.shown_unit)
+            yield median_column(name, figures, column.shown_unit, plain=plain)
 
 
 def words_text(point: PointSamples, metric: str) -> str:

@@ -141,6 +141,22 @@ class Scale:
         return f"{text} {self.unit}" if self.unit and text != MISSING else text
 
 
+@dataclass(frozen=True)
+class PlainScale(Scale):
+    """The unit in which values are given, for programs: it does not follow the size of the figures."""
+
+    @classmethod
+    def of_unit(cls, unit: str) -> Self:
+        """Return the scale of values in `unit`."""
+        return cls("" if unit == "1" else unit, 1.0, 0, unit)
+
+    def span(self, interval: tuple[float, float] | None) -> str:
+        """Return the ends of an interval as `Scale.span` does, but never as a power, nor without an end."""
+        if interval is None:
+            return MISSING
+        return " to ".join(self._digit(end, interval[1]).text(end) for end in interval)
+
+
 def format_value(value: float | None, spread: float | None, unit: str) -> str:
     """Return `value` with its unit and the digits that `spread` (half-width or deviation) allows."""
     return Scale.choose([value], [spread], unit).with_unit(value)

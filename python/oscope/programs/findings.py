@@ -63,7 +63,7 @@ class ProgramRow:
     @property
     def subject(self) -> str:
         """What is measured: command or function."""
-        return "command" if "command" in self.point.factors else FUNCTION
+        return next(name for name in SUBJECTS if name in self.point.factors)
 
     @property
     def command(self) -> str:

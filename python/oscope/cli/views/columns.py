@@ -14,18 +14,29 @@ if TYPE_CHECKING:
     from oscope.statistics import Summary
 
 
-def measurement_columns(name: str, summaries: Sequence[Summary], unit: str) -> list[list[str]]:
-    """Return the columns of the median and of its 95 % interval; a row has the same decimals in both."""
-    scale = shared_scale(summaries, unit)
+def measurement_columns(
+    name: str, summaries: Sequence[Summary], unit: str, *, plain: bool = False
+) -> list[list[str]]:
+    """Return the columns of the median and of its 95 % interval; a row has the same decimals in both.
+
+    `plain`: in `unit` itself, for a program, and not with the prefix that suits the figures.
+    """
+    scale = _scale(summaries, unit, plain=plain)
     rows = [row_scale(scale, s) for s in summaries]
     medians = [row.text(s.median) for row, s in zip(rows, summaries, strict=True)]
     intervals = [row.span(s.ci95) for row, s in zip(rows, summaries, strict=True)]
     return [aligned([with_unit(name, scale.unit), *medians]), ["95 % interval", *intervals]]
 
 
-def median_column(name: str, summaries: Sequence[Summary | None], unit: str) -> list[str]:
+def median_column(
+    name: str, summaries: Sequence[Summary | None], unit: str, *, plain: bool = False
+) -> list[str]:
     """Return the column of a further metric's medians, with the digits that their intervals allow."""
     present = [s for s in summaries if s]
-    scale = shared_scale(present, unit)
+    scale = _scale(present, unit, plain=plain)
     texts = [row_scale(scale, s).text(s.median) if s else formatting.MISSING for s in summaries]
     return aligned([with_unit(name, scale.unit), *texts])
+
+
+def _scale(summaries: Sequence[Summary], unit: str, *, plain: bool) -> formatting.Scale:
+    return formatting.PlainScale.of_unit(unit) if plain else shared_scale(summaries, unit)
