@@ -19,7 +19,7 @@ from oscope.cli.options import (
     parse_option,
     whole_number,
 )
-from oscope.cli.request import parse_amount, parse_trace, parse_where
+from oscope.cli.request import parse_amount, parse_trace, parse_where, refuse_with_resume
 from oscope.cli.seed import SeedOption
 from oscope.model.errors import UsageError
 from oscope.model.guest import MOST_CPUS
@@ -33,6 +33,8 @@ Format = Literal["md", "json", "csv"]
 FORMATS: tuple[Format, ...] = ("md", "json", "csv")
 AFTER = "oscope.bench.words"
 VERSUS = "--vs"
+WITH_RESUME = frozenset({"resume", "json", "export", "hyperfine_json"})
+"""Parameters that a resumed bench takes: its plan, in the store, has all others."""
 MOST_CPU = 8191
 MOST_WARMUP = 1_000_000
 
@@ -246,6 +248,7 @@ def bench(
             raise UsageError(
                 "--resume and a command or --git contradict each other", remedy="leave the others out"
             )
+        refuse_with_resume(_given(context))
         return bench_revisions.resume(resume, settings.store, files)
     commands = read_commands(lines or (), words, name or ())
     check_not_read(files.named(), *(word for command in commands for word in command.words))
@@ -275,6 +278,13 @@ def bench(
     if revisions.names:
         return bench_revisions.start(revisions, spec, settings.store, files)
     return benching.start(spec, settings.store, files)
+
+
+def _given(context: typer.Context) -> list[str]:
+    """Return the options on the command line that a resumed bench cannot take, by their long names."""
+    options = [each for each in context.command.params if each.name not in WITH_RESUME]
+    sources = {each: context.get_parameter_source(str(each.name)) for each in options}
+    return [max(each.opts, key=len) for each in options if (s := sources[each]) and s.name == "COMMANDLINE"]
 
 
 def read_commands(lines: Sequence[str], words: Sequence[str] | None, names: Sequence[str]) -> list[Command]:

@@ -31,6 +31,15 @@ class Selection:
     inspections: tuple[Inspection, ...] = ()
 
 
+def refuse_with_resume(given: Sequence[str]) -> None:
+    """Raise UsageError where anything is given that a resumed run cannot have anew: its plan is stored."""
+    if given:
+        raise UsageError(
+            f"--resume and {given[0]} contradict each other: a resumed run keeps its plan",
+            remedy=f"leave out {given[0]}",
+        )
+
+
 def select(names: Sequence[str], profile: Profile, known: Labs | None = None) -> Selection:
     """Return what `names` (of experiments, inspections and labs of `known`; none: all) stand for, each once.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
@@ -19,6 +18,7 @@ from oscope.cli.request import (
     parse_settings,
     parse_trace,
     parse_where,
+    refuse_with_resume,
     select,
     without_inspections,
 )
@@ -203,7 +203,8 @@ def run(
             "--tune": tune,
             "--no-again": no_again or None,
         }
-        _refuse_with_resume(given | {"--profile": profile, "--seed": seed})
+        given |= {"--profile": profile, "--seed": seed}
+        refuse_with_resume([name for name, value in given.items() if value not in (None, [], ())])
         from oscope.cli import run_measurement  # noqa: PLC0415 - start-up
 
         return run_measurement.resume(resume, call, destinations)
@@ -244,13 +245,3 @@ def run(
     from oscope.cli import run_measurement  # noqa: PLC0415 - start-up
 
     return run_measurement.start(plan, call, selection, destinations)
-
-
-def _refuse_with_resume(given: Mapping[str, object]) -> None:
-    """Raise UsageError for what a resumed run cannot have anew: its plan is in the store."""
-    for option, value in given.items():
-        if value not in (None, [], ()):
-            raise UsageError(
-                f"--resume and {option} contradict each other: a resumed run keeps its plan",
-                remedy=f"leave out {option}",
-            )
