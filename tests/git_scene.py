@@ -100,8 +100,9 @@ def bench_git(
 
 
 def left() -> list[Path]:
-    """Return the folders of Oscope's own that are there."""
-    return sorted(own_folders.root().glob("oscope-*"))
+    """Return the folders of Oscope's own that are there; that in which they lie where it has none of them."""
+    root = own_folders.root()
+    return sorted(root.glob("oscope-*")) or [each for each in (root,) if each.exists()]
 
 
 def last_line(answer: Answer) -> str:

@@ -1,7 +1,8 @@
 """Folders of Oscope's own that a run needs for a while, such as worktrees: gone later, even after a kill.
 
 Each lies in the user's cache, and its lock is held as long as a process uses it: by the kernel, so that a
-process that was killed holds it no more. The next command removes what nobody holds. Nothing else is touched.
+process that was killed holds it no more. The next command removes what nobody holds. The folder that they
+lie in goes with the last of them. Nothing else is touched.
 """
 
 from __future__ import annotations
@@ -47,8 +48,7 @@ def own_folder(again: str | None = None) -> Iterator[tuple[Path, int]]:
             f"the run used {path}, which is not in {place}", remedy="set XDG_CACHE_HOME as it was then"
         )
     try:
-        place.mkdir(parents=True, exist_ok=True)
-        with _alone(place):
+        with _alone(place, make=True):
             if path.exists():
                 _remove_unused(path)
             path.mkdir(mode=0o700)
@@ -65,6 +65,7 @@ def own_folder(again: str | None = None) -> Iterator[tuple[Path, int]]:
     finally:
         remove(path)
         os.close(lock)
+        _remove_empty(place)
 
 
 def remove(path: Path) -> None:
@@ -115,7 +116,10 @@ def remove_left(notify: Callable[[str], None]) -> None:
     """
     place = root()
     try:
-        if not any(_NAME.fullmatch(path.name) for path in place.iterdir()):
+        names = [path.name for path in place.iterdir()]
+        if not names:
+            _remove_empty(place)
+        if not any(map(_NAME.fullmatch, names)):
             return
         with _alone(place):
             for path in sorted(place.iterdir()):
@@ -123,6 +127,7 @@ def remove_left(notify: Callable[[str], None]) -> None:
                     with contextlib.suppress(BlockingIOError):
                         _remove_unused(path)
                         notify(f"removed, left by a bench that was killed: worktrees in {path}")
+        _remove_empty(place)
     except FileNotFoundError:
         return
     except (OSError, OscopeError) as error:
@@ -149,12 +154,47 @@ def _remove_unused(path: Path) -> None:
         os.close(lock)
 
 
+def _remove_empty(place: Path) -> None:
+    """Remove the folder that they all lie in, unless something is in it; never raises."""
+    with contextlib.suppress(OSError), _alone(place):
+        place.rmdir()
+
+
 @contextlib.contextmanager
-def _alone(place: Path) -> Iterator[None]:
-    """Keep others from making and removing folders meanwhile; it takes no longer than removing one."""
-    descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+def _alone(place: Path, *, make: bool = False) -> Iterator[None]:
+    """Keep others from making and removing folders meanwhile; it takes no longer than removing one.
+
+    With `make` the folder that they lie in is made; else FileNotFoundError where it is not there.
+    """
+    descriptor = _locked(place, make=make)
+    # Another process may have removed it before the lock was this one's.
+    while not _is_there(place, descriptor):
+        os.close(descriptor)
+        descriptor = _locked(place, make=make)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:
         os.close(descriptor)
+
+
+def _locked(place: Path, *, make: bool) -> int:
+    """Open a folder, and wait for its lock; return the descriptor, which the caller closes."""
+    while True:
+        if make:
+            place.mkdir(parents=True, exist_ok=True)
+        try:
+            descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            if not make:
+                raise
+            continue
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        return descriptor
+
+
+def _is_there(place: Path, descriptor: int) -> bool:
+    """Whether `descriptor` is that of the folder that has this path now."""
+    try:
+        return os.path.samestat(place.stat(), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
