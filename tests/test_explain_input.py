@@ -334,8 +334,9 @@ def test_the_command_has_its_own_streams_and_status(oscope: CommandLine) -> None
     assert "ended with status 7" in report
     for part in ("loader and preload list", "findings", "by phase", "by call", "by file", "under strace"):
         assert part in report
-    found = oscope("explain", "--json", "-", "--", "true")
+    found = oscope("explain", "--json", "-", "--", "sh", "-c", "echo out; echo err >&2")
     assert json.loads(found.out)["status"] == 0
+    assert found.err == "out\nerr\n"
     beside = oscope("explain", "--beside", "--", "echo", "twice")
     assert beside.out.splitlines().count("twice") == 2
     assert "in a run without" in " ".join(beside.out.split())

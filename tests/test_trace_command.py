@@ -131,6 +131,17 @@ def test_the_tables_are_on_standard_error_alone(program: Path, oscope: CommandLi
 
 
 @needs_root
+def test_json_on_standard_output_is_alone_there(oscope: CommandLine) -> None:
+    words = ("sh", "-c", "echo a word; echo another >&2; exit 3")
+    answer = oscope("trace", "--json", "-", "--", *words)
+    assert (answer.code, answer.err) == (3, "a word\nanother\n")
+    assert json.loads(answer.out)["status"] == 3
+    # A file leaves standard output to the command.
+    answer = oscope("trace", "--json", "found.json", "--", *words)
+    assert (answer.code, answer.out) == (3, "a word\n")
+
+
+@needs_root
 def test_faults_of_the_process_that_becomes_the_command_are_not_the_commands(oscope: CommandLine) -> None:
     """A command that does not fork copies the page of zeros at most; Oscope's fork copies what it writes."""
     rows = traced(oscope, "--faults", "--", "/bin/true")["faults"]

@@ -66,7 +66,8 @@ def explain(
     """Explain the system calls of a program: its start phase by phase, what each call is for, and their sums.
 
     The command has the terminal; the report follows on standard output once it has ended, unless -o or
-    --json - is given. The exit code is the command's, as a shell gives it; of a trace that is read, 0.
+    --json - is given. With --json - what the command writes to standard output goes to standard error. The
+    exit code is the command's, as a shell gives it; of a trace that is read, 0.
     """
     if command and not command[0]:
         raise UsageError("the command's name is empty", remedy="oscope explain -- COMMAND ARG…")
@@ -82,7 +83,8 @@ def explain(
     check_not_read(written, strace, *command or ())
     # All that is made lives until the end: to look for garbage among 500 000 calls is in vain.
     gc.disable()
-    found = tracing.run(command, beside=beside) if command else _read(str(strace))
+    quiet = is_standard_output(json_file)
+    found = tracing.run(command, beside=beside, quiet=quiet) if command else _read(str(strace))
     if json_file is not None:
         _write_json(found, json_file)
     if output is not None or not is_standard_output(json_file):

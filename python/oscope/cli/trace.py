@@ -31,13 +31,17 @@ def trace(
     faults: Annotated[bool, typer.Option("--faults", help="Page faults.")] = False,
     events: Annotated[bool, typer.Option("--events", help="Each system call in order.")] = False,
     json_file: Annotated[
-        Output | None, output_file("--json", help="Write what was found; - is standard output.")
+        Output | None,
+        output_file(
+            "--json", help="Write what was found; - is standard output, which the command then leaves."
+        ),
     ] = None,
 ) -> int:
     """Trace a command and all that descends from it, from its first instruction on.
 
-    The command has the terminal. Tables follow on standard error once it has ended; with --json - there are
-    none. The exit code is the command's, as a shell gives it, and 1 where nothing takes what was found.
+    The command has the terminal. Tables follow on standard error once it has ended. With --json - there are
+    none, and what the command writes to standard output goes to standard error. The exit code is the
+    command's, as a shell gives it, and 1 where nothing takes what was found.
     """
     if not command:
         raise UsageError("no command is named", remedy="write it at the end: oscope trace -- COMMAND ARG…")
@@ -47,10 +51,11 @@ def trace(
     if not kinds and not events:
         kinds = ("syscalls",)
 
-    traced = trace_session.measure(command, kinds, "each" if events else "none")
+    quiet = is_standard_output(json_file)
+    traced = trace_session.measure(command, kinds, "each" if events else "none", quiet=quiet)
     if json_file is not None:
         json_file.write(orjson.dumps(traced.to_object(), option=orjson.OPT_INDENT_2) + b"\n")
-    if not is_standard_output(json_file):
+    if not quiet:
         trace_report.print_report(traced, console(to_standard_error=True))
     if json_file is None and streams.failure_of(sys.stderr) is not None:
         # The tables are the result, and are lost; there is nowhere left to say so.

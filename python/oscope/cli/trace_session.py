@@ -43,9 +43,15 @@ class Traced:
         }
 
 
-def measure(command: Sequence[str], kinds: Sequence[str], order: Order) -> Traced:
-    """Run `command` once under a tracer of `kinds` and, where `order` wants it, one of each call in order."""
-    with WaitingCommand(command) as waiting, _attached(_make(kinds, order), waiting.pid) as tracers:
+def measure(command: Sequence[str], kinds: Sequence[str], order: Order, *, quiet: bool = False) -> Traced:
+    """Run `command` once under a tracer of `kinds` and, where `order` wants it, one of each call in order.
+
+    `quiet`: what it writes to standard output goes to standard error.
+    """
+    with (
+        WaitingCommand(command, quiet=quiet) as waiting,
+        _attached(_make(kinds, order), waiting.pid) as tracers,
+    ):
         ended = waiting.run()
         try:
             found = [tracer.stop() for tracer in tracers]

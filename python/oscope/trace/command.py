@@ -18,6 +18,7 @@ from oscope.model.errors import OscopeError, UsageError
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 """What is meant for the command while it runs."""
+STANDARD_OUTPUT, STANDARD_ERROR = 1, 2
 _PYTHON_IGNORES = (signal.SIGPIPE, signal.SIGXFSZ)
 _PR_SET_PDEATHSIG = 1
 _PR_SET_PTRACER = 0x59616D61
@@ -56,9 +57,13 @@ class WaitingCommand:
     The terminal sends its signals to the whole foreground group, the command too: they are not sent on.
     """
 
-    def __init__(self, words: Sequence[str]) -> None:
-        """`words`: the program and its arguments. Raises UsageError where there is no such program."""
+    def __init__(self, words: Sequence[str], *, quiet: bool = False) -> None:
+        """`words`: the program and its arguments. Raises UsageError where there is no such program.
+
+        `quiet`: its standard output goes to standard error, since this process needs its own.
+        """
         self._words = list(words)
+        self._quiet = quiet
         self._program = find_program(self._words)
         self.pid = 0
         self._ended = False
@@ -74,7 +79,12 @@ class WaitingCommand:
         if self.pid == 0:
             os.close(self._gate)
             os.close(self._failure)
-            _become(self._program, self._words, (gate, failure), lambda: _tie(libc, parent))
+            _become(
+                self._program,
+                self._words,
+                (gate, failure),
+                lambda: _leave_standard_output(leave=self._quiet) and _tie(libc, parent),
+            )
         os.close(gate)
         os.close(failure)
         self._open = [self._gate, self._failure]
@@ -169,6 +179,16 @@ def _become(program: str, words: list[str], pipes: tuple[int, int], tie: Callabl
         os.write(failure, str(error.errno).encode())
     finally:
         os._exit(127)
+
+
+def _leave_standard_output(*, leave: bool) -> bool:
+    """Have what goes to standard output go to standard error, and be lost where that is closed; True."""
+    if leave:
+        try:
+            os.dup2(STANDARD_ERROR, STANDARD_OUTPUT)
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), STANDARD_OUTPUT)
+    return True
 
 
 def _tie(libc: ctypes.CDLL, parent: int) -> bool:

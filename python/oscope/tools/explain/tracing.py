@@ -23,8 +23,10 @@ LAST_CALLS_S = 0.5
 _LOOK_S = 0.01
 
 
-def run(words: Sequence[str], *, beside: bool = False) -> Explanation:
+def run(words: Sequence[str], *, beside: bool = False, quiet: bool = False) -> Explanation:
     """Run a command under strace and explain it; with `beside`, run it once more, without strace.
+
+    `quiet`: what it writes to standard output goes to standard error.
 
     Raises UsageError where there is no such command, TraceUnavailable where strace is missing or may not,
     OscopeError where the tracing fails.
@@ -32,7 +34,7 @@ def run(words: Sequence[str], *, beside: bool = False) -> Explanation:
     remarks = _remarks(find_program(words))
     tool = Tool("strace", "strace")
     try:
-        with WaitingCommand(words) as waiting:
+        with WaitingCommand(words, quiet=quiet) as waiting:
             _attach(tool, waiting.pid)
             ended = waiting.run()
             _finish(tool)
@@ -42,7 +44,7 @@ def run(words: Sequence[str], *, beside: bool = False) -> Explanation:
         tool.kill()
     beside_s = None
     if beside:
-        with WaitingCommand(words) as again:
+        with WaitingCommand(words, quiet=quiet) as again:
             beside_s = again.run().time_s
     return explain(trace, words[0], Run(tuple(words), ended, beside_s, remarks))
 
