@@ -100,6 +100,9 @@ def test_a_mount_that_its_user_has_in_use_stays_mounted(by_nobody: Scene) -> Non
         answer = user(subprocess.run, words, env=environment, capture_output=True, text=True, check=False)
         assert (answer.returncode, answer.stdout) == (1, "")
         assert f"{mount.root} is busy and stays mounted: it is used by" in answer.stderr
+        # The reason is that of the program that asks the kernel for this user.
+        assert f"fusermount3: failed to unmount {mount.root}: Device or resource busy" in answer.stderr
+        assert len(answer.stderr.splitlines()) == 1
         assert user((mount.root / "file").read_bytes) == b"there"
         user(os.close, descriptor)
         mount.stop()

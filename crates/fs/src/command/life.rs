@@ -101,12 +101,13 @@ impl Life {
         let place = self.place.display();
         match mountpoint::take_away(&self.place, Way::Unused) {
             Ok(Outcome::Gone) => note(&format!("{place}: unmounted by a signal")),
-            Ok(Outcome::Busy) => {
+            Ok(Outcome::Busy(words)) => {
                 let users = mountinfo::users_of(&self.place).0.join(", ");
                 note(&format!(
-                    "{place}: unmounted by a signal, but still used by {}: this process ends when they have closed \
+                    "{place}: unmounted by a signal, but still used by {}{}: this process ends when they have closed \
                      it, or at once by a further signal",
-                    if users.is_empty() { "others" } else { &users }
+                    if users.is_empty() { "others" } else { &users },
+                    words.map(|words| format!(" ({words})")).unwrap_or_default()
                 ));
                 if let Err(failure) = mountpoint::take_away(&self.place, Way::Lazily) {
                     note(&failure.explained());

@@ -31,8 +31,9 @@ pub enum Way {
 pub enum Outcome {
     /// It is gone.
     Gone,
-    /// Somebody uses it.
-    Busy,
+    /// Somebody uses it. It has the words of fusermount3, which has one exit status for all failures; none where the
+    /// kernel itself answered so.
+    Busy(Option<String>),
 }
 
 /// See that `place` (absolute) is an empty folder on which nothing is mounted; take away a mount of ours whose process
@@ -90,7 +91,7 @@ pub fn take_away(place: &Path, way: Way) -> Result<Outcome, Failure> {
         };
         return match umount2(place, MntFlags::UMOUNT_NOFOLLOW | lazily) {
             Ok(()) => Ok(Outcome::Gone),
-            Err(nix::Error::EBUSY) => Ok(Outcome::Busy),
+            Err(nix::Error::EBUSY) => Ok(Outcome::Busy(None)),
             Err(error) => Err(stays(place, error.desc())),
         };
     }
@@ -111,10 +112,12 @@ pub fn take_away(place: &Path, way: Way) -> Result<Outcome, Failure> {
     let Some(words) = said else {
         return Ok(Outcome::Gone);
     };
-    // It has one exit status for all failures. A mount that this user made and may take away stays where it is used.
+    // A mount that this user made and may take away stays where it is used.
     let own = nix::unistd::geteuid().as_raw();
     match look(place)? {
-        Some(mount) if way == Way::Unused && mount.user == Some(own) => Ok(Outcome::Busy),
+        Some(mount) if way == Way::Unused && mount.user == Some(own) => {
+            Ok(Outcome::Busy(Some(words)))
+        }
         _ => Err(stays(place, &words)),
     }
 }

@@ -144,8 +144,8 @@ fn unmount(mount: &Mount, cache: Option<&Path>, limit: Duration) -> Result<(), F
             Process::open(Record::read(cache)?.pid)?,
         ))
     });
-    if take_away(at, Way::Unused)? == Outcome::Busy {
-        return Err(busy(at));
+    if let Outcome::Busy(words) = take_away(at, Way::Unused)? {
+        return Err(busy(at, words.as_deref()));
     }
     let Some((cache, mut end, process)) = waiting else {
         return Err(failed(
@@ -244,7 +244,8 @@ fn under_way(at: &Path, cache: &Path, limit: Duration) -> Failure {
     )
 }
 
-fn busy(at: &Path) -> Failure {
+/// The error of a mount that is used; `words` are those of fusermount3, where it was asked.
+fn busy(at: &Path, words: Option<&str>) -> Failure {
     let (users, all) = mountinfo::users_of(at);
     let (who, remedy) = if users.is_empty() {
         let why = match all {
@@ -260,8 +261,9 @@ fn busy(at: &Path) -> Failure {
     };
     failed(
         format!(
-            "{} is busy and stays mounted: it is used by {who}",
-            at.display()
+            "{} is busy and stays mounted: it is used by {who}{}",
+            at.display(),
+            words.map(|words| format!("; {words}")).unwrap_or_default()
         ),
         remedy,
     )
