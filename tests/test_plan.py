@@ -207,6 +207,16 @@ def test_a_pattern_of_a_choice_is_allowed(text: str) -> None:
     assert check_level(parameter, text) == text
 
 
+def test_a_number_that_the_probe_would_refuse_is_refused() -> None:
+    parameter = Parameter("call", "choice", "getppid", ("getppid",), "nr:N", ((24, 24), (337, 423)))
+    for text in ("nr:24", "nr:337", "nr:423"):
+        assert check_level(parameter, text) == text
+    for text in ("nr:23", "nr:60", "nr:424"):
+        with pytest.raises(UsageError, match=f"call={text}: this number is refused") as refused:
+            check_level(parameter, text)
+        assert refused.value.remedy == "N in nr:N may be 24, 337 to 423"
+
+
 @pytest.mark.parametrize("text", ["nr:", "nr:-1", "nr:1x", "nr:N", "xnr:1", "nr:01"])
 def test_what_does_not_fit_the_pattern_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="getppid"):

@@ -67,15 +67,35 @@ def test_a_refused_file_may_be_there_when_the_run_is_resumed(catalogue: Catalogu
     assert execute(store.plan(run_id), store, resume=run_id).status == "done"
 
 
-def test_a_number_that_may_not_be_called_is_the_reason_shown(real_probe: Path, tmp_path: Path) -> None:
+@pytest.fixture
+def oscope_real(real_probe: Path, tmp_path: Path) -> CommandLine:
+    """Give a command line with the real probe and a store of its own."""
     variables = {"OSCOPE_PROBE": str(real_probe), "OSCOPE_STORE": str(tmp_path / "oscope.db")}
-    oscope_real = CommandLine(tmp_path, variables)
-    answer = oscope_real("run", "syscall.cost", "--quick", "--set", "call=nr:60", "--set", "style=loop")
+    return CommandLine(tmp_path, variables)
+
+
+@pytest.mark.parametrize("number", ["60", "513", str(2**30)])
+def test_a_number_that_may_not_be_called_is_refused_before_a_run_begins(
+    oscope_real: CommandLine, number: str
+) -> None:
+    """exit(2), the rt_sigreturn(2) of x32, and what is no number of a call."""
+    answer = oscope_real("run", "syscall.cost", "--quick", "--set", f"call=getppid,nr:{number}")
     assert answer.code == 2
-    assert "nr:60 is refused" in answer.err
+    assert f"call=nr:{number}: this number is refused: N in nr:N may be " in answer.err
+    assert "548 to 1073741823" in answer.err
+    assert oscope_real.runs() == []
+
+
+def test_levels_that_the_probe_refuses_together_are_the_reason_shown(oscope_real: CommandLine) -> None:
+    answer = oscope_real(
+        "run", "syscall.cost", "--quick", "--set", "call=gethostid", "--set", "entry=instruction"
+    )
+    assert answer.code == 2
+    reason = "must be function for gethostid"
+    assert reason in answer.err
     (run_id,) = oscope_real.runs()
     shown = " ".join(oscope_real("show", "last").out.split())
-    assert "nr:60 is refused" in shown
+    assert reason in shown
     assert "before its turn" not in shown
     assert "--resume" not in shown
     again = oscope_real("run", "--resume", run_id)

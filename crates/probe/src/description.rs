@@ -115,6 +115,8 @@ pub enum Kind {
         choices: Vec<&'static str>,
         /// A further allowed form, such as `nr:N`.
         pattern: Option<&'static str>,
+        /// First and last of each range that the `N` of the pattern may be in; none where any number may be asked for.
+        numbers: Vec<(u32, u32)>,
     },
     /// A whole number.
     Integer {
@@ -205,19 +207,24 @@ impl Kind {
 /// Flat, with every key of the wire present whatever the kind.
 impl Serialize for Parameter {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let (choices, pattern) = match &self.kind {
+        let (choices, pattern, numbers) = match &self.kind {
             Kind::Choice {
-                choices, pattern, ..
-            } => (Some(choices), *pattern),
-            _ => (None, None),
+                choices,
+                pattern,
+                numbers,
+                ..
+            } => (Some(choices), *pattern, Some(numbers)),
+            _ => (None, None, None),
         };
+        let numbers = numbers.filter(|numbers| !numbers.is_empty());
         let (minimum, maximum) = self.kind.bounds();
-        let mut flat = serializer.serialize_struct("Parameter", 10)?;
+        let mut flat = serializer.serialize_struct("Parameter", 11)?;
         flat.serialize_field("name", self.name)?;
         flat.serialize_field("type", self.kind.name())?;
         flat.serialize_field("default", &self.kind.default())?;
         flat.serialize_field("choices", &choices)?;
         flat.serialize_field("pattern", &pattern)?;
+        flat.serialize_field("numbers", &numbers)?;
         flat.serialize_field("minimum", &minimum)?;
         flat.serialize_field("maximum", &maximum)?;
         flat.serialize_field("unit", &self.unit)?;

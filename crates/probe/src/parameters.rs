@@ -134,6 +134,7 @@ mod tests {
                     default: "getpid",
                     choices: vec!["getpid", "read"],
                     pattern: Some("nr:N"),
+                    numbers: Vec::new(),
                 },
             ),
             parameter(

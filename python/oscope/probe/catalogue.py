@@ -37,6 +37,8 @@ class Parameter:
     choices: tuple[str, ...] = ()
     pattern: str | None = None
     """A further form that a choice may take, such as `nr:N` (N: a whole number)."""
+    numbers: tuple[tuple[int, int], ...] = ()
+    """First and last of each range that N may be in; none where the description has no such field."""
     minimum: float | None = None
     maximum: float | None = None
     unit: str | None = None
@@ -196,6 +198,7 @@ def _parameter(data: Mapping[str, Any]) -> Parameter:
         default=data["default"],
         choices=tuple(data.get("choices") or ()),
         pattern=data.get("pattern"),
+        numbers=tuple((int(first), int(last)) for first, last in data.get("numbers") or ()),
         minimum=data.get("minimum"),
         maximum=data.get("maximum"),
         unit=data.get("unit"),
@@ -279,11 +282,20 @@ def _choice(parameter: Parameter, level: Level) -> str:
         form = re.escape(parameter.pattern).replace("N", r"(0|[1-9][0-9]{0,9})")
         found = re.fullmatch(form, text)
         if found is not None and int(found[1]) <= _MOST_PATTERN_NUMBER:
+            _check_number(parameter, int(found[1]))
             return text
     allowed = (*parameter.choices, *([parameter.pattern] if parameter.pattern else []))
     close = get_close_matches(text, parameter.choices, n=1, cutoff=0.5)
     hint = f"did you mean {close[0]!r}? " if close else ""
     raise UsageError("not a level of this factor", remedy=f"{hint}there is {', '.join(allowed)}")
+
+
+def _check_number(parameter: Parameter, number: int) -> None:
+    """Raise UsageError where the probe would refuse the number of a level such as `nr:N`."""
+    ranges = parameter.numbers
+    if ranges and not any(first <= number <= last for first, last in ranges):
+        named = ", ".join(str(first) if first == last else f"{first} to {last}" for first, last in ranges)
+        raise UsageError("this number is refused", remedy=f"N in {parameter.pattern} may be {named}")
 
 
 def _integer(_: Parameter, level: Level) -> int:

@@ -56,6 +56,7 @@ fn one_of<T>(default: &'static str, choices: &[&'static str]) -> Declared<T> {
         default,
         choices: choices.to_vec(),
         pattern: None,
+        numbers: Vec::new(),
     })
 }
 
@@ -111,6 +112,14 @@ impl Declared<String> {
     pub fn or(mut self, form: &'static str) -> Self {
         if let Kind::Choice { pattern, .. } = &mut self.kind {
             *pattern = Some(form);
+        }
+        self
+    }
+
+    /// The same, where the `N` of that form is in one of these ranges, each from its first number to its last.
+    pub fn within(mut self, ranges: Vec<(u32, u32)>) -> Self {
+        if let Kind::Choice { numbers, .. } = &mut self.kind {
+            *numbers = ranges;
         }
         self
     }

@@ -63,6 +63,7 @@ impl Workload for Broken {
                     default: "none",
                     choices: faults,
                     pattern: None,
+                    numbers: Vec::new(),
                 },
                 unit: None,
                 applies: Vec::new(),

@@ -72,6 +72,15 @@ mod table {
     pub const NOTE: &str = "";
 }
 
+/// First and last of each range of numbers that may be measured, in ascending order.
+pub fn accepted() -> Vec<(u32, u32)> {
+    let mut ranges: Vec<_> = HARMLESS.map(|number| (number, number)).into();
+    ranges.extend((!UNASSIGNED.is_empty()).then_some((*UNASSIGNED.start(), *UNASSIGNED.end())));
+    ranges.extend([(FIRST_NEW, *X32.start() - 1), (*X32.end() + 1, LAST)]);
+    ranges.sort_unstable();
+    ranges
+}
+
 /// Whether system call `number` may be measured.
 ///
 /// # Errors
@@ -109,6 +118,17 @@ fn refused(message: String) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_ranges_have_what_is_admitted_and_nothing_else() {
+        let ranges = accepted();
+        for number in (0..2000).chain([LAST, LAST + 1, 0x4000_0039, u32::MAX]) {
+            let within = ranges
+                .iter()
+                .any(|&(first, last)| (first..=last).contains(&number));
+            assert_eq!(within, admit(number).is_ok(), "{number}");
+        }
+    }
 
     #[test]
     fn new_calls_are_admitted() {

@@ -4,6 +4,7 @@ use std::fs::File;
 
 use serde::Deserialize;
 
+use super::call_numbers;
 use super::calls::{Call, Entry, Make, Visitor};
 use super::null::Style;
 use crate::description::{Describe, Description, Metric, SchedulingIsolation};
@@ -23,11 +24,12 @@ pub struct Parameters {
     /// read takes 1 byte from /dev/zero; lseek goes to one place in a regular file in memory; gethostid and
     /// clock_gettime are the C library's functions; my_precious is the call of a kernel built with the patch of that
     /// name, set to log nothing (kernel.my_precious_log = 0), and my_precious_logged the same with a line in the
-    /// kernel's log each time (2); nr:N is the call of that number with zeroes as arguments.
+    /// kernel's log each time (2); nr:N is the call of that number with zeroes as arguments: one that takes none,
+    /// returns at once and changes nothing, or a number that is free or new.
     #[parameter(words(
         "getppid",
         &["getpid", "getppid", "read", "lseek", "gethostid", "clock_gettime", "my_precious", "my_precious_logged"],
-    ).or("nr:N"))]
+    ).or("nr:N").within(call_numbers::accepted()))]
     call: String,
     /// Many iterations in a loop, or one timed by itself.
     #[parameter(choice("loop"))]
