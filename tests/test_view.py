@@ -269,6 +269,18 @@ def test_a_run_has_the_medians_that_show_prints(viewed: Viewed, stored: CommandL
         assert re.search(rf"\b{call} \d+ .*?{re.escape(median)}", words)
 
 
+def test_one_sample_is_counted_as_one(tmp_path: Path) -> None:
+    oscope = command_in(tmp_path)
+    words = ("run", "syscall.cost", "--set", "call=read", "--set", "style=loop", "--reps", "1", "--no-again")
+    assert oscope(*words).code == 0
+    (run,) = oscope.runs()
+    with viewing(oscope) as viewed:
+        assert "1 sample of 1 point was taken" in plain(viewed.page(f"/runs/{run}/report"))
+        assert '<td class="number" data-noun="sample">1</td>' in viewed.page("/")
+        for page in ("/", f"/runs/{run}", f"/runs/{run}/report", "/history"):
+            assert "1 samples" not in plain(viewed.page(page))
+
+
 def test_the_report_of_a_run_is_the_file_that_report_writes(viewed: Viewed, stored: CommandLine) -> None:
     last = stored.runs()[-1]
     assert viewed.page(f"/runs/{last}/report") == stored("report", last, "-o", "-").out
@@ -285,8 +297,19 @@ def check_comparison(viewed: Viewed, oscope: CommandLine, a: str, b: str) -> str
     (heading,) = (number for number, line in enumerate(lines) if line.startswith("call metric "))
     # The title names the experiment, which is a heading of its own on the page.
     for line in (*lines[1:heading], *lines[heading + 2 :]):
+        for option, instead in (
+            ("take more: --reps, or a longer --budget", "take more samples"),
+            ("with --format csv", f"with oscope compare {a} {b} --format csv"),
+        ):
+            line = line.replace(option, instead)
         assert line in words
+    assert options_in(words) == []
     return printed
+
+
+def options_in(words: str) -> list[str]:
+    """Return the options of the command line that a page names outside a command."""
+    return re.findall(r"(?<!\S)--[a-z-]+", re.sub(r"oscope [^:;,.]*", "", words))
 
 
 def test_a_comparison_has_all_that_compare_prints(viewed: Viewed, stored: CommandLine) -> None:
@@ -314,6 +337,11 @@ def test_other_machines_are_compared_only_if_that_is_allowed(viewed: Viewed, sto
     refused = plain(viewed.page(f"/compare?a={a}&b={b}"))
     assert "cannot compare" in refused
     assert "machine" in refused
+    assert "tick the box above" in refused
+    assert options_in(refused) == []
+    itself = plain(viewed.page(f"/compare?a={a}&b={a}"))
+    assert "A and B are the same run: choose another one for A or B" in itself
+    assert options_in(itself) == []
     allowed = plain(viewed.page(f"/compare?a={a}&b={b}&machine=1"))
     assert "cannot compare" not in allowed
     assert "B/A" in allowed

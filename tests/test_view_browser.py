@@ -75,6 +75,30 @@ def test_every_page_is_whole(
     assert (page == "/") == (figures == [])
 
 
+def test_a_comparison_of_programs_has_all_its_columns_in_sight(
+    chromium: Chrome, tmp_path: Path, real_probe: Path
+) -> None:
+    """Their table is the widest: names of commands and of metrics are long."""
+    oscope = command_in(tmp_path)
+    own = {name: value for name, value in oscope.environment.items() if not name.startswith("FAKE")}
+    oscope = CommandLine(oscope.folder, own | {"OSCOPE_PROBE": str(real_probe)})
+    for _ in range(2):
+        done = oscope("bench", "--reps", "4", "cat /proc/cpuinfo /proc/meminfo", "head -c 100000 /dev/zero")
+        assert done.code == 0, done.err
+    a, b = oscope.runs()
+    with viewing(oscope) as viewed:
+        chromium.get(viewed.address)
+        drawn(chromium, f"{viewed.root}/compare?a={a}&b={b}")
+        tops, hidden = chromium.execute_script("""
+          document.querySelectorAll('.table details').forEach((each) => each.open = true);
+          const beyond = (each) => each.scrollWidth - each.clientWidth;
+          return [[...document.querySelectorAll('.filter select')].map((each) => each.offsetTop),
+                  [...document.querySelectorAll('.compared .scroll')].map(beyond)]""")
+        assert hidden
+        assert max(hidden) <= 0
+        assert len(set(tops)) == 1, "both runs are chosen side by side"
+
+
 def test_nothing_is_asked_of_others(browser: Chrome, viewed: Viewed, stored: CommandLine) -> None:
     a, b = stored.runs()[0], stored.runs()[CHANGED_AT]
     for page in ("/", f"/runs/{b}", f"/compare?a={a}&b={b}", "/history"):

@@ -221,7 +221,8 @@ def verdict(results: Results) -> str:
         measured = _counted(len(points) - skipped - empty, "point")
         again = sum(len(point.again) for point in points)
         repeated = f", {format_count(again)} of them in repetition after interference" if again else ""
-        parts.insert(0, f"{format_count(samples)} samples of {measured} were taken{repeated}")
+        were = "was" if samples == 1 else "were"
+        parts.insert(0, f"{_counted(samples, 'sample')} of {measured} {were} taken{repeated}")
     done = len(parts)
     parts += (
         [f"{_counted(failed, 'sample')} failed and {'is' if failed == 1 else 'are'} left out"]
@@ -318,7 +319,7 @@ def _downloads(results: Results) -> list[Download]:
         room -= packed.size
         rows = packed.header["rows"]
         if rows:
-            label = f"{experiment.experiment}: {format_count(rows)} samples (CSV)"
+            label = f"{experiment.experiment}: {_counted(rows, 'sample')} (CSV)"
             name = re.sub(r"[^\w.-]+", "-", f"oscope-{experiment.experiment}-{experiment.run_id}.csv")
             found.append(Download(f"samples-{index}", label, name, packed, _left_out(experiment, packed)))
     return found

@@ -107,9 +107,12 @@ def _change(row: ComparedMetric, pair: Known) -> str:
 
 
 def each_quantity_once(
-    experiment: ExperimentResults, comparison: Comparison
+    experiment: ExperimentResults, comparison: Comparison, elsewhere: str = "with --format csv"
 ) -> tuple[Comparison, tuple[str, ...]]:
-    """Return the rows without those that repeat another one in another unit, and a note that names these."""
+    """Return the rows without those that repeat another one in another unit, and a note that names these.
+
+    `elsewhere` says how to see them.
+    """
     metrics = list(dict.fromkeys(row.metric for row in comparison.rows))
     shown = one_of_each_quantity(metrics, experiment.headline)
     left_out = [name for name in metrics if name not in shown.values()]
@@ -118,7 +121,7 @@ def each_quantity_once(
     points = {_point(row) for row in comparison.rows if row.metric not in left_out}
     rows = tuple(row for row in comparison.rows if row.metric not in left_out or _point(row) not in points)
     instead = ", ".join(f"{name} as {shown[quantity(name)]}" for name in left_out)
-    return replace(comparison, rows=rows), (f"in other units, with --format csv: {instead}",)
+    return replace(comparison, rows=rows), (f"in other units, {elsewhere}: {instead}",)
 
 
 def _point(row: ComparedMetric) -> tuple[object, ...]:

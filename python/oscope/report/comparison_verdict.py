@@ -19,13 +19,13 @@ SMALL = 0.1
 MORE_SAMPLES = "take more: --reps, or a longer --budget"
 
 
-def verdict(comparison: Comparison, first: ExperimentResults | None = None) -> str:
+def verdict(comparison: Comparison, first: ExperimentResults | None = None, more: str = MORE_SAMPLES) -> str:
     """Say in one sentence what all rows together say: how many differ, do not differ, or cannot be judged.
 
-    The `first` side says how more samples are taken; None: by Oscope.
+    `more` says how more samples are taken, unless the `first` side comes from another tool.
     """
     imported = None if first is None else first.environment.get("imported")
-    more = f"take more with {imported['tool']}, and import them" if imported else MORE_SAMPLES
+    more = f"take more with {imported['tool']}, and import them" if imported else more
     rows, threshold = comparison.rows, format_share(comparison.threshold)
     differ, alike, inconclusive = (
         [row for row in rows if row.different == answer] for answer in ("yes", "no", "cannot tell")

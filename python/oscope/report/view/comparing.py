@@ -33,6 +33,7 @@ from oscope.storage.store import Store
 THRESHOLD = "1%"
 """As of `oscope compare`."""
 MOST_ROWS = 40
+MORE_SAMPLES = "take more samples"
 NOTHING = np.zeros(0)
 EQUAL_LINE = {"color": theme.SURFACES["light"]["reference"], "width": 1.5, "dash": "dot"}
 """Its colour can be seen on either background."""
@@ -64,8 +65,6 @@ class Compared:
 
     name: str
     refused: str = ""
-    is_allowable: bool = False
-    """Whether it can be compared once another machine or kernel is allowed."""
     title: str = ""
     verdict: str = ""
     sentences: Sequence[str] = ()
@@ -78,6 +77,8 @@ class Compared:
 
 def compare_runs(store: Store, request: Request) -> list[Compared]:
     """Return each experiment that both runs have, compared. Raises UsageError where they have none."""
+    if request.a == request.b:
+        raise UsageError("A and B are the same run", remedy="choose another one for A or B")
     a, b = (store.results(run, columns="metrics") for run in (request.a, request.b))
     threshold = parse_share(request.threshold)
     pairs = [(each, other) for each in a.experiments if (other := b.get(each.experiment)) is not None]
@@ -102,16 +103,18 @@ def _compare(
             a, b, threshold=threshold, allow=request.allow, earlier=earlier_runs_in(store, a, b)
         )
     except UsageError as error:
-        is_allowable = "--allow" in (error.remedy or "")
-        return Compared(a.experiment, str(error), is_allowable)
-    found, others = each_quantity_once(a, found)
+        if "--allow" not in (error.remedy or ""):
+            return Compared(a.experiment, str(error))
+        return Compared(a.experiment, f"{error.message}: tick the box above, if that is the question")
+    csv = f"with oscope compare {a.run_id} {b.run_id} --format csv"
+    found, others = each_quantity_once(a, found, csv)
     known = intervals(a, b, found)
     changed = environment_changes(a, b)
     rows = [[name, *pair] for name, pair in changed.items()]
     return Compared(
         name=a.experiment,
         title=f"B ({found.label_b}) against A ({found.label_a})",
-        verdict=verdict(found, a),
+        verdict=verdict(found, a, MORE_SAMPLES),
         sentences=list(differences(a, found, known)),
         table=replace(comparison_table(a, found, known), title="", note=""),
         figure=_figure(a, found),

@@ -54,7 +54,8 @@
     by("words").textContent = state.words;
     const bar = by("progress");
     if (state.share === null) bar.removeAttribute("value"); else bar.value = state.share;
-    by("counted").textContent = grouped(state.samples) + (state.total === null ? "" : " of " + grouped(state.total)) + " samples";
+    const noun = (state.total === null ? state.samples : state.total) === 1 ? " sample" : " samples";
+    by("counted").textContent = grouped(state.samples) + (state.total === null ? "" : " of " + grouped(state.total)) + noun;
     shown = state.shown || "";
     by("experiments").replaceChildren(...state.experiments.map(row));
     if (state.figure) {
