@@ -84,8 +84,8 @@ impl Workload for ProcessCreate {
                 mapped, and write-protect what it has written since the fork before: each page of the resident \
                 memory, which is written to before each repetition of theirs, outside the clock, and is what the \
                 caches then hold. At resident=0 this program's own 30 mappings and 0.3 MiB written, in caches that \
-                the harness's reading of /proc has cooled, make them some 25 % more expensive than in a bare C \
-                program that forks again and again.",
+                the harness's reading of /proc has cooled, make them some 1.5 times as expensive as in a bare C \
+                program that forks again and again, and 1.15 times as in one that sleeps 2 ms in between.",
             parameters: Parameters::parameters(),
             metrics: Values::described(),
             needs: vec![],
