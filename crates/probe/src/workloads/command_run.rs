@@ -316,7 +316,8 @@ struct Values {
         .null_when("without a counter, or for a run below 20 ms"))]
     energy_j: Option<f64>,
     #[metric(found("W", "power of the processor packages when nothing is measured")
-        .note("Measured before the repetitions of each block. It is the floor of the energy."))]
+        .note("Measured before the repetitions of each block. It is the floor of the energy.")
+        .null_when("without a counter"))]
     idle_w: Option<f64>,
     #[metric(time("ns", Quantity::Time)
         .of("a trivial program from its start to its end")
