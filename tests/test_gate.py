@@ -247,7 +247,7 @@ COMMANDS = {
     "base.json machine.json --allow machine,kernel": (0, "ran on different machines"),
     "base.json clock.json --allow machine,kernel": (2, "clock differs"),
     "base.json same.json --allow clock": (2, "only machine and kernel can be allowed"),
-    "base.json base.json": (2, "cannot be compared with itself"),
+    "base.json base.json": (2, "cannot be compared with itself: choose another run; oscope compare "),
     "base.json same.json --metric speed": (2, "no metric speed to judge"),
     "base.json same.json --max-regression 0": (2, "give a share above 0"),
     "base.json same.json --max-regression 5": (2, "--max-regression: '5' would be 500 %: write 5%"),

@@ -62,7 +62,8 @@ def refuse_unlike(a: ExperimentResults, b: ExperimentResults, allow: frozenset[s
                 remedy="compare with another run",
             )
         raise UsageError(
-            f"run {a.run_id} cannot be compared with itself", remedy="choose two runs, or use --by"
+            f"run {a.run_id} cannot be compared with itself",
+            remedy=f"choose another run; oscope compare {a.run_id} --by FACTOR=A,B compares two levels of it",
         )
     refuse("workload", a.workload, b.workload, "compare runs of the same workload")
     refuse(
