@@ -29,6 +29,7 @@ from oscope.model.errors import UsageError
 from oscope.model.formatting import format_count
 from oscope.model.samples import Results
 from oscope.model.table_form import Form
+from oscope.programs.spec import EXPERIMENT as OWN_PROGRAMS
 from oscope.report import encode, terminal
 from oscope.report.forms import encode as encode_tables
 from oscope.storage import record
@@ -138,7 +139,12 @@ def show(
     for name in names or ():
         if _RUN.match(name):
             raise UsageError("oscope show takes one run", remedy=f"oscope compare {run} {name} takes two")
-    results = load([run], settings.store)
+    try:
+        results = load([run], settings.store)
+    except UsageError as error:
+        if run not in _shown_names():
+            raise
+        raise UsageError(error.message, remedy=f"oscope show last {run} shows it of the last run") from None
     chosen = _chosen(results, names or ())
     if form != "text":
         # A document is read by people, whose units suit the figures.
@@ -150,6 +156,11 @@ def show(
         if whole:
             print_survey(chosen, out)
         print_results(chosen, out, verbose=settings.verbose, found=not whole)
+
+
+def _shown_names() -> set[str]:
+    """Return the names of the built-in labs, of all that is in them, and of a bench."""
+    return {OWN_PROGRAMS, *(lab.name for lab in LABS), *(part.name for lab in LABS for part in lab.parts)}
 
 
 def _chosen(results: Results, names: Sequence[str]) -> Results:
