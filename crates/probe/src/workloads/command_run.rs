@@ -3,8 +3,8 @@
 //! A process of its own, the launcher, which the probe forks once a request, starts the program each time with `vfork`
 //! and `execve`. The kernel takes the largest resident set of whoever calls execve over into the program's own figure
 //! (`setmax_mm_hiwater_rss` in `fs/exec.c`), so a program that is started by a large process is reported as large as
-//! that one. The launcher is a fresh fork that gives back what it does not need (see [`shed`]): 1.5 to 3 MiB are left. A
-//! program that is no larger has no figure: it would be the launcher's.
+//! that one. The launcher is a fresh fork that gives back what it does not need (see [`shed`]): 1.5 to 3 MiB are left.
+//! A program that is no larger has no figure: it would be the launcher's.
 
 mod accounts;
 mod child;

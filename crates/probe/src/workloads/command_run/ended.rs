@@ -125,8 +125,8 @@ fn killed_by(signal: c_int) -> String {
     }
 }
 
-/// Largest resident set of this process so far, in bytes; infinite where the kernel does not report it, since no program
-/// is known to be larger then.
+/// Largest resident set of this process so far, in bytes; infinite where the kernel does not report it, since no
+/// program is known to be larger then.
 #[inline(always)]
 pub fn own_max_rss_bytes() -> f64 {
     // SAFETY: all zeroes is a valid `rusage`.
