@@ -11,7 +11,7 @@ import pytest
 import synthetic_transfer
 from cli_driver import CommandLine
 from oscope import labs
-from oscope.analysis.gate import _missing_points
+from oscope.analysis.missing import missing_points
 from oscope.analysis.run_history import collect
 from oscope.cli.progress import counted, where
 from oscope.figures.tables import fixed_levels
@@ -145,7 +145,7 @@ def test_records_of_an_earlier_oscope_open_and_compare(tmp_path: Path) -> None:
         compared = compare_results(before, now)
         assert not any("left out" in caveat for caveat in compared.caveats)
         assert {row.factors.get("sizes") for row in compared.rows} == {"equal", "document"}
-        assert list(_missing_points(before, now)) == []
+        assert list(missing_points(before, now)) == []
     lines = collect([earlier(made), made], "time_ns")
     assert [len(line.series) for line in lines] == [len(made.points)]
 
@@ -196,7 +196,7 @@ def test_a_default_level_is_the_same_point_as_that_level_given_by_hand() -> None
     for a, b in ((given, bare), (bare, given)):
         compared = compare_results(a, b)
         assert not any("left out" in caveat for caveat in compared.caveats)
-        assert list(_missing_points(a, b)) == []
+        assert list(missing_points(a, b)) == []
         (line,) = collect([a, b], "time_ns")
         assert len(line.series) == len(chosen)
         assert all(value.n for series in line.series for value in series.values)
