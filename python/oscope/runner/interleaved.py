@@ -42,7 +42,7 @@ def execute_interleaved(
     The plans are alike but for the guests of their experiments, and for delays that are injected into their
     measured regions. `builds` are the probes that measure them; None: the usual one for all. `duet` names
     the experiments that both of two sides measure at the same time, on `cpus`; None: the two that suit best
-    and leave one to the laboratory. A budget holds for all sides together, and ends them after a block that
+    and leave one to this process. A budget holds for all sides together, and ends them after a block that
     all have measured. The first SIGINT or SIGTERM ends all runs early, with everything measured kept.
 
     Raises UsageError where the plans are not alike, or where there can be no duet, and what
@@ -54,14 +54,11 @@ def execute_interleaved(
     with ExitStack() as stack:
         duet_affinity = DuetAffinity(cpus) if duet else None
         affinity = stack.enter_context(duet_affinity or Affinity())
-        chains: list[ProcessChain] = []
-        targets: list[Targets] = []
-        for plan, path in zip(plans, paths, strict=True):
-            chain = ProcessChain(path, affinity)
-            stack.callback(chain.kill)
-            targets.append(Targets(path, affinity, chain.local, chain.environment))
-            targets[-1].check(plan)
-            chains.append(chain)
+        chains = [_chain(path, affinity, stack) for path in paths]
+        targets = [
+            _targets(plan, path, affinity, chain)
+            for plan, path, chain in zip(plans, paths, chains, strict=True)
+        ]
         stops = [chain.stop for chain in chains]
         stack.enter_context(Interruption(lambda: _interrupt(stops)))
         joint = JointListener(listener or NullListener(), plans)
@@ -89,6 +86,20 @@ def execute_interleaved(
                 sides[number].append(event)
         outcomes = [finish(side, chain) for side, chain in zip(sides, chains, strict=True)]
     return tuple(replace(each, stopped=stop.asked) for each, stop in zip(outcomes, stops, strict=True))
+
+
+def _chain(path: Path, affinity: Affinity, stack: ExitStack) -> ProcessChain:
+    """Start the processes of one side; they end with `stack`."""
+    chain = ProcessChain(path, affinity)
+    stack.callback(chain.kill)
+    return chain
+
+
+def _targets(plan: Plan, path: Path, affinity: Affinity, chain: ProcessChain) -> Targets:
+    """Return the targets of one side's plan. Raises OscopeError where one cannot be had."""
+    found = Targets(path, affinity, chain.local, chain.environment)
+    found.check(plan)
+    return found
 
 
 def _opening(
