@@ -84,7 +84,7 @@ def test_a_drift_grows_with_the_time_since_the_run_began(command: CommandLine) -
 def test_a_disturbed_run_says_so_wherever_it_is_shown(command: CommandLine, tmp_path: Path) -> None:
     file = tmp_path / "record.json"
     answer = command("run", *POINT, "--reps", "10", "--inject", "hog,delay=50ns", "--json", str(file))
-    warning = "interference injected by --inject (hog, delay=50 ns): no clean measurement"
+    warning = "interference injected by --inject (hog, delay=50ns): no clean measurement"
     assert answer.code == 0
     assert warning in " ".join(answer.out.split())
     assert warning in answer.err

@@ -311,7 +311,7 @@ def test_a_side_with_injected_interference_is_named_with_what_was_injected() -> 
     assert found == [f"A {text} (hog): no clean measurement"]
     both = compare_results(hog, injected(b, Injection(causes=("interrupts",), delay_ns=50.0)))
     found = [caveat for caveat in both.caveats if text in caveat]
-    assert found[1:] == [f"B {text} (interrupts, delay=50 ns): no clean measurement"]
+    assert found[1:] == [f"B {text} (interrupts, delay=50ns): no clean measurement"]
 
 
 def test_levels_of_a_run_with_injected_interference_are_no_clean_measurement() -> None:

@@ -68,7 +68,8 @@ def print_runs(entries: Sequence[RunEntry], form: Form, without: str = "") -> No
     with paged(terminal.console()) as out:
         if entries:
             columns = terminal.columns_of(_runs_table(entries, MOST_NAMES))
-            columns.pop()
+            # Programs stand beside the experiments, and that a run was injected beside its status.
+            del columns[5:]
             hidden = [] if out.width >= WIDE else [columns.pop(1)[0]]
             room = terminal.table_room(out) - terminal.table_width([*columns[:-1], [""]])
             for row, entry in enumerate(entries, 1):
@@ -82,19 +83,20 @@ def print_runs(entries: Sequence[RunEntry], form: Form, without: str = "") -> No
 
 
 def _runs_table(entries: Sequence[RunEntry], most: int | None = None) -> Table:
-    """Return a row for each run of a store, which names `most` experiments at most."""
+    """Return a row for each run of a store; for a person it names `most` experiments at most."""
     rows = [
         [
             entry.id,
             f"{entry.started.astimezone():%Y-%m-%d %H:%M}",
-            entry.status,
+            f"{entry.status}, injected" if entry.injected and most is not None else entry.status,
             format_count(entry.samples),
             _few(entry.experiments, most),
             ", ".join(entry.programs),
+            ", ".join(entry.injected),
         ]
         for entry in entries
     ]
-    names = ["run", "started", "status", "samples", "experiments", "programs"]
+    names = ["run", "started", "status", "samples", "experiments", "programs", "injected"]
     return Table("", names, rows, frozenset({3}))
 
 

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from oscope.cli.views.answers_found import sentences
-from oscope.cli.views.columns import measurement_columns, median_column
+from oscope.cli.views.columns import injected_columns, measurement_columns, median_column
 from oscope.figures import traces
 from oscope.figures.analysed import WORDS, Analysed, label, levels, plain_levels, shown_metrics, words
 from oscope.figures.answer_text import cause, counted, emulation, kind
@@ -35,7 +35,7 @@ from oscope.report.terminal import (
     table_width,
     without,
 )
-from oscope.statistics import carryover
+from oscope.statistics import carryover, injected
 from oscope.statistics.exit_codes import failed_runs
 from oscope.statistics.machines import build_digest, build_name
 
@@ -88,8 +88,7 @@ def _warnings(results: Analysed) -> Iterator[str]:
     """Yield what has to be known before any figure: the probe's own check failed, or the run is not whole."""
     if failed_self_check(results.experiments):
         yield DO_NOT_TRUST
-    if (emulated := emulation(results.experiments)) is not None:
-        yield emulated
+    yield from filter(None, (injected.banner(results.experiments), emulation(results.experiments)))
     # A run without any sample says why where its figures would be.
     measured = [e for e in results.experiments if any(len(p) > len(p.failed) for p in e.points)]
     for status in dict.fromkeys(each.status for each in measured if each.status != "done"):
@@ -248,7 +247,8 @@ def summary_columns(
     columns += measurement_columns(headline, summaries, unit, plain=plain)
     hidden = []
     others = _metric_columns(results, experiment, points, plain=plain)
-    for further in (*_sample_columns(summaries), *others):
+    marks = injected_columns(experiment, len(points)) if plain else ()
+    for further in (*_sample_columns(summaries), *others, *marks):
         if width is not None and table_width([*columns, further]) > width:
             hidden.append(further[0].strip())
         else:

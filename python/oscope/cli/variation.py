@@ -18,6 +18,7 @@ from oscope.model.errors import UsageError
 from oscope.model.formatting import MISSING
 from oscope.report import terminal
 from oscope.report.terminal import print_prose, print_table
+from oscope.statistics import injected
 from oscope.storage import record
 
 if TYPE_CHECKING:
@@ -69,6 +70,8 @@ def explain_variation(
         data = {"schema": SCHEMA, "experiments": [_plain(*each) for each in explained]}
         target.write(record.dump(data))
     if not is_standard_output(target):
+        if warning := injected.banner([experiment for experiment, _ in chosen]):
+            print_prose(warning, terminal.console(), style="bold red")
         for each in explained:
             _print(results, *each, terminal.console())
     return DONE

@@ -23,6 +23,7 @@ from oscope.report.embed import Packed
 from oscope.report.first_screen import FirstScreen, first_screen
 from oscope.report.machine import DO_NOT_TRUST, Unmeasured, failed_self_check, unmeasured
 from oscope.report.origins import EXPERIMENTS, Origin, command, origins
+from oscope.statistics import injected
 from oscope.statistics.compare import THRESHOLD
 from oscope.statistics.machines import build_name, label
 
@@ -72,6 +73,8 @@ class Report:
     first: FirstScreen | None = None
     """None where there is no run, only the history of several."""
     unmeasured: Unmeasured | None = None
+    injected: str | None = None
+    """That interference was injected on purpose, and how often it was at work; None of clean runs."""
     compared: Sequence[Section] = ()
     """The comparisons of runs that were measured interleaved."""
 
@@ -103,6 +106,7 @@ def build(
         downloads=_downloads(results),
         first=first_screen(analysed, partial(_target, parts, results), beside),
         unmeasured=unmeasured(results),
+        injected=injected.banner(results.experiments),
         compared=compared(results, threshold),
     )
 

@@ -6,9 +6,10 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from oscope.model.experiment import Lab
+from oscope.model.experiment import Design, Lab
 from oscope.model.factors import Level, Profile
 from oscope.model.samples import ExperimentResults, Results
+from oscope.statistics.injected import causes_of
 
 EXPERIMENTS: Mapping[str, Sequence[str]] = {
     # syscalls
@@ -108,22 +109,42 @@ def command(experiment: ExperimentResults, labs: Sequence[Lab]) -> str:
     )
     program = experiment.environment.get("program")
     if program:
-        levels = {} if designed is None else designed.design("full").factors
-        return _own_command(experiment, str(program["name"]), levels)
+        design = None if designed is None else designed.design("full")
+        return _own_command(experiment, str(program["name"]), design)
     if designed is None:
         return ""
     profile: Profile = "quick" if experiment.settings.get("profile") == "quick" else "full"
-    levels = designed.design(profile).factors
+    design = designed.design(profile)
     parts = ["oscope", "run", experiment.experiment]
     parts += ["--profile", "quick"] if profile == "quick" else []
-    return " ".join([*parts, *_set(experiment, levels)])
+    return " ".join([*parts, *_set(experiment, design.factors), *_amount(experiment, design.reps)])
 
 
-def _own_command(experiment: ExperimentResults, program: str, levels: Mapping[str, Sequence[Level]]) -> str:
+def _amount(experiment: ExperimentResults, designed_reps: int | None) -> Iterator[str]:
+    """Yield the options by which it was measured longer or shorter, or on purpose under interference.
+
+    `designed_reps` are the samples of a point without any of these options.
+    """
+    settings = experiment.settings
+    if precision := settings.get("precision"):
+        yield f"--precision {100 * precision:.12g}%"
+    elif (reps := settings.get("reps")) and reps != designed_reps:
+        yield f"--reps {reps}"
+    if budget_s := settings.get("budget_s"):
+        yield f"--budget {budget_s:.12g}s"
+    if spread_s := settings.get("spread_s"):
+        yield f"--spread {spread_s:.12g}s"
+    if (causes := causes_of(experiment)) and not settings["injection"]["steady"]:
+        yield f"--inject {','.join(causes)}"
+
+
+def _own_command(experiment: ExperimentResults, program: str, design: Design | None) -> str:
     """Return the command for a workload of the user's own, in the folder where its program was named."""
     parts = ["oscope", "run", "--workload", shlex.quote(program), experiment.experiment]
-    known: dict[str, Sequence[Level]] = {**dict.fromkeys(experiment.names, ()), **levels}
-    return " ".join([*parts, *_set(experiment, known)])
+    known: dict[str, Sequence[Level]] = dict.fromkeys(experiment.names, ())
+    known |= {} if design is None else design.factors
+    amount = _amount(experiment, None if design is None else design.reps)
+    return " ".join([*parts, *_set(experiment, known), *amount])
 
 
 def _set(experiment: ExperimentResults, levels: Mapping[str, Sequence[Level]]) -> Iterator[str]:

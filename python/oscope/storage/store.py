@@ -37,35 +37,13 @@ from oscope.storage.database import (
 )
 from oscope.storage.fleets import FleetEntry
 from oscope.storage.reader import load_results
+from oscope.storage.run_entry import UNFINISHED as UNFINISHED
+from oscope.storage.run_entry import RunEntry as RunEntry
+from oscope.storage.run_entry import entry_of
 
-UNFINISHED = "unfinished"
-"""Status of a run from its start until it ends; a killed one keeps it."""
 _LOCK_LIMIT_S = 10.0
 _DRAWS = 8
 """Ids that are drawn for a run before the store is blamed."""
-
-
-@dataclass(frozen=True)
-class RunEntry:
-    """A line of the list of runs."""
-
-    id: str
-    started: datetime
-    status: str
-    profile: str
-    place: str
-    experiments: tuple[str, ...]
-    """Their names, then those of the inspections."""
-    samples: int
-    has_injection: bool
-    """Whether interference was injected into it: it is no clean measurement."""
-    programs: tuple[str, ...]
-    """The commands or functions that a bench measures, the user's workload programs, builds of the probe."""
-
-    @property
-    def has_ended(self) -> bool:
-        """Whether it is neither under way nor was killed: it is done, interrupted or failed."""
-        return self.status != UNFINISHED
 
 
 @dataclass(frozen=True)
@@ -244,7 +222,7 @@ class Store:
             count: dict[str, int] = dict(connection.execute(counts).all())
             status = {run_id: orjson.loads(data) for run_id, data in connection.execute(statuses)}
             rows = connection.execute(sa.select(run).order_by(run.c.started_ns, run.c.id)).all()
-        return tuple(_entry(row, status[row.id], count.get(row.id, 0)) for row in rows)
+        return tuple(entry_of(row, status[row.id], count.get(row.id, 0)) for row in rows)
 
     def calibration(self, machine: object) -> dict[str, Any] | None:
         """Return the newest calibration of `machine` (`environment.machine`) in brief, or None."""
@@ -374,27 +352,3 @@ class Store:
 
 def _dump(data: object) -> str:
     return orjson.dumps(data, option=orjson.OPT_NON_STR_KEYS).decode()
-
-
-def _entry(row: sa.Row[Any], status: str, samples: int) -> RunEntry:
-    plan = orjson.loads(row.plan)
-    return RunEntry(
-        id=row.id,
-        started=datetime.fromtimestamp(row.started_ns / 1e9, UTC),
-        status=status,
-        profile=plan["profile"],
-        place=plan["place"],
-        experiments=(*(e["name"] for e in plan["experiments"]), *plan.get("inspections", ())),
-        samples=samples,
-        has_injection=plan.get("injection") is not None,
-        programs=_programs(plan),
-    )
-
-
-def _programs(plan: Mapping[str, Any]) -> tuple[str, ...]:
-    experiments = plan["experiments"]
-    points = (point for experiment in experiments for point in experiment["points"])
-    named = [point.get("command", point.get("function")) for point in points]
-    named += [(experiment.get("program") or {}).get("name") for experiment in experiments]
-    named.append(plan.get("build"))
-    return tuple(dict.fromkeys(name for name in named if isinstance(name, str)))

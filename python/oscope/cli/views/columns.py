@@ -9,8 +9,10 @@ from oscope.figures.answer_text import with_unit
 from oscope.figures.tables import row_scale, shared_scale
 from oscope.model import formatting
 from oscope.report.terminal import aligned
+from oscope.statistics import injected
 
 if TYPE_CHECKING:
+    from oscope.model.samples import ExperimentResults
     from oscope.statistics import Summary
 
 
@@ -26,6 +28,12 @@ def measurement_columns(
     medians = [row.text(s.median) for row, s in zip(rows, summaries, strict=True)]
     intervals = [row.span(s.ci95) for row, s in zip(rows, summaries, strict=True)]
     return [aligned([with_unit(name, scale.unit), *medians]), ["95 % interval", *intervals]]
+
+
+def injected_columns(experiment: ExperimentResults, rows: int) -> list[list[str]]:
+    """Return the column that marks each row of an injected run with its causes; none of a clean run."""
+    causes = injected.causes_of(experiment)
+    return [["injected", *[", ".join(causes)] * rows]] if causes else []
 
 
 def median_column(

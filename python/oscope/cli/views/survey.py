@@ -27,6 +27,7 @@ from oscope.planning import interference
 from oscope.report.build import labs_run
 from oscope.report.machine import DO_NOT_TRUST, failed_self_check, unmeasured
 from oscope.report.terminal import LEAST_WIDTH, prose
+from oscope.statistics import injected
 
 LINES = 23
 """With the prompt that follows, a terminal of 24 lines holds it."""
@@ -155,6 +156,8 @@ def _trust(results: Analysed, width: int, report: str | None) -> list[Text]:
     # Where only some are, the report says so, and the figures above are not theirs.
     if all(each.emulated for each in results.experiments) and (text := emulation(results.experiments)):
         lines += _labelled("Emulated", text, width)
+    if (text := injected.banner(results.experiments)) is not None:
+        lines += _labelled("Injected", text, width)
     if (warning := interference.warning(results.experiments)) is not None:
         lines += _labelled("Interference", warning, width)
     points = [point for each in results.experiments for point in each.points]

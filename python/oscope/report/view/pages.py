@@ -25,6 +25,7 @@ from oscope.report.view import comparing, history_page
 from oscope.report.view.catalogue import Filter, Run, choices, read_runs, suggested
 from oscope.report.view.live import LiveRuns
 from oscope.report.view.page_text import Wording
+from oscope.statistics import injected
 from oscope.storage import schema
 from oscope.storage.store import Store
 
@@ -92,12 +93,15 @@ class Pages:
             run = find_run(store, run_id)
         if len(run.entry.experiments) == 1:
             return self._report_page(store, run, None)
-        results = store.results(run_id, columns="metrics")
+        # Covariates show in which samples a delay was at work.
+        columns: Columns = "all" if run.entry.has_injection else "metrics"
+        results = store.results(run_id, columns=columns)
         return self.render(
             "run.html.j2",
             run=run,
             title=build.title(results, self._labs),
             verdict=build.verdict(Analysed.of(results)),
+            injected=injected.banner(results.experiments),
             contents=_contents(results),
         )
 
