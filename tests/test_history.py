@@ -16,7 +16,7 @@ from cli_driver import CommandLine, described
 from injected import mark_as_injected
 from invented_runs import ENVIRONMENT, run
 from oscope.analysis.run_history import Series, Value, collect, environment_changes, to_object
-from oscope.cli.views.history import autocorrelation, changes, remarks, series_name, sparkline
+from oscope.cli.views.history import autocorrelation, changes, remarks, series_columns, series_name, sparkline
 from oscope.model.errors import UsageError
 from oscope.model.samples import Column
 from oscope.report import theme
@@ -324,6 +324,16 @@ def test_the_command_shows_the_stored_runs_and_what_it_cannot_say(oscope: Comman
     page = oscope("history", "syscall.cost", "--metric", "cycles", "--figure", "h.html")
     assert page.code == 0
     assert "over its runs" in (oscope.folder / "h.html").read_text()
+
+
+def test_the_digits_of_a_median_follow_its_own_interval() -> None:
+    wide = Value(88, 284.76, (187.47, 391.74))
+    narrow = Value(60, 168.51, (168.02, 168.97))
+    (line,) = collect([run({"read": 100.0}), run({"read": 100.0}, 1)])
+    series = replace(line.series[0], values=(wide, narrow))
+    columns = series_columns(line, series, 10)
+    assert [cell.strip() for cell in columns[2][1:]] == ["280", "168.51"]
+    assert columns[3][1:] == ["190 to 390", "168.02 to 168.97"]
 
 
 def test_runs_with_injected_interference_are_left_out_and_counted(oscope: CommandLine) -> None:

@@ -111,15 +111,15 @@ def series_columns(line: Line, series: Series, most: int) -> list[list[str]]:
     builds = _builds(line)
     marks = [_marks(line.runs[place], steps.get(place), place in kernels, builds[place]) for place in shown]
     unit = f" [{scale.unit}]" if scale.unit and scale.unit != series.metric.name else ""
-    intervals = [
-        f"{scale.text(v.ci95[0])} to {scale.text(v.ci95[1])}" if v.ci95 else formatting.MISSING
-        for v in values
-    ]
+    # A row has the digits that its own interval allows, as in every table of medians.
+    rows = [scale.row(v.median, half) for v, half in zip(values, halves, strict=True)]
+    medians = [row.text(v.median) for row, v in zip(rows, values, strict=True)]
+    intervals = [row.span(v.ci95) for row, v in zip(rows, values, strict=True)]
     run, started, median, interval = _COLUMNS
     columns = [
         [run, *(line.runs[place].run_id for place in shown)],
         [started, *(_started(line.runs[place]) for place in shown)],
-        aligned([f"{median}{unit}", *(scale.text(v.median) for v in values)]),
+        aligned([f"{median}{unit}", *medians]),
         [interval, *intervals],
     ]
     return [*columns, ["", *marks]] if any(marks) else columns
