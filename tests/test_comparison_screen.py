@@ -109,7 +109,7 @@ def test_a_ratio_that_is_not_known_has_one_dash_for_its_interval() -> None:
     assert (cells["B/A"], cells["95 % interval"]) == ("–", "–")
 
 
-def test_the_verdict_says_first_that_it_cannot_tell() -> None:
+def test_the_verdict_counts_what_is_undecided() -> None:
     a, b = sides()
     found = compare_results(a, b)
     row = replace(found.rows[0], different="cannot tell", matters="cannot tell", detectable=0.35)
@@ -117,13 +117,9 @@ def test_the_verdict_says_first_that_it_cannot_tell() -> None:
     def of(*rows: ComparedMetric) -> str:
         return verdict(replace(found, rows=rows))
 
-    assert (
-        of(row) == "cannot tell: no difference found in 1 of 1 (a difference of 35 % would have been found)"
-    )
+    assert of(row) == "undecided in 1 of 1 (a difference of 35 % would have been found)"
     few = of(row, replace(row, detectable=7.5))
-    assert few.startswith(
-        "cannot tell: no difference found in 2 of 2 (too few samples to see one below a factor of 1.4 to 8.5;"
-    )
+    assert few.startswith("undecided in 2 of 2 (too few samples to see one below a factor of 1.4 to 8.5;")
     assert "take more: --reps, or a longer --budget" in few
     assert "a factor of more than 100;" in of(replace(row, detectable=1e300))
     assert "one reading a side shows none" in of(replace(row, n_a=1, n_b=1, detectable=1e300))
@@ -131,7 +127,45 @@ def test_the_verdict_says_first_that_it_cannot_tell() -> None:
     assert (
         of(differs) == "1 of 1 differ, 0 by more than 1 %; cannot tell of 1 of them whether by more than 1 %"
     )
-    assert of(replace(row, different="no"), row).startswith("no difference found in 1 of 2 (")
+    both = of(replace(row, different="no"), row)
+    assert both.startswith("no difference found in 1 of 2 (")
+    assert "; undecided in 1 of 2 (" in both
+    assert both.count("no difference found") == 1
+
+
+def test_the_screen_names_what_all_rows_have_in_common() -> None:
+    a, b = sides()
+    only = [replace(side, points=(replace(side.points[0], factors={"command": "prog"}),)) for side in (a, b)]
+    found = compare_results(*only)
+    out = Console(record=True, width=100, file=io.StringIO())
+    print_comparison(only[0], found, out)
+    assert out.export_text().splitlines()[1] == "command=prog"
+    table = comparison_table(only[0], found, each_unit=True)
+    assert [dict(zip(table.columns, row, strict=True))["command"] for row in table.rows] == ["prog"] * len(
+        found.rows
+    )
+    assert "command" not in comparison_table(only[0], found).columns
+
+
+def test_a_count_of_its_own_name_has_its_unit_for_programs() -> None:
+    a, b = (replace(synthetic.cost(seed=seed), run_id=f"run{seed}") for seed in (1, 2))
+    table = comparison_table(a, compare_results(a, b), each_unit=True)
+    rows = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
+    assert {row["unit"] for row in rows if row["metric"] == "cycles"} == {"cycles"}
+
+
+def test_a_ratio_opposite_to_that_of_the_medians_is_marked_where_the_digits_show_it() -> None:
+    a, b = sides()
+    found = compare_results(a, b)
+    row = replace(
+        found.rows[0], different="no", ratio=0.998, ci95=(0.993, 1.003), median_a=175.9, median_b=176.3
+    )
+    shown = replace(found, rows=(row,))
+    assert remarks(shown) == (
+        f"{MARK} B/A is estimated block by block; the two medians are of all samples: their ratio is 1.0023",
+    )
+    hidden = replace(row, ci95=(0.5, 1.5), ratio=0.998)
+    assert remarks(replace(found, rows=(hidden,))) == ()
 
 
 def test_single_readings_keep_their_digits_and_have_no_interval() -> None:

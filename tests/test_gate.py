@@ -18,7 +18,9 @@ from oscope.analysis.gate import Gate, blocks_needed, each_quantity_once, judge,
 from oscope.cli.views.gate import print_gate, take_more
 from oscope.model.errors import UsageError
 from oscope.model.samples import Column, ExperimentResults, Results
+from oscope.report.comparison_verdict import verdict
 from oscope.report.terminal import console
+from oscope.statistics import compare_results
 from oscope.storage.store import UNFINISHED, Store, StoredEvent
 
 NOISY = replace(QUIET, blocks=(6, 6), process_spread=0.05)
@@ -115,6 +117,42 @@ def test_the_smallest_difference_found_has_a_column_before_what_is_the_same_in_a
         assert any(line.rstrip().endswith("12 %") for line in others)
         hidden = [line for line in others if line.startswith("wider terminals also show: ")]
         assert set(", ".join(hidden).removeprefix("wider terminals also show: ").split(", ")) - {""} == named
+
+
+def test_rows_without_a_minimum_detectable_effect_are_named() -> None:
+    gate = judged(run(BASE), run(BASE, 1))
+    none = replace(
+        gate,
+        rows=tuple(replace(each, row=replace(each.row, detectable=float("nan"))) for each in gate.rows),
+    )
+    some = [
+        unknown if unknown.row.factors["call"] == "read" else each
+        for each, unknown in zip(gate.rows, none.rows, strict=True)
+    ]
+    *_, power, _ = shown(replace(gate, rows=tuple(some)), 300)
+    assert power.startswith("minimum detectable effect, the largest of 1 rows: ")
+    assert power.endswith("; unknown of syscall.cost read time_ns")
+    assert shown(none, 300)[-2] == "the minimum detectable effect is unknown"
+
+
+def test_compare_and_gate_give_the_same_advice_on_two_separate_runs() -> None:
+    """More samples do not help where runs differ by more than their blocks, and the rows say so alike."""
+    wild = replace(QUIET, blocks=(8, 8), process_spread=1.5)
+    a, b = run({"read": 100.0}, scenario=wild), run({"read": 100.0}, 1, scenario=wild)
+    gate, comparison = judged(a, b), compare_results(a, b)
+    advice = (
+        "how much runs differ does not shrink with their blocks: it would take a quieter machine, "
+        "or interleaved sides: oscope ab PROBE_A PROBE_B syscall.cost"
+    )
+    assert {row.method.partition(" ")[0] for row in comparison.rows} == {"unpaired"}
+    assert take_more(gate) == advice
+    found = verdict(comparison, a)
+    assert found.endswith(f"; {advice})")
+    assert "too few samples" not in " ".join([found, *(row.sentence for row in comparison.rows)])
+    thin = replace(wild, blocks=(3, 3))
+    a, b = run({"read": 100.0}, scenario=thin), run({"read": 100.0}, 1, scenario=thin)
+    assert take_more(judged(a, b)).startswith("take 5 blocks a side or more")
+    assert "take more: --reps, or a longer --budget" in verdict(compare_results(a, b), a)
 
 
 def test_a_pipe_gets_all_rows_and_columns(capsys: pytest.CaptureFixture[str]) -> None:

@@ -346,7 +346,7 @@ def test_advice_on_an_import_names_commands_that_exist(oscope: CommandLine, tmp_
         in gated
     )
     compared = " ".join(oscope("compare", first, second).out.split())
-    assert "no difference found in 1 of 1 (one reading a side shows none" in compared
+    assert "undecided in 1 of 1 (one reading a side shows none" in compared
     assert "shows none; take more with lmbench, and import them)" in compared
     assert "oscope run" not in compared
 

@@ -60,11 +60,6 @@ class GateRow:
         """Return by what factor it is worse, below 1 if better; NaN where there is no ratio."""
         return self.row.ratio if self.better == "less" else 1 / self.row.ratio
 
-    @property
-    def is_thin(self) -> bool:
-        """Say whether a side has so few blocks that how they vary was hardly seen."""
-        return _is_of_one_block(self.row) or min(self.row.clusters_a, self.row.clusters_b) < FEWEST_CLUSTERS
-
 
 @dataclass(frozen=True)
 class Tail:
@@ -347,10 +342,6 @@ def _without_ratio(row: ComparedMetric, better: str, limit: float) -> Verdict:
     return "regressed" if abs(row.difference) > limit * abs(row.median_a) else "not proven"
 
 
-def _is_of_one_block(row: ComparedMetric) -> bool:
-    return row.method.startswith(("repetitions", "one value"))
-
-
 def blocks_needed(row: ComparedMetric, share: float, tests: int) -> int | None:
     """Return how many blocks (or boots) a side would find a difference of `share`, with the spread seen.
 
@@ -359,7 +350,7 @@ def blocks_needed(row: ComparedMetric, share: float, tests: int) -> int | None:
     values around 0, or where it would take more than `MOST_CLUSTERS`.
     """
     seen = min(row.clusters_a, row.clusters_b)
-    if seen < 2 or _is_of_one_block(row) or not isfinite(row.detectable):
+    if seen < 2 or row.is_of_one_block or not isfinite(row.detectable):
         return None
     sides = 1 if row.method.startswith("paired") else 2
 

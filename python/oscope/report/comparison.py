@@ -15,10 +15,11 @@ from oscope.model.clocks import counted
 from oscope.model.document import Table
 from oscope.model.factors import Level
 from oscope.model.samples import ExperimentResults
+from oscope.programs.findings import SUBJECTS
 from oscope.report.comparison_verdict import detectable_text, verdict
 from oscope.report.terminal import aligned, print_columns, print_prose, table_room, table_width, without
 from oscope.statistics import ComparedMetric, Comparison
-from oscope.statistics.compared import LARGEST_RATIO
+from oscope.statistics.compared import FINEST_RATIO, LARGEST_RATIO
 from oscope.statistics.comparison_text import tail_sentence
 from oscope.statistics.effect import LEVEL
 from oscope.statistics.interval import Interval
@@ -40,8 +41,6 @@ _MOST_QUOTED = 5
 """Ratios of medians that the explanation of the mark gives one by one."""
 ABOUT_AS_LARGE = 10
 """Up to this ratio both medians of a row have equal digits after the point."""
-_FINEST_RATIO = 0.001
-"""Half an interval below which a ratio gets no more digits: four after the point."""
 
 
 def print_comparison(
@@ -59,6 +58,8 @@ def print_comparison(
     comparison, others = each_quantity_once(experiment, comparison)
     title = f": B ({comparison.label_b}) against A ({comparison.label_a})"
     out.print(Text.assemble((experiment.experiment, "bold"), title))
+    if same := common_levels(experiment, comparison):
+        print_prose(same, out, style="dim")
     print_prose(verdict(comparison, experiment), out, style="bold")
     for text in differences(experiment, comparison, sides):
         print_prose(text, out)
@@ -129,8 +130,22 @@ def _point(row: ComparedMetric) -> tuple[object, ...]:
     return quantity(row.metric), *sorted(row.factors.items())
 
 
+def common_levels(experiment: ExperimentResults, comparison: Comparison) -> str:
+    """Return what all rows have in common, `command=prog, …`: no column has it."""
+    rows = comparison.rows
+    varied = _varied(rows) if rows else []
+    written = levels(experiment, rows[0].factors) if rows else {}
+    return ", ".join(f"{name}={text}" for name, text in written.items() if name not in varied)
+
+
 def _varied(rows: Sequence[ComparedMetric]) -> list[str]:
     return [name for name in rows[0].factors if len({row.factors.get(name) for row in rows}) > 1]
+
+
+def _with_columns(rows: Sequence[ComparedMetric], *, plain: bool) -> list[str]:
+    """Return the factors that have a column: those that vary, and for a program what a bench measures."""
+    varied = _varied(rows)
+    return [name for name in rows[0].factors if name in varied or (plain and name in SUBJECTS)]
 
 
 def comparison_table(
@@ -146,7 +161,7 @@ def comparison_table(
     comparison = comparison if each_unit else once
     columns, further = _columns(experiment, comparison.rows, sides, plain=each_unit)
     texts = [[cell.strip() for cell in column] for column in (*columns, *further)]
-    named = len(_varied(comparison.rows)) + 1
+    named = len(_with_columns(comparison.rows, plain=each_unit)) + 1
     words = ("unit", "different", "matters")
     notes = [verdict(once, experiment), *_caveats_without_marks(comparison)]
     if not each_unit:
@@ -197,11 +212,14 @@ def _columns(
     `plain`: each figure is a number alone, a difference in the row's unit and the mde as a share. Otherwise
     a B/A that is not the ratio of the two medians has the mark that `remarks` explains.
     """
-    columns = [[name, *(levels(experiment, row.factors)[name] for row in rows)] for name in _varied(rows)]
+    columns = [
+        [name, *(levels(experiment, row.factors)[name] for row in rows)]
+        for name in _with_columns(rows, plain=plain)
+    ]
     columns.append(["metric", *(row.metric for row in rows)])
     # Of a count of instructions the difference itself is what is looked for.
     exact, known = _is_exact(rows), _known(rows, sides)
-    columns += _medians(rows, known)
+    columns += _medians(rows, known, plain=plain)
     columns.append(aligned(["B/A", *(_marked_ratio(row, plain=plain) for row in rows)]))
     columns.append(["different", *(row.different for row in rows)])
     columns.append(["matters", *(row.matters for row in rows)])
@@ -303,11 +321,11 @@ def _caveats_without_marks(comparison: Comparison) -> tuple[str, ...]:
     return (*comparison.caveats, NOT_OF_MEDIANS)
 
 
-def _medians(rows: Sequence[ComparedMetric], known: Sequence[Known]) -> list[list[str]]:
+def _medians(rows: Sequence[ComparedMetric], known: Sequence[Known], *, plain: bool) -> list[list[str]]:
     """Return the columns of both sides' medians and of the unit of each row."""
     names = [(row.metric, _scale(row).unit) for row in rows]
-    # What counts the metric's own name needs no unit.
-    units = ["" if unit == metric else unit for metric, unit in names]
+    # To a person what counts the metric's own name needs no unit.
+    units = ["" if unit == metric and not plain else unit for metric, unit in names]
     pairs = list(zip(rows, known, strict=True))
     return [
         aligned(["A", *(_median(row, 0, pair) for row, pair in pairs)]),
@@ -356,7 +374,7 @@ def _ratio(row: ComparedMetric, ratio: float, *, plain: bool = False) -> str:
     if ratio > LARGEST_RATIO and not plain:
         return f">{LARGEST_RATIO}"
     half = min(row.ci95[1] - row.ci95[0], 1.0) / 2
-    return formatting.format_value(ratio, max(half, _FINEST_RATIO) if half else None, "")
+    return formatting.format_value(ratio, max(half, FINEST_RATIO) if half else None, "")
 
 
 def _ratio_interval(row: ComparedMetric, *, plain: bool) -> str:
@@ -369,7 +387,7 @@ def _difference(row: ComparedMetric, *, plain: bool) -> str:
     """Write B less A in the row's unit, with the digits that its interval allows."""
     half = _half(row)
     if half and not plain and not counted(row.unit):
-        half = max(half, _FINEST_RATIO * abs(row.median_a))
+        half = max(half, FINEST_RATIO * abs(row.median_a))
     text = _scale(row).row(row.difference, half).text(row.difference)
     is_more = not plain and row.difference > 0 and any(digit in text for digit in "123456789")
     return f"+{text}" if is_more else text

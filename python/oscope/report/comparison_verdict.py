@@ -9,6 +9,7 @@ from oscope.model import formatting
 from oscope.model.samples import ExperimentResults
 from oscope.model.units import format_share
 from oscope.statistics import ComparedMetric, Comparison
+from oscope.statistics.advice import beyond_blocks
 from oscope.statistics.compared import LARGEST_RATIO
 from oscope.statistics.comparison_text import LARGE, factor_text
 
@@ -31,23 +32,31 @@ def verdict(comparison: Comparison, first: ExperimentResults | None = None, more
         [row for row in rows if row.different == answer] for answer in ("yes", "no", "cannot tell")
     )
     parts = []
+
+    def would_be_found(some: Sequence[ComparedMetric]) -> str:
+        beyond = None if first is None or imported else beyond_blocks(some, first)
+        return _would_be_found(some, more, beyond)
+
     if differ:
         matter = sum(row.matters == "yes" for row in differ)
         parts.append(f"{len(differ)} of {len(rows)} differ, {matter} by more than {threshold}")
     if open_rows := sum(row.matters == "cannot tell" for row in differ):
         parts.append(f"cannot tell of {open_rows} of them whether by more than {threshold}")
     if alike:
-        parts.append(f"no difference found in {len(alike)} of {len(rows)}{_would_be_found(alike, more)}")
+        parts.append(f"no difference found in {len(alike)} of {len(rows)}{would_be_found(alike)}")
     if inconclusive:
-        found = _would_be_found(inconclusive, more)
+        found = would_be_found(inconclusive)
         if all(row.is_single_reading for row in inconclusive):
             found = f" (one reading a side shows none; {more})"
-        parts.append(f"cannot tell: no difference found in {len(inconclusive)} of {len(rows)}{found}")
+        parts.append(f"undecided in {len(inconclusive)} of {len(rows)}{found}")
     return "; ".join(parts)
 
 
-def _would_be_found(rows: Sequence[ComparedMetric], more: str) -> str:
-    """Say how large a difference would have been found, or that the samples are too few; empty if unknown."""
+def _would_be_found(rows: Sequence[ComparedMetric], more: str, beyond: str | None) -> str:
+    """Say how large a difference would have been found, or that the samples are too few; empty if unknown.
+
+    `more` is how more samples are taken, `beyond` what it takes where these do not help.
+    """
     # Of rows that are identical in every sample, 0 says nothing of how much would have been found.
     sizes = [row.detectable for row in rows if isfinite(row.detectable) and row.detectable > 0]
     if not sizes:
@@ -59,8 +68,10 @@ def _would_be_found(rows: Sequence[ComparedMetric], more: str) -> str:
         return f" (a difference of {_span(map(detectable_text, ends))} would have been found{where})"
     if ends[0] < SMALL:
         span = f"{detectable_text(ends[0])} to a factor of {factor_text(ends[1])}"
-        return f" (a difference of {span} would have been found{where}; {more})"
+        return f" (a difference of {span} would have been found{where}; {beyond or more})"
     span = _span(map(factor_text, ends))
+    if beyond:
+        return f" (none below a factor of {span} would have been found{where}; {beyond})"
     return f" (too few samples to see one below a factor of {span}{where}; {more})"
 
 

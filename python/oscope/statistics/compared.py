@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import isfinite
+from math import floor, isfinite, log10
 from typing import Literal
 
 from oscope.model.factors import Level
 from oscope.statistics.core_clock import AT_ONE_SPEED
+from oscope.statistics.estimating import FEWEST_CLUSTERS
 
 Answer = Literal["yes", "no", "cannot tell"]
 HOLM = "Holm"
@@ -20,14 +21,20 @@ ROUNDING = 1e-9
 """Share of a ratio up to which two of them count as equal."""
 ANOTHER_CHANGE = 0.1
 """Share of a change by which that of the medians may differ from it without a word."""
-CLEARLY_OPPOSITE = 0.05
-"""Difference of two ratios, one above and one below 1, from which on it is explained."""
+FINEST_RATIO = 0.001
+"""Half an interval below which a ratio gets no more digits: four after the point."""
 
 
 def is_beyond(ends: tuple[float, float], threshold: float) -> bool:
     """Say whether a whole interval of B over A lies beyond a threshold, such as 0.01, on one side of 1."""
     low, high = ends
     return low - 1 > threshold or 1 - high > threshold
+
+
+def ratio_step(ci95: tuple[float, float]) -> float:
+    """Return the last digit that a ratio with this interval is written to: the second of half its width."""
+    half = max(min(ci95[1] - ci95[0], 1.0) / 2, FINEST_RATIO)
+    return float(10.0 ** (floor(log10(half)) - 1))
 
 
 @dataclass(frozen=True)
@@ -65,6 +72,16 @@ class ComparedMetric:
     """Whose correction that is."""
 
     @property
+    def is_thin(self) -> bool:
+        """Whether a side has so few blocks that how they vary was hardly seen."""
+        return self.is_of_one_block or min(self.clusters_a, self.clusters_b) < FEWEST_CLUSTERS
+
+    @property
+    def is_of_one_block(self) -> bool:
+        """Whether a side has one block, so that how blocks vary was not seen."""
+        return self.method.startswith(("repetitions", "one value"))
+
+    @property
     def is_single_reading(self) -> bool:
         """Whether each side is one reading, which shows neither an interval nor an mde."""
         return self.n_a == self.n_b == 1
@@ -84,7 +101,7 @@ class ComparedMetric:
         """Whether the ratio of the medians seems to contradict `ratio`, which `at_one_speed` does not say.
 
         It lies outside the interval, or the change that is claimed is another one by more than a tenth, or
-        the medians clearly change in the other direction.
+        the medians change in the other direction, as far as the digits show it.
         """
         low, high = self.ci95
         of_medians = self.ratio_of_medians
@@ -92,7 +109,8 @@ class ComparedMetric:
             return False
         apart = abs(of_medians - self.ratio)
         another = self.different == "yes" and apart > ANOTHER_CHANGE * abs(self.ratio - 1)
-        opposite = (of_medians - 1) * (self.ratio - 1) < 0 and apart > CLEARLY_OPPOSITE
+        step = ratio_step(self.ci95)
+        opposite = round((of_medians - 1) / step) * round((self.ratio - 1) / step) < 0
         # Of what repeats exactly, the interval is a point.
         outside = not low <= of_medians <= high and apart > ROUNDING * abs(self.ratio)
         return another or opposite or outside

@@ -11,7 +11,7 @@ from oscope.model.samples import ExperimentResults
 from oscope.statistics import between_runs, effect
 from oscope.statistics.compared import LARGEST_RATIO
 from oscope.statistics.core_clock import AT_ONE_SPEED
-from oscope.statistics.estimating import Result
+from oscope.statistics.estimating import FEWEST_CLUSTERS, Result
 from oscope.statistics.quantiles import TailDifference
 
 _MATTERS: Mapping[str, str] = {
@@ -61,6 +61,9 @@ def sentence(result: Result, different: str, matters: str, figures: tuple[float,
             return "no difference found: most pairs are equal"
         least = result.ratio(mde) - 1
         if least >= LARGE:
+            if result.method.startswith("unpaired") and result.fewest_clusters >= FEWEST_CLUSTERS:
+                # Separate runs differ, whatever the number of their samples.
+                return f"no difference found; none below a factor of {factor_text(least)} would have been"
             return f"no difference found; too few samples to see one below a factor of {factor_text(least)}"
         size = formatting.format_share(least)
         if np.isnan(ratio):

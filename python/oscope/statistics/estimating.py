@@ -64,6 +64,11 @@ class Result:
         return self.estimate.effect != 0 and (self.b.median - self.a.median) * self.estimate.effect <= 0
 
     @property
+    def fewest_clusters(self) -> int:
+        """How many values, of blocks or boots, the side with fewer has."""
+        return min(len(self.a.value), len(self.b.value))
+
+    @property
     def identical(self) -> bool:
         """Whether every sample of both sides is the same value, in several blocks a side."""
         samples = np.concatenate([side.metrics[self.metric.name] for side in (self.match.a, self.match.b)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from math import isfinite
 
 from rich.console import Console
@@ -28,8 +29,12 @@ from oscope.report.terminal import (
     table_width,
     without,
 )
+from oscope.statistics.advice import beyond_blocks, instead_of_blocks
 from oscope.statistics.comparison_text import interleaved_command, tail_sentence
 from oscope.statistics.estimating import FEWEST_CLUSTERS
+
+_MOST_NAMED = 5
+"""Rows that are named where no minimum detectable effect is known of them."""
 
 
 def print_gate(gate: Gate, out: Console) -> None:
@@ -73,12 +78,17 @@ def summary(gate: Gate) -> str:
 
 def _power_of_all(gate: Gate) -> str:
     """Say what the gate would have seen in every row."""
-    if not isfinite(gate.detectable):
+    known = [judged for judged in gate.rows if isfinite(judged.row.detectable)]
+    if not known:
         return "the minimum detectable effect is unknown"
-    found, failed = (detectable_text(share) for share in (gate.detectable, gate.provable))
+    largest = replace(gate, rows=tuple(known))
+    found, failed = (detectable_text(share) for share in (largest.detectable, largest.provable))
+    unknown = [row_name(judged) for judged in gate.rows if not isfinite(judged.row.detectable)]
+    more = ", …" if len(unknown) > _MOST_NAMED else ""
+    without = f"; unknown of {', '.join(unknown[:_MOST_NAMED])}{more}" if unknown else ""
     return (
-        f"minimum detectable effect, the largest of all rows: {found}; "
-        f"smallest regression that fails the gate: {failed}"
+        f"minimum detectable effect, the largest of {len(known) if unknown else 'all'} rows: {found}; "
+        f"smallest regression that fails the gate: {failed}{without}"
     )
 
 
@@ -87,21 +97,21 @@ def take_more(found: Gate) -> str:
 
     Half an interval is about a third of the difference that is found with 80 % power.
     """
+    rows, first = [judged.row for judged in found.blind], found.blind[0].experiment
     tools = {(judged.experiment.environment.get("imported") or {}).get("tool") for judged in found.blind}
     if None not in tools:
         # Nothing can be added to the files of another tool.
         return (
             f"what {' and '.join(sorted(map(str, tools)))} measured shows no more: measure both sides "
-            f"interleaved, such as by {interleaved_command(found.blind[0].experiment)}"
+            f"interleaved, such as by {interleaved_command(first)}"
         )
     counts = [judged.enough for judged in found.blind]
-    others = f"a quieter machine, or interleaved sides: {interleaved_command(found.blind[0].experiment)}"
-    if any(judged.is_thin for judged in found.blind):
+    if (text := beyond_blocks(rows, first)) is not None:
+        return text
+    if any(row.is_thin for row in rows):
         amount = f"{FEWEST_CLUSTERS} blocks a side or more"
-    elif any(judged.row.method.startswith("unpaired") for judged in found.blind):
-        return f"how much runs differ does not shrink with their blocks: it would take {others}"
     elif None in counts:
-        return f"it would take more than {MOST_CLUSTERS} blocks a side, {others}"
+        return f"it would take more than {MOST_CLUSTERS} blocks a side, {instead_of_blocks(first)}"
     else:
         amount = f"about {max(filter(None, counts))} blocks a side"
     names = list(dict.fromkeys(judged.experiment.experiment for judged in found.blind))

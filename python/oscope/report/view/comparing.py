@@ -19,6 +19,7 @@ from oscope.model.samples import ExperimentResults
 from oscope.model.units import parse_share
 from oscope.report import theme
 from oscope.report.comparison import (
+    common_levels,
     comparison_table,
     differences,
     each_quantity_once,
@@ -66,6 +67,8 @@ class Compared:
     name: str
     refused: str = ""
     title: str = ""
+    same: str = ""
+    """What all rows have in common, `command=prog, …`."""
     verdict: str = ""
     sentences: Sequence[str] = ()
     table: Table | None = None
@@ -114,6 +117,7 @@ def _compare(
     return Compared(
         name=a.experiment,
         title=f"B ({found.label_b}) against A ({found.label_a})",
+        same=common_levels(a, found),
         verdict=verdict(found, a, MORE_SAMPLES),
         sentences=list(differences(a, found, known)),
         table=replace(comparison_table(a, found, known), title="", note=""),

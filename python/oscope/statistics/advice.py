@@ -1,0 +1,24 @@
+"""What would show a smaller difference than was found: more blocks, or something else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from oscope.model.samples import ExperimentResults
+from oscope.statistics.compared import ComparedMetric
+from oscope.statistics.comparison_text import interleaved_command
+
+
+def beyond_blocks(rows: Sequence[ComparedMetric], first: ExperimentResults) -> str | None:
+    """Return what it would take where more blocks of two separate runs do not help; None where they do.
+
+    Separate runs differ by more than their blocks do. With few blocks even that is hardly known.
+    """
+    if any(row.is_thin for row in rows) or not any(row.method.startswith("unpaired") for row in rows):
+        return None
+    return f"how much runs differ does not shrink with their blocks: it would take {instead_of_blocks(first)}"
+
+
+def instead_of_blocks(first: ExperimentResults) -> str:
+    """Return what lowers the minimum detectable effect where blocks do not; `first` is the first side."""
+    return f"a quieter machine, or interleaved sides: {interleaved_command(first)}"
