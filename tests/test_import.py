@@ -337,6 +337,14 @@ def test_levels_of_an_import_are_compared_with_what_it_lacks(oscope: CommandLine
     assert "note: imported from hyperfine, which lacks randomized blocks" in " ".join(compared.out.split())
 
 
+def test_an_interval_beyond_all_samples_is_explained(oscope: CommandLine, tmp_path: Path) -> None:
+    file = _hyperfine(tmp_path, {"command": "true", "times": [0.101, 0.1015, 0.102, 0.103]})
+    assert oscope("import", str(file)).code == 0
+    shown = " ".join(oscope("--verbose", "show", "last").out.split())
+    assert "100.5 to 103.2" in shown
+    assert "The interval reaches beyond all samples: it is Student's t over 4 medians" in shown
+
+
 def test_advice_on_an_import_names_commands_that_exist(oscope: CommandLine, tmp_path: Path) -> None:
     first, second = _imported_twice(oscope, tmp_path)
     gated = " ".join(oscope("gate", first, second).out.split())

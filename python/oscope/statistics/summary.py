@@ -165,7 +165,7 @@ class Summary:
     def notes(self) -> tuple[str, ...]:
         """What a reader must know of the samples and the interval, a sentence each."""
         left_out = (f"{self.left_out} {UNMEASURED}",) if self.left_out else ()
-        of_interval = _notes(self.found, self.effective_n, self.ci95, self.n) if self.n else ()
+        of_interval = _notes(self.found, self.effective_n, self.ci95, self.data) if self.n else ()
         start = () if self._start is None else (self._start.note,)
         return (*left_out, *of_interval, *start, *self.remarks)
 
@@ -291,8 +291,10 @@ def _representative(
     )
 
 
-def _notes(found: Clusters, effective: float, ci95: interval.Interval | None, count: int) -> tuple[str, ...]:
-    notes = []
+def _notes(
+    found: Clusters, effective: float, ci95: interval.Interval | None, data: Floats
+) -> tuple[str, ...]:
+    notes, count = [], len(data)
     if ci95 is None:
         notes.append("One sample: it has no interval.")
     elif found.level == "repetition":
@@ -304,4 +306,11 @@ def _notes(found: Clusters, effective: float, ci95: interval.Interval | None, co
             )
     elif found.units < interval.SHARES_FROM and ci95[0] < ci95[1]:
         notes.append(f"Only {found.units} {_PLURAL[found.level]}: the interval is wide for that reason.")
+    is_few = found.count < interval.SHARES_FROM
+    if ci95 is not None and is_few and (ci95[0] < data.min() or ci95[1] > data.max()):
+        # The range of 4 samples covers the median with a probability of 87.5 % only.
+        notes.append(
+            f"The interval reaches beyond all samples: it is Student's t over {found.count} medians, "
+            "since so few samples often lie on one side of the median."
+        )
     return tuple(notes)
