@@ -165,7 +165,7 @@ class Summary:
     def notes(self) -> tuple[str, ...]:
         """What a reader must know of the samples and the interval, a sentence each."""
         left_out = (f"{self.left_out} {UNMEASURED}",) if self.left_out else ()
-        of_interval = _notes(self.found, self.effective_n, self.ci95, self.data) if self.n else ()
+        of_interval = _notes(self) if self.n else ()
         start = () if self._start is None else (self._start.note,)
         return (*left_out, *of_interval, *start, *self.remarks)
 
@@ -291,26 +291,25 @@ def _representative(
     )
 
 
-def _notes(
-    found: Clusters, effective: float, ci95: interval.Interval | None, data: Floats
-) -> tuple[str, ...]:
-    notes, count = [], len(data)
+def _notes(summary: Summary) -> tuple[str, ...]:
+    notes, found, ci95, count = [], summary.found, summary.ci95, summary.n
     if ci95 is None:
         notes.append("One sample: it has no interval.")
     elif found.level == "repetition":
         notes.append("One process: the interval rests on repetitions and does not show how processes differ.")
-        if effective < 0.8 * count:
+        if summary.effective_n < 0.8 * count:
             notes.append(
-                f"Repetitions are autocorrelated: {count} equal {effective:.0f} independent ones; "
+                f"Repetitions are autocorrelated: {count} equal {summary.effective_n:.0f} independent ones; "
                 f"the interval resamples {found.count} batches of neighbours."
             )
     elif found.units < interval.SHARES_FROM and ci95[0] < ci95[1]:
         notes.append(f"Only {found.units} {_PLURAL[found.level]}: the interval is wide for that reason.")
-    is_few = found.count < interval.SHARES_FROM
-    if ci95 is not None and is_few and (ci95[0] < data.min() or ci95[1] > data.max()):
+    is_few, data, step = found.count < interval.SHARES_FROM, summary.data, summary.resolution
+    if ci95 is not None and is_few and (ci95[0] < data.min() - step or ci95[1] > data.max() + step):
         # The range of 4 samples covers the median with a probability of 87.5 % only.
-        notes.append(
+        beyond = (
             f"The interval reaches beyond all samples: it is Student's t over {found.count} medians, "
             "since so few samples often lie on one side of the median."
         )
+        notes[-1:] = [" ".join([*notes[-1:], beyond])]
     return tuple(notes)
