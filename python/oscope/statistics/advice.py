@@ -7,6 +7,12 @@ from collections.abc import Sequence
 from oscope.model.samples import ExperimentResults
 from oscope.statistics.compared import ComparedMetric
 from oscope.statistics.comparison_text import interleaved_command
+from oscope.statistics.estimating import FEWEST_CLUSTERS
+
+
+def is_thin(row: ComparedMetric) -> bool:
+    """Return whether a side has so few blocks that how they vary was hardly seen."""
+    return row.is_of_one_block or min(row.clusters_a, row.clusters_b) < FEWEST_CLUSTERS
 
 
 def beyond_blocks(rows: Sequence[ComparedMetric], first: ExperimentResults) -> str | None:
@@ -14,7 +20,7 @@ def beyond_blocks(rows: Sequence[ComparedMetric], first: ExperimentResults) -> s
 
     Separate runs differ by more than their blocks do. With few blocks even that is hardly known.
     """
-    if any(row.is_thin for row in rows) or not any(row.method.startswith("unpaired") for row in rows):
+    if any(map(is_thin, rows)) or not any(row.method.startswith("unpaired") for row in rows):
         return None
     return f"how much runs differ does not shrink with their blocks: it would take {instead_of_blocks(first)}"
 

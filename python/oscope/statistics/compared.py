@@ -9,7 +9,6 @@ from typing import Literal
 
 from oscope.model.factors import Level
 from oscope.statistics.core_clock import AT_ONE_SPEED
-from oscope.statistics.estimating import FEWEST_CLUSTERS
 
 Answer = Literal["yes", "no", "cannot tell"]
 HOLM = "Holm"
@@ -70,11 +69,6 @@ class ComparedMetric:
     """How many tests `p_holm` is corrected for."""
     correction: str = HOLM
     """Whose correction that is."""
-
-    @property
-    def is_thin(self) -> bool:
-        """Whether a side has so few blocks that how they vary was hardly seen."""
-        return self.is_of_one_block or min(self.clusters_a, self.clusters_b) < FEWEST_CLUSTERS
 
     @property
     def is_of_one_block(self) -> bool:

@@ -29,7 +29,7 @@ from oscope.report.terminal import (
     table_width,
     without,
 )
-from oscope.statistics.advice import beyond_blocks, instead_of_blocks
+from oscope.statistics.advice import beyond_blocks, instead_of_blocks, is_thin
 from oscope.statistics.comparison_text import interleaved_command, tail_sentence
 from oscope.statistics.estimating import FEWEST_CLUSTERS
 
@@ -108,7 +108,7 @@ def take_more(found: Gate) -> str:
     counts = [judged.enough for judged in found.blind]
     if (text := beyond_blocks(rows, first)) is not None:
         return text
-    if any(row.is_thin for row in rows):
+    if any(map(is_thin, rows)):
         amount = f"{FEWEST_CLUSTERS} blocks a side or more"
     elif None in counts:
         return f"it would take more than {MOST_CLUSTERS} blocks a side, {instead_of_blocks(first)}"
