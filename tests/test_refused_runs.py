@@ -86,6 +86,21 @@ def test_a_number_that_may_not_be_called_is_refused_before_a_run_begins(
     assert oscope_real.runs() == []
 
 
+@pytest.mark.parametrize(
+    ("words", "why"), [((), ", which is measured as well unless pages is set"), (("--set", "pages=huge"), "")]
+)
+def test_a_part_of_a_huge_page_is_refused_before_a_run_begins(
+    oscope_real: CommandLine, words: tuple[str, ...], why: str
+) -> None:
+    answer = oscope_real("run", "process.create", "--set", "how=fork", "--set", "resident=0,1M", *words)
+    assert answer.code == 2
+    assert answer.err == (
+        "oscope: process.create: resident=1048576: must be a multiple of 2097152 B with pages=huge"
+        f"{why}: give --set pages=4K, or a multiple such as --set resident=2M\n"
+    )
+    assert oscope_real.runs() == []
+
+
 def test_levels_that_the_probe_refuses_together_are_the_reason_shown(oscope_real: CommandLine) -> None:
     answer = oscope_real(
         "run", "syscall.cost", "--quick", "--set", "call=gethostid", "--set", "entry=instruction"

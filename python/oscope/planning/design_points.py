@@ -10,6 +10,11 @@ from oscope.model.experiment import Design, Experiment
 from oscope.model.factors import Factors, Level, Profile
 from oscope.probe.catalogue import Workload, bounded_below, check_level, nearest
 
+RESIDENT_IN_PAGES = "process.create"
+"""The workload that touches whole pages before it measures."""
+LEAST_HUGE_PAGE_BYTES = 2 << 20
+"""The smallest huge page of x86-64 and arm64: what is no multiple of it is none of a larger one."""
+
 
 def check_names(settings: Mapping[str, Sequence[Level]], workloads: Iterable[Workload]) -> None:
     """Raise UsageError for a factor that no experiment has, or one without a level."""
@@ -55,7 +60,28 @@ def plan_points(
         raise UsageError(
             f"{experiment.name}: these levels exclude each other", remedy="set others, or fewer of them"
         )
+    _check_huge_pages(experiment, workload, points, settings)
     return points
+
+
+def _check_huge_pages(
+    experiment: Experiment,
+    workload: Workload,
+    points: Iterable[Factors],
+    settings: Mapping[str, Sequence[Level]],
+) -> None:
+    """Raise UsageError where a process would have a part of a huge page resident: the probe refuses that."""
+    if workload.name != RESIDENT_IN_PAGES:
+        return
+    for point in points:
+        resident = point.get("resident", 0)
+        if point.get("pages") == "huge" and isinstance(resident, int) and resident % LEAST_HUGE_PAGE_BYTES:
+            usual = "" if "pages" in settings else ", which is measured as well unless pages is set"
+            raise UsageError(
+                f"{experiment.name}: resident={resident}: must be a multiple of {LEAST_HUGE_PAGE_BYTES} B "
+                f"with pages=huge{usual}",
+                remedy="give --set pages=4K, or a multiple such as --set resident=2M",
+            )
 
 
 def _product(
