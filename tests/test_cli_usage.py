@@ -15,6 +15,8 @@ from oscope.probe import programs
 COST = "run syscall.cost --set call=getppid"
 
 WRONG = {
+    "run --set": "option '--set' requires an argument: see oscope run --help",
+    "bench --pin": "option '--pin' requires an argument: see oscope bench --help",
     "run syscal.cost": "there is no experiment 'syscal.cost': did you mean 'syscall.cost'?",
     "run syscall": "did you mean 'syscalls'?",
     "run quux": "the labs are disk, fs, ipc, kernel, memory",

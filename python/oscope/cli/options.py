@@ -104,7 +104,13 @@ class CheckedCommand(typer.core.TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the words. Raises UsageError for an option of one output that is given twice."""
         words = list(args)
-        rest = super().parse_args(ctx, args)
+        try:
+            rest = super().parse_args(ctx, args)
+        except typer.TyperException as error:
+            # An option without its value comes without the command, whose help names the value.
+            if getattr(error, "ctx", None) is None:
+                setattr(error, "ctx", ctx)  # noqa: B010 - not every error declares it
+            raise
         # After the parser itself, which reports what else is wrong and prints the help.
         if not ctx.resilient_parsing:
             _, _, order = self.make_parser(ctx).parse_args(words)
