@@ -61,6 +61,22 @@ def test_calls_and_their_errors_are_those_of_one_repetition() -> None:
     assert {each["a repetition"] for each in cells} == {"34.00"}
 
 
+def test_the_only_point_has_no_column_of_its_own_but_for_a_program() -> None:
+    made = synthetic_ipc.trace()
+    level = {name: made.points[0].factors[name] for name in made.names if name != "tracer"}
+    points = tuple(point for point in made.points if level.items() <= point.factors.items())
+    one = dataclasses.replace(made, points=points)
+    (several, *_), (table, *_), (plain, *_) = (
+        traces.tables(made),
+        traces.tables(one),
+        traces.tables(one, plain=True),
+    )
+    assert several.columns[:2] == plain.columns[:2] == ("point", "slow-down")
+    assert table.columns == plain.columns[1:]
+    assert table.rows == [row[1:] for row in plain.rows]
+    assert {table.columns[at] for at in table.numeric} == {plain.columns[at] for at in plain.numeric}
+
+
 def test_the_share_of_time_in_calls_is_the_one_put_in_in_every_mode() -> None:
     for point in traced(synthetic_ipc.trace(), "time_s", "calls"):
         assert calls.inside(point) == pytest.approx(synthetic_ipc.IN_CALLS, rel=0.01), point.name

@@ -172,7 +172,7 @@ def tables(results: Results, *, verbose: bool = False, plain: bool = False) -> l
                     plain=plain_levels(part, points, names),
                 )
             )
-        made += traces.tables(part)
+        made += traces.tables(part, plain=plain)
     return made
 
 

@@ -17,8 +17,11 @@ _ONE_IN = 200
 """Figures here are sums without a spread of their own: three digits of them are shown."""
 
 
-def tables(experiment: ExperimentResults) -> list[Table]:
-    """Return a table for each kind of thing that was traced; none where nothing was."""
+def tables(experiment: ExperimentResults, *, plain: bool = False) -> list[Table]:
+    """Return a table for each kind of thing that was traced; none where nothing was.
+
+    `plain`: for a program, with the point in a column also where it is the only one.
+    """
     made = []
     metric = _time(experiment)
     for kind, (title, columns, rows) in _KINDS.items():
@@ -27,7 +30,10 @@ def tables(experiment: ExperimentResults) -> list[Table]:
         traced_rows = [[each.name, each.effect_text, *row] for each, own in known for row in own[:MOST_ROWS]]
         if traced_rows:
             most = max(len(own) for _, own in known)
-            shown = ("point", "slow-down", *columns)
+            shown: tuple[str, ...] = ("point", "slow-down", *columns)
+            if len({each.name for each in found}) == 1 and not plain:
+                # The only point has nothing that distinguishes it: the title has the experiment.
+                shown, traced_rows = shown[1:], [row[1:] for row in traced_rows]
             made.append(
                 Table(
                     f"{title} in {experiment.experiment}",
