@@ -10,6 +10,7 @@ import os
 import re
 import signal
 import statistics
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -313,6 +314,22 @@ def test_a_failure_in_the_trial_ends_the_bench_before_anything_is_measured(bench
     assert (done.code, done.out) == (1, "")
     assert one_line(done).startswith("sh -c 'exit 3': the command ended with exit code 3")
     assert bench.runs() == []
+
+
+@pytest.mark.parametrize("stdin", ["pipe", "file", "null", "named"])
+def test_a_command_that_fails_without_its_input_names_the_option(bench: CommandLine, stdin: str) -> None:
+    (bench.folder / "words").write_text("word")
+    reader, writer = os.pipe()
+    os.close(writer)
+    with (bench.folder / "words").open() as file, os.fdopen(reader) as pipe:
+        given = {"pipe": pipe, "file": file, "null": subprocess.DEVNULL, "named": pipe}[stdin]
+        named = ("--input", "/dev/null") if stdin == "named" else ()
+        command = ("bench", *named, "--", "grep", "-q", "word")
+        _, err = bench.start(*command, stdin=given).communicate(timeout=60)
+    remedy = "correct the command, or count such runs too with --ignore-failure"
+    hint = "; its standard input was empty, not that of oscope: write --input FILE if it reads that; else "
+    between = hint if stdin in ("pipe", "file") else ": "
+    assert err == f"oscope: grep -q word: the command ended with exit code 1{between}{remedy}\n"
 
 
 def test_failures_count_where_asked_for(bench: CommandLine) -> None:

@@ -10,6 +10,7 @@ from oscope.cli.errors import DONE, note
 from oscope.cli.measure_with_progress import interrupted, measure_shown
 from oscope.cli.progress import display, note_if_complete
 from oscope.cli.views.bench import print_findings
+from oscope.model import streams
 from oscope.model.errors import OscopeError, UsageError
 from oscope.model.samples import Results
 from oscope.planning.plan import Plan
@@ -24,6 +25,8 @@ from oscope.storage import record
 from oscope.storage.store import Store
 
 COMMAND = "oscope bench"
+FAILED_BY_ITSELF = "the command ended with exit code"
+"""In the probe's reason where a command ran, and failed."""
 
 
 @dataclass(frozen=True)
@@ -66,12 +69,31 @@ def start(spec: BenchSpec, place: str | None, files: Files) -> int:
     """Measure commands; return the exit code."""
     # The trials take a while, and run the commands.
     Store.check(place)
-    plan, trials = bench_plan(spec)
+    try:
+        plan, trials = bench_plan(spec)
+    except OscopeError as error:
+        raise _without_input(error, spec) from None
     if spec.amount.warmup is None:
         found = ", ".join(str(trial.warmup) for trial in trials)
         note(f"warm-up found: {found} runs before those of each block")
     with Store.open(place) as store:
         return measure_into(store, plan, files)
+
+
+def _without_input(error: OscopeError, spec: BenchSpec) -> OscopeError:
+    """Return the error of a command's trial; of one that failed, with what became of a redirected input."""
+    if (
+        isinstance(error, UsageError)
+        or FAILED_BY_ITSELF not in error.message
+        or spec.context.input is not None
+    ):
+        return error
+    if not streams.is_input_redirected():
+        return error
+    return OscopeError(
+        f"{error.message}; its standard input was empty, not that of oscope",
+        remedy=f"write --input FILE if it reads that; else {error.remedy}",
+    )
 
 
 def interrupted_plan(run_id: str, place: str | None) -> tuple[str, Plan]:

@@ -11,6 +11,7 @@ import contextlib
 import fcntl
 import io
 import os
+import stat
 import sys
 from typing import Any, TextIO
 
@@ -67,6 +68,15 @@ def is_standard_output_open() -> bool:
         return fcntl.fcntl(1, fcntl.F_GETFL) & os.O_ACCMODE != os.O_RDONLY
     except OSError:
         return False
+
+
+def is_input_redirected() -> bool:
+    """Say whether standard input is a pipe or a file, so that somebody may mean it to be read."""
+    try:
+        mode = os.fstat(0).st_mode
+    except OSError:
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISREG(mode)
 
 
 def _lasting(stream: io.TextIOWrapper | None, descriptor: int) -> io.TextIOWrapper:
