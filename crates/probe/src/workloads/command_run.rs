@@ -298,7 +298,7 @@ struct Values {
     blocks_in: f64,
     #[metric(spent("1", "blocks of 512 B written to devices").note("Counted when the pages become dirty."))]
     blocks_out: f64,
-    #[metric(spent("B", "bytes returned by read system calls")
+    #[metric(spent("B", "bytes read, by read(2) and its like, and by execve(2) of the program's file")
         .note("rchar of /proc/PID/io, see proc_pid_io(5).")
         .null_when("where the kernel does not count them"))]
     read_bytes: Option<f64>,
