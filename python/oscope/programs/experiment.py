@@ -335,8 +335,13 @@ def _factor(name: str, levels: tuple[Level, ...]) -> catalogue.Parameter:
 
 
 def name_point(factors: Factors) -> str:
-    """Return the command or function with its parameters: the first factor is what is measured."""
+    """Return the command or function with its parameters: the first factor is what is measured.
+
+    A parameter that the command holds stands in its place there.
+    """
     (_, first), *others = factors.items()
-    shown = ((name, level) for name, level in others if (name, level) != (TRACER.name, UNTRACED))
+    command = str(first)
+    held = {name: str(level) for name, level in others if name in names_in([command])}
+    shown = ((n, level) for n, level in others if n not in held and (n, level) != (TRACER.name, UNTRACED))
     rest = ", ".join(f"{name}={level}" for name, level in shown)
-    return f"{first} ({rest})" if rest else str(first)
+    return f"{fill(command, held)} ({rest})" if rest else fill(command, held)

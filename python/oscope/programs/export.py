@@ -13,7 +13,7 @@ import numpy as np
 from oscope.figures.analysed import measured
 from oscope.model.formatting import format_interval, format_value
 from oscope.model.samples import Floats
-from oscope.programs.findings import TABLE, Findings, ProgramRow, revisions
+from oscope.programs.findings import SAMPLED, TABLE, Findings, ProgramRow, revisions
 
 Format = Literal["md", "json", "csv"]
 
@@ -75,7 +75,7 @@ def _markdown(findings: Findings) -> str:
         cells = [
             f"`{row.name}`",
             str(size),
-            *(about(row.medians[name], metrics[name].shown_unit) for name in findings.table),
+            *(cell(name, row.medians[name], metrics[name].shown_unit) for name in findings.table),
             str(summary.n if summary else 0),
         ]
         lines.append(_line(cells))
@@ -85,6 +85,11 @@ def _markdown(findings: Findings) -> str:
 def about(value: float | None, unit: str) -> str:
     """Write a median with three digits or so; nothing where it was not measured."""
     return "not measured" if value is None else format_value(value, 0.01 * abs(value), unit)
+
+
+def cell(metric: str, value: float | None, unit: str) -> str:
+    """Write a median of `metric` for a table; a mode that no tick met may have taken time."""
+    return "0 ticks" if value == 0 and metric in SAMPLED else about(value, unit)
 
 
 def _line(cells: list[str]) -> str:

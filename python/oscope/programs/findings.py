@@ -18,6 +18,7 @@ from oscope.model.samples import ExperimentResults, PointSamples, Results
 from oscope.programs.experiment import name_point
 from oscope.programs.functions import FUNCTION
 from oscope.programs.spec import EXPERIMENT
+from oscope.programs.start_overhead import about_ns, start_notes
 from oscope.programs.verdicts import TIMES, verdict
 from oscope.statistics import Comparison, Summary, compare_pairs
 from oscope.statistics.exit_codes import failed_runs
@@ -27,12 +28,12 @@ SUBJECTS = ("command", FUNCTION)
 """Factors that name what a bench measures."""
 TABLE = ("cpu_ns", "user_ns", "system_ns", "max_rss_bytes")
 """Metrics shown beside the one that is judged."""
+SAMPLED = ("user_ns", "system_ns")
+"""Metrics that the kernel counts in ticks, and scales to the CPU time."""
 WALL_TIME = "time_ns"
 """The metric shown as well where no wall time is judged."""
 OF_THE_WALL = (WALL_TIME, "net_ns")
 """The metrics that are a wall time."""
-NEAR_START = 1.1
-"""A command that takes less than so many times the start of a trivial program does little but start."""
 MOST_WAITING = 0.1
 """Share of a command's time that it may wait for a CPU without a word."""
 MOST_FAILING = 5
@@ -133,6 +134,7 @@ class Findings:
             *revision_notes(self.experiment),
             *self._where_traced(),
             *self._starts(),
+            *self._ticks(),
             *self._waits(),
             *self._energy(),
             *self._pairs(),
@@ -170,24 +172,10 @@ class Findings:
         return [f"{text}; --metric cpu_ns judges what they use themselves"]
 
     def _starts(self) -> list[str]:
-        sentences = []
-        if self.start_ns is not None:
-            # `show` has it for each command.
-            whence = "measured in this run" if len(self.rows) == 1 else "the median beside all commands"
-            sentences.append(
-                f"start overhead: a program that does nothing (true) takes {_about(self.start_ns)}, "
-                f"{whence}; it is part of each time above"
-            )
-            for row in _untraced(self.rows):
-                times = measured(row.point, "net_ns" if self.shell_ns is not None else "time_ns")[0]
-                if len(times) and float(np.median(times)) < NEAR_START * self.start_ns:
-                    sentences.append(
-                        f"{row.name} takes no longer than such a start: its own work does not show; "
-                        "have it do more, or repeat it within one command"
-                    )
+        sentences = start_notes(_untraced(self.rows), alone=len(self.rows) == 1)
         if self.call_ns is not None:
             sentences.append(
-                f"calling a function that does nothing takes {_about(self.call_ns)}, measured in this run; "
+                f"calling a function that does nothing takes {about_ns(self.call_ns)}, measured in this run; "
                 "it is part of each time above"
             )
             for row in self.rows:
@@ -195,11 +183,16 @@ class Findings:
                     sentences.append(
                         f"{row.name} takes little more than such a call: its own work hardly shows"
                     )
-        if self.shell_ns is not None:
-            sentences.append(
-                f"the shell's own start takes {_about(self.shell_ns)}: net_ns is without it, time_ns with it"
-            )
         return sentences
+
+    def _ticks(self) -> list[str]:
+        """Say that a time of no tick is not one of zero."""
+        sampled = [row.medians[name] for row in self.rows for name in SAMPLED if name in self.table]
+        if not any(value == 0 for value in sampled):
+            return []
+        return [
+            "user and system are sampled at ticks of the kernel: a mode that no tick met may have taken time"
+        ]
 
     def _energy(self) -> list[str]:
         points = self.experiment.points
@@ -383,8 +376,3 @@ def _alone(row: ProgramRow, summary: Summary, metric: str, experiment: Experimen
     low, high = summary.ci95 or (None, None)
     size = format_interval(summary.median, low, high, experiment.metrics[metric].shown_unit)
     return f"{row.name} takes {size}" if metric in TIMES else f"{row.name}: {metric} is {size}"
-
-
-def _about(value_ns: float) -> str:
-    """Write a time with two or three digits."""
-    return format_value(value_ns, 0.05 * value_ns, "ns")

@@ -12,7 +12,7 @@ from oscope.cli.views.spread import lines_for
 from oscope.figures.answer_text import counted
 from oscope.model import formatting
 from oscope.programs.bisection import Bisection
-from oscope.programs.export import about
+from oscope.programs.export import cell
 from oscope.programs.findings import Findings
 from oscope.report.terminal import aligned, print_columns, print_prose, table_room, table_width, without
 
@@ -101,7 +101,7 @@ def _columns(findings: Findings) -> tuple[list[list[str]], list[list[str]]]:
     for name in findings.table:
         if name != findings.metric and any(row.medians[name] is not None for row in rows):
             unit = experiment.metrics[name].shown_unit
-            further.append(aligned([HEADINGS[name], *(about(row.medians[name], unit) for row in rows)]))
+            further.append(aligned([HEADINGS[name], *(cell(name, row.medians[name], unit) for row in rows)]))
     further.append(aligned(["n", *(formatting.format_count(summary.n) for summary in summaries)]))
     return columns, further
 
