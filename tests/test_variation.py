@@ -37,19 +37,40 @@ def test_the_invented_cause_is_named_first(cost: ExperimentResults) -> None:
     assert "is associated with" in variation.in_brief(results, every)
 
 
-@pytest.mark.parametrize(("own", "more"), [(0.3, ", own CPU time included"), (0.0, "")])
-def test_unexplained_is_one_quantity_everywhere(cost: ExperimentResults, own: float, more: str) -> None:
+@pytest.mark.parametrize("own", [0.3, 0.0])
+def test_unexplained_is_one_quantity_everywhere(cost: ExperimentResults, own: float) -> None:
     results = Analysed.of(synthetic.Results((cost,)))
     first = variation.of_experiment(results, cost, "time_ns")[0]
     causes = (replace(first.found.causes[0], share=0.5),)
     one = replace(first, found=replace(first.found, causes=causes, own=own, unexplained=0.5))
-    assert variation.in_brief(results, [one]).endswith(f"; unexplained{more}: 50 %.")
-    assert variation.table([one]).rows[-1][2:4] == [f"unexplained{more}", "50"]
+    part = " (of that the measured code's own CPU time, without a cause: 30 %)" if own else ""
+    brief = variation.in_brief(results, [one])
+    assert brief.endswith(f": 50 %; unexplained: 50 %{part}.")
+    rows = [row[2:4] for row in variation.table([one]).rows]
+    assert rows[1] == ["unexplained", "50"]
+    assert rows[2:] == ([["of that: own CPU time, without a cause", "30"]] if own else [])
     assert _largest(Run(results, cost), [one]).endswith("; unexplained: 50 %.")
     drawn = variation.figure([one])
     assert drawn is not None
     assert sum(trace["x"][0] for trace in drawn.traces[1:]) == pytest.approx(50)
     assert ("but for own CPU time" in drawn.note) == bool(own)
+
+
+def test_percents_of_a_whole_add_up_to_it(cost: ExperimentResults) -> None:
+    assert variation.whole_percents([0.956, 0.044]) == [96, 4]
+    assert variation.whole_percents([0.905, 0.0475, 0.0475]) == [90, 5, 5]
+    assert variation.whole_percents([1 / 3] * 3) == [34, 33, 33]
+    assert variation.whole_percents([1.0]) == [100]
+    results = Analysed.of(synthetic.Results((cost,)))
+    first = variation.of_experiment(results, cost, "time_ns")[0]
+    causes = tuple(
+        replace(first.found.causes[0], name=name, share=share)
+        for name, share in (("run_delay_ns", 0.905), ("interrupts", 0.0475))
+    )
+    one = replace(first, found=replace(first.found, causes=causes, own=0.0475, unexplained=0.0475))
+    *whole, part = [int(row[3]) for row in variation.table([one]).rows]
+    assert (sum(whole), part) == (100, 5)
+    assert variation.in_brief(results, [one]).count("5 %") == 3
 
 
 def test_the_report_shows_it_beside_the_experiment(cost: ExperimentResults) -> None:

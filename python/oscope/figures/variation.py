@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -121,34 +122,44 @@ def table(every: Sequence[Attributed]) -> Table:
             rows.append([each.name, count, each.found.sentence.removeprefix("No cause named: ")])
             continue
         own = own_share(each.found)
-        # The largest share first, whether a cause has it or the measured code itself.
-        shares = [
-            (
-                cause.share,
-                [
-                    each.name,
-                    count,
-                    cause.label,
-                    _percent(cause.share),
-                    f"{100 * cause.low:.0f} to {100 * cause.high:.0f}",
-                    cause.direction,
-                ],
-            )
-            for cause in each.found.causes
+        causes = sorted(each.found.causes, key=lambda cause: -cause.share)
+        *percents, left = whole_percents([*(cause.share for cause in causes), each.found.unexplained])
+        rows += [
+            [
+                each.name,
+                count,
+                cause.label,
+                str(percent),
+                f"{100 * cause.low:.0f} to {100 * cause.high:.0f}",
+                cause.direction,
+            ]
+            for cause, percent in zip(causes, percents, strict=True)
         ]
+        rows.append([each.name, count, "unexplained", str(left), MISSING, MISSING])
         if own >= LEAST_SHARE:
-            shares.append((own, [each.name, count, OWN, _percent(own), MISSING, "more"]))
-        rows += [row for _, row in sorted(shares, key=lambda pair: -pair[0])]
-        left = _percent(each.found.unexplained)
-        rows.append([each.name, count, _unexplained(own), left, MISSING, MISSING])
+            rows.append([each.name, count, f"of that: {OWN}", _part(own, left), MISSING, "more"])
     columns = ["point", "n", "associated with", "share [%]", "95 % interval [%]", "direction"]
-    note = "Direction: whether the metric rises or falls with the covariate."
+    note = (
+        "The causes and what is unexplained add up to 100 %; what stands below as a part of that is in it. "
+        "Direction: whether the metric rises or falls with the covariate."
+    )
     return Table("Causes by point", columns, rows, frozenset({1, 3, 4}), note)
 
 
-def _unexplained(own: float) -> str:
-    """Name what no cause accounts for; what is shown as own CPU time is a part of it."""
-    return "unexplained, own CPU time included" if own >= LEAST_SHARE else "unexplained"
+def whole_percents(shares: Sequence[float]) -> list[int]:
+    """Round shares to whole percents that add up as the shares do (largest remainders)."""
+    exact = [100 * share for share in shares]
+    found = [math.floor(each) for each in exact]
+    missing = round(sum(exact)) - sum(found)
+    by_remainder = sorted(range(len(exact)), key=lambda at: found[at] - exact[at])
+    for at in by_remainder[:missing]:
+        found[at] += 1
+    return found
+
+
+def _part(share: float, whole: int) -> str:
+    """Return a share of the variance in whole percents, at most those of what it is a part of."""
+    return str(min(round(100 * share), whole))
 
 
 def _percent(share: float) -> str:
@@ -254,16 +265,11 @@ def in_brief(results: Analysed, every: Sequence[Attributed]) -> str:
         return (
             f"Not enough samples to say what makes the values vary: {FEWEST_SAMPLES} of a point are needed."
         )
-    found = [(share, gloss(results, name)) for name, share in totals(judged).items()]
+    causes = totals(judged)
+    *percents, left = whole_percents([*causes.values(), mean_unexplained(judged)])
     own = float(np.mean([own_share(each.found) for each in judged]))
-    rest = mean_unexplained(judged)
-    if own >= LEAST_SHARE:
-        found.append((own, "the measured code's own CPU time, without a cause"))
-    found.sort(key=lambda pair: -pair[0])
     where = f"On average over {len(judged)} points" if len(judged) > 1 else f"Of {judged[0].name}"
-    parts = (
-        "; ".join(f"{name}: {100 * share:.0f} %" for share, name in found)
-        if found
-        else "nothing recorded beyond chance"
-    )
-    return f"{where}, the variance is associated with: {parts}; {_unexplained(own)}: {100 * rest:.0f} %."
+    named = [f"{gloss(results, name)}: {n} %" for name, n in zip(causes, percents, strict=True)]
+    parts = "; ".join(named) or "nothing recorded beyond chance"
+    of_own = f" (of that the measured code's {OWN}: {_part(own, left)} %)" if own >= LEAST_SHARE else ""
+    return f"{where}, the variance is associated with: {parts}; unexplained: {left} %{of_own}."
