@@ -265,7 +265,8 @@ def test_page_tables_cost_what_was_put_in(survey: dict[str, Section]) -> None:
     assert 15 < float(slopes["fork", "huge"].split()[0]) < 25
     assert section.answer.startswith("fork with 4K pages holds its parent ")
     assert section.answer.endswith(
-        " longer for each MiB resident, clone3 likewise; none was found for vfork, posix_spawn and thread."
+        " longer for each MiB resident (paired by block), clone3 likewise; none was found for vfork, "
+        "posix_spawn and thread."
     )
     verdicts = {row[0]: row[7] for row in section.tables[0].rows}
     assert verdicts["clone3"] == "slower"

@@ -202,7 +202,9 @@ def _parents(**slopes: float) -> str:
 def test_the_pages_of_a_way_that_costs_nothing_are_named() -> None:
     answer = _parents(**{"4K": 900.0, "huge": 0.0})
     assert answer.startswith("fork with 4K pages holds its parent ")
-    assert answer.endswith(" longer for each MiB resident; none was found for fork with huge pages.")
+    assert answer.endswith(
+        " longer for each MiB resident (paired by block); none was found for fork with huge pages."
+    )
 
 
 def test_a_parent_that_goes_on_earlier_is_no_absent_cost() -> None:

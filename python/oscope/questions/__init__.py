@@ -33,6 +33,7 @@ from oscope.questions.run import *
 from oscope.questions.section_text import *
 from oscope.questions.table import *
 from oscope.questions.traced import *
+from oscope.questions.wall_time import *
 from oscope.statistics import (
     ComparedMetric,
     Summary,

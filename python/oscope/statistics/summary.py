@@ -275,7 +275,7 @@ def _representative(
         places = ", ".join(f"{m.location:.4g} ({m.share:.0%})" for m in modes)
         return (
             "modes",
-            f"The modes, each with its share: {len(modes)}, at {places}; no one value stands for all.",
+            f"The modes, each with its share: {len(modes)}, at {places}; the median is that of all together.",
         )
     if abs(skewness) <= NEARLY_SYMMETRIC and outliers <= FEW_OUTLIERS:
         return (

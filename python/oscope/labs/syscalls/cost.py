@@ -39,7 +39,8 @@ def _cheapest(_: q.Run, calls: Sequence[q.PivotRow]) -> str:
         if found:
             ordered = sorted(found, key=lambda name: found[name].median)
             first, last = BARE if BARE in found else ordered[0], ordered[-1]
-            text = f"{first} costs {q.bracketed(found[first], 'ns')} {where}"
+            several = f" (median of {n} modes)" if (n := len(found[first].modes)) > 1 else ""
+            text = f"{first} costs {q.bracketed(found[first], 'ns')} {where}{several}"
             most = f"; {last}, the most expensive of {len(found)} calls, {q.bracketed(found[last], 'ns')}"
             return f"{text}{'' if first == last else most}."
     return ""
@@ -92,9 +93,8 @@ COST = q.Question(
         *map(_style, STYLES),
         q.stat("single - loop", lambda call: call.difference(*STYLES), "ns"),
         q.text("differ", differs),
-        note="Medians, less the cost of reading the clock. The difference is paired by block; not found: "
-        "its interval reaches 0, or half a step of the clock. gethostid(3) is a library function that reads "
-        "a file.",
+        note="Medians, less the clock's reading. The difference is paired by block; not found: its interval "
+        "reaches 0, or half a step of the clock. gethostid(3) is a library function that reads a file.",
     ),
     figures=_cost_figure,
 )
@@ -118,9 +118,7 @@ ENTRY = q.Question(
     experiment="syscall.entry",
     rows=q.points("time_ns"),
     headline="{least.name} costs {least.value}; {most.name}, the most expensive of {count}, {most.value}",
-    text=(
-        "No kernel has call 1023: its cost is that of entering and leaving. Call 24 (x86-64) is sched_yield."
-    ),
+    text="No kernel has call 1023: its cost is entering and leaving it. Call 24 (x86-64) is sched_yield.",
     tables=_beside("Cost of a call beside getppid", "call", "call / getppid", "call", "getppid"),
     figures=lambda _, found: q.strips("Time of one call", "time", ((each.name, each) for each in found)),
 )
@@ -132,9 +130,7 @@ URING = q.Question(
     experiment="syscall.uring-nop",
     rows=q.points("time_ns"),
     headline="a request costs {most.value} with {most.name} a call, {least.value} with {least.name}",
-    text=(
-        "A request does nothing (IORING_OP_NOP): that is io_uring's own work and a share of the system call."
-    ),
+    text="A request does nothing (IORING_OP_NOP): it is io_uring's own work and a share of the system call.",
     tables=_beside(
         "Cost of a request by how many one call submits", "requests a call", "beside one", "batch", 1
     ),
@@ -150,14 +146,23 @@ def _cited(point: q.Point) -> float | None:
     return reference.CALLS_PER_SECOND.get(point["call"])
 
 
-def _predicted(point: q.Point) -> tuple[float, float] | None:
-    """Return the reciprocal of the cost of one call in a loop, with what decides its digits."""
+def _in_a_loop(point: q.Point) -> q.Summary | None:
     cost = q.Run.of(point.run.results, "syscall.cost")
     found = cost.at("time_ns", call=point["call"], style="loop") if cost else None
-    if found is None or found.median <= 0:
+    return None if found is None or found.median <= 0 else found
+
+
+def _predicted(point: q.Point) -> tuple[float, float] | None:
+    """Return the reciprocal of the cost of one call in a loop, with what decides its digits."""
+    if (found := _in_a_loop(point)) is None:
         return None
     rate = 1e9 / found.median
     return rate, rate * (q.uncertainty(found) or 0.0) / found.median
+
+
+def _fewer(_: q.Run, found: Sequence[q.Point]) -> str | None:
+    # The cost of read is that of another file.
+    return q.why_fewer((each["call"], each, _in_a_loop(each)) for each in found if each["call"] != "read")
 
 
 def _throughput_figure(_: q.Run, found: Sequence[q.Point]) -> q.Figure:
@@ -180,7 +185,7 @@ THROUGHPUT = q.Question(
         by=lambda each: -each.summary.median,
         measured=q.of_point,
     ),
-    text="The original report counts each call as one byte moved; so does bytes_per_s here.",
+    text=("The original report counts each call as one byte moved; so does bytes_per_s here.", _fewer),
     tables=q.TableOf(
         "Calls a second",
         q.level("call"),

@@ -95,7 +95,8 @@ def _slowed(_: q.Run, lines: Sequence[Line]) -> str:
     none = "".join(f"; {each}" for each in [*([f"none was found for {flat}"] if flat else []), *unknown])
     others = list(dict.fromkeys(line.how for line in rising if line.how != most.how))
     none = f", {q.listed(others)} likewise{none}" if others else none
-    return f"{most.name} holds its parent {q.bracketed(most.slope, 'ns')} longer for each MiB resident{none}."
+    more = f"{q.bracketed(most.slope, 'ns')} longer for each MiB resident (paired by block)"
+    return f"{most.name} holds its parent {more}{none}."
 
 
 def _named(lines: Sequence[Line], outcome: str) -> list[str]:
@@ -127,8 +128,8 @@ TABLE: q.TableOf[Line] = q.TableOf(
     q.text(
         "would be found", lambda line: q.format_value(line.least, line.least, "ns") if line.least else None
     ),
-    note="The slope is fitted in each block by itself; its interval is over the blocks. The verdict is by "
-    "the interval and by p, corrected (Holm) for all rows, as is the slope that would be found.",
+    note="The slope is the median of a fit in each block, not that of the medians. The verdict is by its "
+    "interval over blocks and by p, corrected (Holm) for all rows, as is the slope that would be found.",
 )
 
 
@@ -209,14 +210,10 @@ def _missing(create: q.Run) -> str:
 
 
 def _first_instruction(run: q.Run, rows: Sequence[CitedRow]) -> str:
-    unit = _unit(run)
-    child, parent = (row.point for row in rows[1:])
-    if child is None or parent is None:
+    new, own = (q.time_of(run, f"{row.name.removeprefix('fork ')}_ns", **FORK) for row in rows[1:])
+    if not (new and own):
         return ""
-    return (
-        f"After fork, the child's first instruction comes {q.bracketed(child.summary, unit)} after the call, "
-        f"the parent's return {q.bracketed(parent.summary, unit)}."
-    )
+    return f"After fork, the child's first instruction comes {new} after the call, the parent's return {own}."
 
 
 def _order(run: q.Run, rows: Sequence[CitedRow]) -> str | None:
@@ -238,10 +235,7 @@ def _statistics(run: q.Run, rows: Sequence[CitedRow]) -> q.Table:
     def missing(row: CitedRow) -> str:
         return "not measured where fork was" if row.name == "my_precious" else "not measured"
 
-    note = (
-        "The original report's figures are of 10 iterations each. The child's figure is until its first "
-        "instruction, the parent's until the call returns."
-    )
+    note = "Original: 10 iterations each. Until the child's first instruction, and until the parent's return."
     return cited_statistics("Mean, median and standard deviation", rows, _unit(run), note, missing)
 
 

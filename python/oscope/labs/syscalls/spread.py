@@ -132,10 +132,11 @@ def _represents(_: q.Run, rows: Series) -> str:
     if not judged:
         return f"Too few samples to judge the distributions: {FEWEST_FOR_SHAPE} of a point are needed."
     (first, most), *others = Counter(point.summary.representative for point in judged).most_common()
+    shown = f"{first} represent" if first == "modes" else f"{first} represents"
     if not others:
         each = "the distribution" if most == 1 else f"each of {most} distributions"
-        return f"The {first} represents {each}."
-    parts = [f"the {first} represents {most}", *(f"the {name} {number}" for name, number in others)]
+        return f"The {shown} {each}."
+    parts = [f"the {shown} {most}", *(f"the {name} {number}" for name, number in others)]
     return f"Of {len(judged)} distributions, {q.listed(parts)}."
 
 
