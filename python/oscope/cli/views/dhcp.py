@@ -15,7 +15,7 @@ from oscope.cli.errors import DONE, note
 from oscope.model.errors import OscopeError
 from oscope.model.formatting import MISSING, format_count
 from oscope.model.units import format_duration
-from oscope.report.terminal import aligned, console, print_columns, print_prose
+from oscope.report.terminal import aligned, console, print_columns, print_prose, table_room, table_width
 from oscope.tools.dhcp.answers import NOT_SHOWN, Answer, answer_all
 from oscope.tools.dhcp.conversation import (
     FOREVER,
@@ -37,6 +37,8 @@ MOST_FIGURES = 5
 MOST_PARTS = 8
 """Statements of an answer on a terminal."""
 MOST_NUMBERS = 12
+LEAST_REMARK = 20
+"""Columns of characters that remarks have, else addresses stand under each other."""
 _NOWHERE = "0.0.0.0"  # noqa: S104 (an address that is compared with, not bound)
 
 
@@ -100,6 +102,14 @@ def _print_messages(conversation: Conversation, addresses: Addresses, limit: int
         ["address", *(_address(one) or MISSING for one in shown)],
         ["remarks", *("; ".join(_remarks(one, addresses)) for one in shown)],
     ]
+    if table_width(columns[:-1]) + LEAST_REMARK > table_room(out):
+        # No address is cut: two stand under each other.
+        number, since, kind, source, destination, client, address, remark = columns
+        pairs = [
+            [f"{first}\n{second}" for first, second in zip(*two, strict=True)]
+            for two in ((source, destination), (client, address))
+        ]
+        columns = [number, since, kind, *pairs, remark]
     print_columns(columns, out, wrap_last=True)
     if left := len(conversation.messages) - len(shown):
         print_prose(f"{_counted(left, 'more message')}: --all prints all", out, style="dim")

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from oscope.tools.dhcp.conversation import NS_PER_S, CapturedMessage
 
-_LEAST_GAP = 26
+_LEAST_GAP = 20
+"""The label of an arrow, such as DISCOVER, and an address have to fit."""
 _MOST_GAP = 48
 _MARGIN = 22
 """Room for a packet's number and time."""
@@ -21,17 +22,25 @@ def sequence(
     Times are seconds since `start_ns`.
     """
     lanes = _lanes(messages)
-    gap = min(max((width - _MARGIN - 2) // max(len(lanes), 1), _LEAST_GAP), _MOST_GAP)
-    yield (
-        " " * _MARGIN
-        + "".join(
-            label[: gap - 2].ljust(gap)
-            for label in (name, *(f"{role} {address}" for address, role in lanes.items()))
-        ).rstrip()
-    )
+    labels = [name, *(f"{role} {address}" for address, role in lanes.items())]
+    gap = _gap(labels, len(labels[-1]), width)
+    if max(map(len, labels[:-1])) > gap - 2 or _MARGIN + gap * len(lanes) + len(labels[-1]) > width:
+        # What each is stands above its address, which is never cut.
+        gap = _gap(labels, max(map(len, lanes)), width)
+        yield (" " * (_MARGIN + gap) + "".join(role.ljust(gap) for role in lanes.values())).rstrip()
+        labels = [name, *lanes]
+        if len(name) > gap - 2:
+            yield " " * _MARGIN + name
+            labels[0] = ""
+    yield (" " * _MARGIN + "".join(label.ljust(gap) for label in labels)).rstrip()
     places = {address: index + 1 for index, address in enumerate(lanes)}
     for one in messages:
         yield _line(one, places, start_ns, gap)
+
+
+def _gap(labels: Sequence[str], last: int, width: int) -> int:
+    """Return how far the lanes are apart where the label of the last one takes `last` columns."""
+    return min(max((width - _MARGIN - last) // (len(labels) - 1), _LEAST_GAP), _MOST_GAP)
 
 
 def _lanes(messages: Sequence[CapturedMessage]) -> dict[str, str]:
