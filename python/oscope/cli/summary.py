@@ -106,7 +106,7 @@ def print_experiment(
         print_prose(by, out, style="dim")
     if _is_measured(results, experiment):
         columns, hidden = summary_columns(results, experiment, table_room(out))
-        print_columns(columns, out)
+        print_columns(columns, out, names=len(_factors(experiment, plain=False)))
         if hidden:
             print_prose(without(hidden), out, style="dim")
     for traced in traces.tables(experiment):

@@ -65,7 +65,7 @@ def print_comparison(
         print_prose(text, out)
     out.print()
     columns, alike, hidden = _fitting(experiment, comparison.rows, sides, table_room(out))
-    print_columns(columns, out)
+    print_columns(columns, out, names=len(_varied(comparison.rows)))
     if alike:
         print_prose(f"in every row: {', '.join(alike)}", out)
     if hidden:
@@ -181,8 +181,8 @@ def _fitting(
 ) -> tuple[list[list[str]], list[str], list[str]]:
     """Return the columns that fit: always the answers, then the figures behind them.
 
-    Where the answers do not fit, a metric or an answer that all rows share is no column but a text. Last come
-    the headings of what has no room.
+    Where the answers do not fit, a metric or an answer that all rows share is no column but a text, and then
+    `matters` is left out. Last come the headings of what has no room.
     """
     columns, further = _columns(experiment, rows, sides, plain=False)
     alike, hidden = [], []
@@ -192,8 +192,11 @@ def _fitting(
         if shared and table_width(columns) > room:
             columns.remove(column)
             alike.append(f"{heading} {cells[0]}")
+    # The sentence above the table counts what matters.
+    if table_width(columns) > room and columns[-1][0] == "matters":
+        hidden.append(columns.pop()[0])
     for column in further:
-        if not alike and table_width([*columns, column]) <= room:
+        if not alike and not hidden and table_width([*columns, column]) <= room:
             columns.append(column)
         else:
             hidden.append(column[0])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 LEAST_WIDTH = 40
 LEAST_PROSE = 30
 """Columns that sentences have to have, to be broken into them."""
+LEAST_NAME = 10
+"""Columns of characters that a broken column keeps, so that names are read at a glance."""
 MOST_ROWS = 24
 """Rows of a report's table that a terminal shows."""
 UNBOUNDED = 1 << 16
@@ -85,8 +87,20 @@ def print_prose(text: str, out: Console, *, indent: str = "", style: str = "") -
 
 
 def print_remedy(remedy: str, out: Console) -> None:
-    """Print how to fix what was just reported: unbroken, since it is often a command to be copied."""
-    out.print(Text(f"  → {remedy}"), soft_wrap=True)
+    """Print how to fix what was just reported; in a pipe it is one line, to be copied."""
+    print_indented(remedy, out, first="  → ", indent="    ")
+
+
+def print_indented(text: str, out: Console, *, first: str, indent: str) -> None:
+    """Print a paragraph after `first`, its further lines after `indent`; in a pipe it is one line.
+
+    A word is never broken: a path or an option can be copied.
+    """
+    if isinstance(out, Piped):
+        out.print(Text(f"{first}{text}"), soft_wrap=True)
+        return
+    for index, line in enumerate(prose(text, out.width - len(indent)).plain.splitlines()):
+        out.print(Text(f"{indent if index else first}{line}"), soft_wrap=True)
 
 
 def print_stored(run_id: str, out: Console) -> None:
@@ -120,25 +134,40 @@ def print_findings(findings: Sequence[Finding], out: Console) -> None:
     out.print(Text(", ".join(f"{count} {status}" for status, count in counts.items() if count), style="bold"))
 
 
-def grid(columns: Sequence[Sequence[str]], *, wrap_last: bool = False) -> Table:
-    """Return columns of finished text, the heading first, as a table; the last one wraps if asked to."""
+def grid(columns: Sequence[Sequence[str]], *, wrapped: Collection[int] = ()) -> Table:
+    """Return columns of finished text, the heading first, as a table; those of these indices may wrap."""
     table = Table(
         box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold"
     )
     for index, (heading, *_) in enumerate(columns):
-        table.add_column(Text(heading), no_wrap=not wrap_last or index < len(columns) - 1)
+        table.add_column(Text(heading), no_wrap=index not in wrapped, overflow="fold")
     for row in zip(*(column[1:] for column in columns), strict=True):
         table.add_row(*(Text(cell) for cell in row))
     return table
 
 
-def print_columns(columns: Sequence[Sequence[str]], out: Console, *, wrap_last: bool = False) -> None:
-    """Print columns as `grid` draws them: a line that is wider than the terminal is broken, never cut."""
-    width = out.width if wrap_last else max(out.width, table_width(columns))
+def print_columns(
+    columns: Sequence[Sequence[str]], out: Console, *, wrap_last: bool = False, names: int = 0
+) -> None:
+    """Print columns as `grid` draws them: a line that is wider than the terminal is broken, never cut.
+
+    Cells of the last column wrap if asked to, and those of the first `names` columns.
+    """
+    last = len(columns) - 1
+    wrapped = {*range(names), *([last] if wrap_last else [])}
     if isinstance(out, Piped):
-        width = max(out.width, table_width(columns))
-    whole = out.options.update(width=width)
-    out.print(Segments(out.render(grid(columns, wrap_last=wrap_last), whole)), soft_wrap=True, end="")
+        least = table_width(columns)
+    else:
+        least = sum(_least(column, is_wrapped=i in wrapped) + 2 for i, column in enumerate(columns)) - 2
+    whole = out.options.update(width=max(out.width, least))
+    out.print(Segments(out.render(grid(columns, wrapped=wrapped), whole)), soft_wrap=True, end="")
+
+
+def _least(column: Sequence[str], *, is_wrapped: bool) -> int:
+    """Return how narrow a column may be drawn."""
+    lines = [line for cell in column for line in cell.split("\n")]
+    widest = max(map(len, lines))
+    return min(widest, LEAST_NAME) if is_wrapped else widest
 
 
 def columns_of(table: document.Table) -> list[list[str]]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import shlex
+import textwrap
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +15,7 @@ from rich.text import Text
 from rich.tree import Tree as Branch
 
 from oscope.model.formatting import MISSING, format_count, format_value
-from oscope.report.terminal import MOST_ROWS, aligned, print_columns, print_prose
+from oscope.report.terminal import LEAST_PROSE, MOST_ROWS, aligned, print_columns, print_indented, print_prose
 from oscope.tools.explain import findings, summary
 from oscope.tools.explain.explanation import UNDER_STRACE, Explanation
 from oscope.tools.explain.phases import TITLES
@@ -25,8 +27,12 @@ PROGRAM_CALLS = 20
 TASKS = 40
 """Processes and threads that are shown in the tree, unless all are asked for."""
 _NAMES = 6
-_INDENT = " " * 23
+_INDENT = " " * 28
 _WORDS = 100
+_STRING = 40
+"""Columns of a text with escapes that a terminal shows; strace shows 32 characters of any text."""
+_QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"(\.\.\.)?')
+_CHARACTER = re.compile(r"\\(?:[0-7]{1,3}|.)|.", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -86,15 +92,18 @@ def _headline(found: Explanation) -> str:
 
 def _program(image: Image, shown: Shown, out: Console) -> None:
     out.print()
-    out.print(Text(_title(image), style="bold"), soft_wrap=True)
+    print_prose(_title(image), out, style="bold")
     timed = image.calls[0].at_ns is not None
     if timed:
-        out.file.write("    at [ms]  took [ms]\n")
+        out.file.write(f"{'call':>5}{'at [ms]':>11}{'took [ms]':>11}\n")
     sums = {each.name: each for each in summary.by_phase(image)}
     rows = zip(image.calls, image.phases, image.purposes, strict=True)
     left = None if shown.everything else PROGRAM_CALLS
     seen: set[str] = set()
     for phase, group in groupby(rows, key=lambda row: row[1]):
+        if phase == "exit" and "program" not in seen:
+            _no_calls(out)
+            seen.add("program")
         again = " (again)" if phase in seen else f": {_phase_words(sums[phase])}"
         seen.add(phase)
         out.print(Text(f"  {TITLES[phase]}{again}", style="cyan"), soft_wrap=True)
@@ -107,8 +116,13 @@ def _program(image: Image, shown: Shown, out: Console) -> None:
             if many < len(calls):
                 _rest([call for call, _ in calls[many:]], out)
     if "program" not in seen:
-        out.print(Text(f"  {TITLES['program']}: no call of its own", style="cyan"))
+        _no_calls(out)
     _end(image, out)
+
+
+def _no_calls(out: Console) -> None:
+    """Print that the program itself made no call."""
+    out.print(Text(f"  {TITLES['program']}: no call of its own", style="cyan"))
 
 
 def _title(image: Image) -> str:
@@ -128,15 +142,45 @@ def _shortened(text: str) -> str:
 
 
 def _call(call: Call, explanation: str, timed: bool, out: Console) -> None:
-    """Print a call and what it is for, past the console, which takes long to look at many lines."""
-    when = ""
+    """Print a call and what it is for, past the console, which takes long to look at many lines.
+
+    On a terminal neither is wider than it, unless a word is.
+    """
+    when = "  "
     if timed:
         at = MISSING if call.at_ns is None else f"{call.at_ns / 1e6:.3f}"
         took = MISSING if call.took_ns is None else f"{call.took_ns / 1e6:.3f}"
         when = f"{at:>11}{took:>11} "
-    out.file.write(
-        f"{when or '    '}{plain(call.text)}\n{_INDENT if timed else '      '}{plain(explanation)}\n"
-    )
+    head, indent = f"{call.number:>5}{when}", _INDENT if timed else " " * 9
+    texts = [plain(call.text), plain(explanation)]
+    if out.is_terminal:
+        texts[0] = cut(texts[0])
+        further = f"\n{indent}  "
+        texts = [further.join(_broken(text, out.width - len(indent) - 2)) for text in texts]
+    out.file.write(f"{head}{texts[0]}\n{indent}{texts[1]}\n")
+
+
+def cut(text: str) -> str:
+    """Return a call with long texts that hold escapes, such as a file's bytes, cut as strace does."""
+    return _QUOTED.sub(_cut_string, text)
+
+
+def _cut_string(found: re.Match[str]) -> str:
+    if "\\" not in found[1] or found[1].startswith("/"):
+        return found[0]
+    if len(found[1]) <= _STRING:
+        return found[0]
+    kept = ""
+    for character in _CHARACTER.findall(found[1]):
+        if len(kept) + len(character) > _STRING:
+            break
+        kept += character
+    return f'"{kept}"...'
+
+
+def _broken(text: str, width: int) -> list[str]:
+    room = max(width, LEAST_PROSE)
+    return textwrap.wrap(text, room, break_long_words=False, break_on_hyphens=False) or [""]
 
 
 def _rest(calls: Sequence[Call], out: Console) -> None:
@@ -150,12 +194,13 @@ def _end(image: Image, out: Console) -> None:
     task = image.task
     if task.images[-1] is not image:
         return
+    blank = " " * 16
     for signal in task.signals[: None if len(task.signals) <= _NAMES else _NAMES]:
         at = "" if signal.at_ns is None else f"{signal.at_ns / 1e6:.3f}"
-        out.file.write(f"{at:>11}  signal: {plain(signal.text)}\n")
+        print_indented(f"signal: {plain(signal.text)}", out, first=f"{at:>16}  ", indent=f"{blank}    ")
     if len(task.signals) > _NAMES:
-        out.file.write(f"{'':>11}  … {len(task.signals) - _NAMES} more signals\n")
-    out.file.write(f"{'':>11}  {plain(_how_ended(task))}\n")
+        out.file.write(f"{blank}  … {len(task.signals) - _NAMES} more signals\n")
+    out.file.write(f"{blank}  {plain(_how_ended(task))}\n")
 
 
 def _how_ended(task: Task) -> str:
@@ -174,7 +219,7 @@ def _tree(found: Explanation, shown: Shown, out: Console) -> None:
     left = [room]
     for root in found.tree.roots:
         if left[0] > 0:
-            out.print(_branch(root, left), soft_wrap=True)
+            out.print(_branch(root, left), soft_wrap=not out.is_terminal)
     hidden = len(found.tree.tasks) - room
     if hidden > 0:
         print_prose(f"… {hidden} more; --all shows each", out, style="dim")
