@@ -97,6 +97,16 @@ def test_a_comparison_of_programs_has_all_its_columns_in_sight(
         assert hidden
         assert max(hidden) <= 0
         assert len(set(tops)) == 1, "both runs are chosen side by side"
+        # On a telephone each row is a card: the answers first, nothing beyond the edge.
+        drawn(chromium, f"{viewed.root}/compare?a={a}&b={b}", width=390)
+        cells, rights = chromium.execute_script("""
+          document.querySelectorAll('.table details').forEach((each) => each.open = true);
+          const tops = (each) => [each.dataset.name, each.getBoundingClientRect().top];
+          const row = [...document.querySelectorAll('.cards tbody tr:first-child td')].map(tops);
+          return [Object.fromEntries(row), [...document.querySelectorAll('.cards td')].map(
+                    (each) => each.getBoundingClientRect().right)]""")
+        assert max(rights) <= 390
+        assert cells["metric"] < cells["different"] < cells["matters"] < cells["A"] < cells["B/A"]
 
 
 def test_nothing_is_asked_of_others(browser: Chrome, viewed: Viewed, stored: CommandLine) -> None:
