@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import re
+import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from math import inf, sqrt
@@ -166,7 +168,21 @@ def test_what_no_run_can_show_is_refused_with_the_way_that_can(catalogue: Catalo
     assert "oscope calibrate --quick" in (refused.value.remedy or "")
     with pytest.raises(UsageError, match="though nothing was changed") as refused:
         detection.size_run(planned(catalogue), 0.001, brief([ENTRY]))
-    assert "oscope ab" in (refused.value.remedy or "")
+    plan = planned(catalogue)
+    [command] = re.findall(r"`(.+)`", refused.value.remedy or "")
+    program, verb, old, new, *words = shlex.split(command)
+    assert (program, verb, old, new) == ("oscope", "ab", "OLD/oscope-probe", "NEW/oscope-probe")
+    # What is typed is what was planned.
+    name, *options = words
+    assert name == plan.experiments[0].name
+    assert options[-2:] == ["--detect", "0.1%"]
+    points = plan.experiments[0].points
+    given = dict(text.split("=", 1) for text in options[1:-2:2])
+    defaults = {each.name: each.default for each in plan.experiments[0].workload.parameters}
+    levels = {name: list(dict.fromkeys(str(point[name]) for point in points)) for name in points[0]}
+    assert given == {
+        name: ",".join(found) for name, found in levels.items() if found != [str(defaults[name])]
+    }
 
 
 def test_interleaved_sides_get_the_time_that_an_effect_takes(catalogue: Catalogue) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,6 +11,7 @@ from oscope.analysis.calibration import certificate
 from oscope.analysis.calibration.certificate import INTERLEAVED, POWER, TIMES_S, Entry
 from oscope.analysis.calibration.spec import DUET, QUICK_REPS
 from oscope.model.errors import UsageError
+from oscope.model.factors import Level
 from oscope.model.formatting import format_share
 from oscope.planning.plan import Plan, PlannedExperiment, counts_instructions
 
@@ -34,7 +36,7 @@ def size_run(plan: Plan, effect: float, calibrated: Mapping[str, Any] | None) ->
         entry, assumed = _entry(experiment, calibrated)
         blocks = entry.blocks_for(effect)
         if blocks is None:
-            raise UsageError(_too_small(experiment, entry, effect), remedy=_remedy(entry))
+            raise UsageError(_too_small(experiment, entry, effect), remedy=_remedy(experiment, entry, effect))
         reps = blocks * QUICK_REPS
         seconds = blocks * entry.pair_s / 2 * len(experiment.points)
         notes.append(
@@ -115,10 +117,26 @@ def _too_small(experiment: PlannedExperiment, entry: Entry, effect: float) -> st
     return f"{experiment.name}: no length of separate runs shows {format_share(effect)} here: {known}"
 
 
-def _remedy(entry: Entry) -> str:
+def _remedy(experiment: PlannedExperiment, entry: Entry, effect: float) -> str:
     detectable = entry.separate(TIMES_S[-1])
     runs = f", or ask for {_share_up(detectable)}" if detectable < 1 else ""
-    return f"compare two builds of the probe in one interleaved run (`oscope ab --detect`){runs}"
+    command = interleaved_command(experiment, effect)
+    return f"compare two builds of the probe in one interleaved run (`{command}`){runs}"
+
+
+def interleaved_command(experiment: PlannedExperiment, effect: float) -> str:
+    """Return the command that measures these points by two builds, interleaved, to find `effect`."""
+    words = ["oscope", "ab", "OLD/oscope-probe", "NEW/oscope-probe", experiment.name]
+    defaults = {each.name: each.default for each in experiment.workload.parameters}
+    for name in experiment.points[0] if experiment.points else ():
+        levels = list(dict.fromkeys(point[name] for point in experiment.points if name in point))
+        if levels != [defaults.get(name)]:
+            words += ["--set", f"{name}={','.join(_level(level) for level in levels)}"]
+    return shlex.join([*words, "--detect", f"{100 * effect:g}%"])
+
+
+def _level(level: Level) -> str:
+    return str(level).lower() if isinstance(level, bool) else str(level)
 
 
 def _rounded(share: float) -> float:
