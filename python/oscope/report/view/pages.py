@@ -21,6 +21,7 @@ from oscope.model.experiment import Lab
 from oscope.model.formatting import format_count
 from oscope.model.samples import Columns, Results
 from oscope.report import build, page, theme
+from oscope.report.first_screen import first_screen
 from oscope.report.view import comparing, history_page
 from oscope.report.view.catalogue import Filter, Run, choices, read_runs, suggested
 from oscope.report.view.live import LiveRuns
@@ -96,12 +97,14 @@ class Pages:
         # Covariates show in which samples a delay was at work.
         columns: Columns = "all" if run.entry.has_injection else "metrics"
         results = store.results(run_id, columns=columns)
+        analysed = Analysed.of(results)
         return self.render(
             "run.html.j2",
             run=run,
             title=build.title(results, self._labs),
-            verdict=build.verdict(Analysed.of(results)),
+            verdict=build.verdict(analysed),
             injected=injected.banner(results.experiments),
+            first=first_screen(analysed, lambda experiment, _section: anchor(experiment)),
             contents=_contents(results),
         )
 
@@ -191,6 +194,16 @@ class Content:
     counts: str
     missing: str
 
+    @property
+    def anchor(self) -> str:
+        """The identifier of its row."""
+        return anchor(self.name)
+
+
+def anchor(experiment: str) -> str:
+    """Return the identifier of an experiment's row in the list of a run."""
+    return f"row-{build.slug(experiment)}"
+
 
 def _contents(results: Results) -> list[Content]:
     found = []
@@ -239,9 +252,7 @@ def _only(results: Results, name: str | None) -> Results:
 
 def _environment() -> jinja2.Environment:
     environment = jinja2.Environment(
-        loader=jinja2.ChoiceLoader(
-            [jinja2.FileSystemLoader(_OWN), jinja2.DictLoader({"document.html.j2": _macros()})]
-        ),
+        loader=jinja2.ChoiceLoader([jinja2.FileSystemLoader(_OWN), jinja2.DictLoader(_shared())]),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
@@ -267,6 +278,12 @@ def _link_runs(text: Markup) -> Markup:
     """Return markup in which the ids of runs lead to their pages."""
     # Of a plain text: Markup would escape what is put in. An id is digits and letters alone.
     return Markup(_RUN_ID.sub(r'<a href="/runs/\g<0>">\g<0></a>', str(text)))  # noqa: S704
+
+
+def _shared() -> dict[str, str]:
+    """Return the templates of the report that these pages use: its tables and figures, its first screen."""
+    first = "first.html.j2"
+    return {"document.html.j2": _macros(), first: (_REPORT / first).read_text("utf-8")}
 
 
 def _macros() -> str:
