@@ -150,3 +150,9 @@ def test_the_command_of_a_figure_measures_its_point() -> None:
     rung = _of(synthetic.cost()).rung("null-call")
     assert rung is not None
     assert rung.command == "oscope run syscall.cost --set call=getppid --set style=loop"
+
+
+def test_bytes_moved_between_processes_are_named_with_the_size_of_the_buffer() -> None:
+    moved = [spec for spec in RUNGS if spec.experiment == "ipc.throughput"]
+    assert moved
+    assert [spec.name for spec in moved if not spec.name.endswith("iB")] == []

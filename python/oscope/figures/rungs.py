@@ -143,7 +143,7 @@ RUNGS: tuple[RungSpec, ...] = (
         kind="throughput",
         level="DRAM",
     ),
-    _moved("shm", "shm", "shm", 64 * KIBIBYTE),
+    _moved("shm", "shm, 64 KiB", "shm", 64 * KIBIBYTE),
     _file("file-cached", "file, cached", "warm"),
     _file("file-cold", "file, cold", "cold"),
     RungSpec(
