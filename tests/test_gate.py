@@ -155,7 +155,11 @@ def test_compare_and_gate_give_the_same_advice_on_two_separate_runs() -> None:
     assert "take more: --reps, or a longer --budget" in verdict(compare_results(a, b), a)
 
 
-def test_a_pipe_gets_all_rows_and_columns(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_pipe_gets_all_rows_and_columns(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Of a width that is set, the output is made as for a terminal.
+    monkeypatch.delenv("COLUMNS", raising=False)
     costs = {f"nr:{number}": 100.0 for number in range(30)}
     gate = judged(run(costs), run(costs, 1))
     print_gate(gate, console())

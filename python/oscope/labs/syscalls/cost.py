@@ -39,8 +39,7 @@ def _cheapest(_: q.Run, calls: Sequence[q.PivotRow]) -> str:
         if found:
             ordered = sorted(found, key=lambda name: found[name].median)
             first, last = BARE if BARE in found else ordered[0], ordered[-1]
-            several = f" (median of {n} modes)" if (n := len(found[first].modes)) > 1 else ""
-            text = f"{first} costs {q.bracketed(found[first], 'ns')} {where}{several}"
+            text = f"{first} costs {q.bracketed(found[first], 'ns')} {where}"
             most = f"; {last}, the most expensive of {len(found)} calls, {q.bracketed(found[last], 'ns')}"
             return f"{text}{'' if first == last else most}."
     return ""
