@@ -102,7 +102,12 @@ pub fn of_this_machine(wanted: RequestedClock) -> Result<(ClockKind, Option<Stri
 /// # Errors
 /// As those of `choose`.
 pub fn assuming_no_skew(wanted: RequestedClock) -> Result<(ClockKind, Option<String>), Failure> {
-    choose(wanted, counter::processor(), counter::kernel(), || Ok(None))
+    let kernel = match counter::kernel() {
+        // An earlier process of an older build took the TSC also where the list cannot be read.
+        Kernel::Silent => Kernel::Trusts,
+        known => known,
+    };
+    choose(wanted, counter::processor(), kernel, || Ok(None))
 }
 
 /// The clock to use, and the reason where it is not the plain expectation (a trustworthy counter). `skew` looks for one

@@ -23,6 +23,8 @@ const ROUNDS: u64 = 2000;
 const SKEW_ROUNDS: u64 = 200;
 /// Longest time spent on one CPU: with both CPUs busy, a round waits for the scheduler.
 const TIME_LIMIT: Duration = Duration::from_millis(500);
+/// Longest search for a skew: on a machine whose CPUs are all busy, each comes late.
+const SKEW_LIMIT: Duration = Duration::from_secs(2);
 /// Longest wait for the first round, without which there is no offset at all: on a busy machine the other thread comes
 /// late.
 const FIRST_ROUND: Duration = Duration::from_secs(10);
@@ -122,7 +124,7 @@ impl Skew {
     ///
     /// # Errors
     /// Those of [`Offsets::measure`]; `Failure::Unavailable` where no process can be made; `Failure::Failed` if it
-    /// dies, or after a signal.
+    /// dies or takes too long, or after a signal.
     pub fn between(cpus: &[usize]) -> Result<Option<Self>, Failure> {
         if cpus.len() < 2 {
             return Ok(None);
@@ -137,7 +139,12 @@ impl Skew {
             );
         })?;
         let who = "the process that compares the CPUs' counters";
-        let skew = answer.wait(&mut child, || Ok(()), |status| describe_exit(who, status))?;
+        let latest = Instant::now() + SKEW_LIMIT;
+        let in_time = || match Instant::now() < latest {
+            true => Ok(()),
+            false => Err(Failure::failed(format!("{who} took over {SKEW_LIMIT:?}"))),
+        };
+        let skew = answer.wait(&mut child, in_time, |status| describe_exit(who, status))?;
         skew.map_err(|error| error.failure())
     }
 }
