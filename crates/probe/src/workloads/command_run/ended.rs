@@ -4,9 +4,11 @@ use std::ffi::c_int;
 use std::io;
 
 use nix::sys::signal::Signal;
+use nix::unistd::{SysconfVar, sysconf};
 
 use super::accounts::Accounts;
 use oscope_sys::error::Failure;
+use oscope_sys::machine::memory::page_bytes;
 
 /// Added to the number of the signal that ended a program, as shells do.
 const SIGNAL_CODE: c_int = 128;
@@ -14,10 +16,9 @@ const US_NS: f64 = 1000.0;
 /// The remedy where the program itself failed.
 pub const FIX: &str = "correct the command, or count such runs too with --ignore-failure";
 
-/// How much more than its launcher a program has to have in memory to be known to be larger, in bytes. The kernel sums
-/// a process' pages up exactly for /proc only: wait4(2) and getrusage(2) leave out what a CPU has counted and not yet
-/// handed on, 32 pages or more (`percpu_counter_batch` in `lib/percpu_counter.c`).
-const SLACK_BYTES: f64 = (256 << 10) as f64;
+/// How much more than its launcher a program has to have in memory to be known to be larger, in pages, on a machine
+/// with few CPUs.
+const SLACK_PAGES: u64 = 64;
 
 /// What a program used, as wait4(2) has it.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -76,7 +77,7 @@ impl Ended {
     /// hands on to the program.
     pub fn max_rss_bytes(&self) -> Option<f64> {
         let own = self.usage.max_rss_bytes;
-        (own > self.launcher_rss_bytes + SLACK_BYTES).then_some(own)
+        (own > self.launcher_rss_bytes + slack_bytes()).then_some(own)
     }
 
     /// The exit code; 128 and the signal's number where a signal ended it.
@@ -136,6 +137,15 @@ pub fn own_max_rss_bytes() -> f64 {
         0 => resident_bytes(&usage),
         _ => f64::INFINITY,
     }
+}
+
+/// How much more than its launcher a program has to have in memory to be known to be larger, in bytes. The kernel sums
+/// a process' pages up exactly for /proc only: wait4(2) and getrusage(2) leave out what a CPU has counted and not yet
+/// handed on, up to 32 pages or two for each CPU (`percpu_counter_batch` in `lib/percpu_counter.c`).
+fn slack_bytes() -> f64 {
+    let cpus = sysconf(SysconfVar::_NPROCESSORS_ONLN).ok().flatten();
+    let pages = SLACK_PAGES.max(2 * cpus.map_or(1, |cpus| cpus as u64));
+    (pages * page_bytes()) as f64
 }
 
 #[inline(always)]

@@ -129,6 +129,8 @@ impl Launcher {
         let streams = [input.as_raw_fd(), output.as_raw_fd(), error];
         let mut counters = self.counters();
         let timer = TimeLimit::start(self.timeout)?;
+        // Before what follows makes this process larger: execve(2) hands on what it is now.
+        let launcher_rss_bytes = own_max_rss_bytes();
         let energy_before = self.rapl.as_ref().and_then(Rapl::read);
         if let Some(counters) = &mut counters {
             counters
@@ -165,7 +167,7 @@ impl Launcher {
             status,
             timed_out: outcome == Outcome::Killed,
             usage,
-            launcher_rss_bytes: own_max_rss_bytes(),
+            launcher_rss_bytes,
             accounts,
             instructions: count("instructions"),
             cycles: count("cpu_cycles"),
