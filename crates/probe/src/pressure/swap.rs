@@ -193,7 +193,7 @@ fn file(bytes: u64, directory: &Path) -> Result<Swap, Failure> {
     fill(&file, bytes).map_err(|error| refused("giving it its space", &error))?;
     let uuid = swap_area::new_uuid()?;
     swap_area::format(&file, bytes, page_bytes(), &uuid)
-        .map_err(|error| no_zram("writing its header", &error))?;
+        .map_err(|error| refused("writing its header", &error))?;
     // The file itself, also where somebody has renamed a folder above it meanwhile.
     let through = format!("/proc/self/fd/{}", file.as_raw_fd());
     let on = switch_on(&path, through.as_ref(), uuid)?;
