@@ -27,10 +27,7 @@ pub fn remove(path: &Path, patience: Duration) -> Result<(), Failure> {
             Err(error) if Instant::now() >= latest => {
                 return Err(Failure::unavailable(
                     format!("still {} after {patience:?}", errno_message(&error)),
-                    format!(
-                        "end the processes in {0}/cgroup.procs, then as root: rmdir {0}",
-                        path.display()
-                    ),
+                    by_hand(path),
                 )
                 .because_of(error));
             }
@@ -42,7 +39,8 @@ pub fn remove(path: &Path, patience: Duration) -> Result<(), Failure> {
 /// Kill all members: with `cgroup.kill` where the kernel has it, else one by one. They may be dying already.
 ///
 /// # Errors
-/// `Failure::Failed` with the kernel's reason if it does not list the members, or refuses a write to `cgroup.kill`.
+/// `Failure::Failed` with the kernel's reason if it does not list the members; `Failure::Unavailable` if it refuses a
+/// write to `cgroup.kill`.
 pub(super) fn empty(path: &Path) -> Result<(), Failure> {
     let members = match fs::read_to_string(path.join("cgroup.procs")) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
@@ -66,6 +64,14 @@ pub(super) fn empty(path: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
+/// How to remove the group at `path` without this program.
+fn by_hand(path: &Path) -> String {
+    format!(
+        "end the processes in {0}/cgroup.procs, then as root: rmdir {0}",
+        path.display()
+    )
+}
+
 /// Kill the group and all groups below it at once, so that no member forks in between; false where the kernel cannot:
 /// in version 1, and before Linux 5.14.
 fn kill_all(path: &Path) -> Result<bool, Failure> {
@@ -79,9 +85,10 @@ fn kill_all(path: &Path) -> Result<bool, Failure> {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
         // The group was removed after the file was opened.
         Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Ok(true),
-        Err(error) => Err(Failure::system(
+        Err(error) => Err(Failure::unavailable_system(
             &format!("writing 1 to {}", path.display()),
             error,
+            by_hand(path.parent().unwrap_or(path)),
         )),
     }
 }
