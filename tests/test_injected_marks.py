@@ -85,7 +85,7 @@ def with_injection(results: ExperimentResults, injection: Injection, **more: obj
     return replace(results, settings={**results.settings, "injection": {**injection.to_object(), **more}})
 
 
-def test_a_cause_of_the_machine_is_at_work_in_samples_within_its_phases() -> None:
+def test_a_cause_of_the_machine_is_at_work_in_samples_that_its_phases_overlap() -> None:
     cost = synthetic.cost()
     hz = 1e9
     point = cost.points[0]
@@ -94,7 +94,7 @@ def test_a_cause_of_the_machine_is_at_work_in_samples_within_its_phases() -> Non
     cost = replace(
         cost, points=(point,), environment={**cost.environment, "clock": {"kind": "tsc", "hz": hz}}
     )
-    # The second phase ends in the midst of a sample.
+    # The second phase lies within a sample, as with samples that take longer than a phase.
     phases = [
         {"cause": "hog", "from_ns": int(began[2]), "to_ns": int(began[4]) + 500, "done": 1},
         {"cause": "hog", "from_ns": int(began[6]), "to_ns": int(began[6]) + 100, "done": 1},
@@ -102,15 +102,16 @@ def test_a_cause_of_the_machine_is_at_work_in_samples_within_its_phases() -> Non
     found = with_injection(cost, Injection(causes=("hog",)), phases=phases)
     mask = injected.at_work(found, point)
     assert mask is not None
-    assert np.flatnonzero(mask).tolist() == [2, 3, 4]
+    assert np.flatnonzero(mask).tolist() == [2, 3, 4, 6]
     text = injected.banner([found])
     assert text is not None
     assert text.startswith(
-        "Interference was injected on purpose: hog: no clean measurement. It was at work in 3 of "
+        "Interference was injected on purpose: hog: no clean measurement. It was at work in 4 of "
     )
-    # A run that recorded no phases is marked all the same.
-    unknown = with_injection(cost, Injection(causes=("hog",)))
-    assert injected.banner([unknown]) == ("Interference was injected on purpose: hog: no clean measurement.")
+    # A run that recorded no phases, such as one that was killed, is marked all the same.
+    plain = "Interference was injected on purpose: hog: no clean measurement."
+    assert injected.banner([with_injection(cost, Injection(causes=("hog",)))]) == plain
+    assert injected.banner([with_injection(cost, Injection(causes=("hog",)), phases=[])]) == plain
     assert injected.banner([cost]) is None
 
 
@@ -134,5 +135,7 @@ def test_the_command_that_repeats_has_the_amounts_of_the_run() -> None:
     reps = designed.design("full").reps
     assert "--reps" not in command(profile="full", reps=reps)
     assert command(profile="full", reps=reps + 1).endswith(f" --reps {reps + 1}")
+    # So many in each block of an interleaved run.
+    assert "--reps" not in command(profile="full", reps=5, blocks=None)
     assert command(precision=0.02, budget_s=30.0, reps=1).endswith(" --precision 2% --budget 30s")
     assert command(spread_s=600.0).endswith(" --spread 600s")

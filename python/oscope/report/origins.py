@@ -128,7 +128,8 @@ def _amount(experiment: ExperimentResults, designed_reps: int | None) -> Iterato
     settings = experiment.settings
     if precision := settings.get("precision"):
         yield f"--precision {100 * precision:.12g}%"
-    elif (reps := settings.get("reps")) and reps != designed_reps:
+    # Of interleaved runs, whose number of blocks is open, `reps` are those of one block.
+    elif settings.get("blocks", 1) and (reps := settings.get("reps")) and reps != designed_reps:
         yield f"--reps {reps}"
     if budget_s := settings.get("budget_s"):
         yield f"--budget {budget_s:.12g}s"

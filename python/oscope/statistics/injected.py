@@ -59,8 +59,8 @@ def _extent(experiments: Iterable[ExperimentResults]) -> str:
 def at_work(experiment: ExperimentResults, point: PointSamples) -> npt.NDArray[np.bool_] | None:
     """Return in which samples of a point interference was at work; None where the results do not show it.
 
-    A delay was where the sample has waited. A cause that acts on the machine was where the sample began and
-    ended within one of its phases.
+    A delay was where the sample has waited. A cause that acts on the machine was where one of its phases
+    overlaps the sample: a long sample has several. A run that was killed has recorded no phases.
     """
     injection = experiment.settings["injection"]
     found = np.zeros(len(point), dtype=bool)
@@ -72,11 +72,11 @@ def at_work(experiment: ExperimentResults, point: PointSamples) -> npt.NDArray[n
         found |= np.nan_to_num(waited) > 0
     if injection["causes"]:
         hz = (experiment.environment.get("clock") or {}).get("hz")
-        if not hz or "phases" not in injection:
+        if not hz or not injection.get("phases"):
             return None
         ended = point.started_ns + point.raw * 1e9 / hz
         for phase in injection["phases"]:
-            found |= (point.started_ns >= phase["from_ns"]) & (ended <= phase["to_ns"])
+            found |= (point.started_ns < phase["to_ns"]) & (ended > phase["from_ns"])
     return found
 
 
