@@ -48,6 +48,18 @@ def test_fewer_calls_than_the_cost_leads_to_are_put_beside_the_wait_for_a_cpu(wa
         assert "the thread waited for a CPU for up to 60.0 % of it" in text
 
 
+def test_a_wait_that_explains_nothing_is_not_called_the_reason() -> None:
+    busy = _busy_throughput(0.6)
+    points = [
+        dataclasses.replace(p, covariates={**p.covariates, "run_delay_ns": np.zeros(len(p))})
+        for p in busy.points
+    ]
+    results = Results((synthetic.cost(), dataclasses.replace(busy, points=tuple(points))))
+    text = " ".join(_answers(results)["How many calls fit into a second"].text)
+    assert "Waiting for a CPU does not explain it." in text
+    assert "A second here is wall time" not in text
+
+
 def test_the_child_and_parent_of_fork_are_headed_by_times_and_listed_in_cycles() -> None:
     section = _answers(Results((synthetic.create(),)))[
         "A call and fork in cycles, beside the original report"

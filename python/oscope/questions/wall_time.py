@@ -14,6 +14,9 @@ from oscope.questions.run import Point, Run
 from oscope.questions.section_text import bracketed
 from oscope.statistics import Summary
 
+EXPLAINS = 0.5
+"""Part of what a rate lacks from which on waiting is called its reason."""
+
 
 def waited_share(point: PointSamples) -> float | None:
     """Return the share of its time for which a point's thread waited for a CPU: the median of its samples."""
@@ -29,19 +32,22 @@ def why_fewer(found: Iterable[tuple[str, Point, Summary | None]]) -> str | None:
 
     `found` has each call, its calls a second, and its cost in a loop.
     """
-    waited = {
-        name: share
+    fewer = {
+        name: (1 - rate.summary.median * cost.median / 1e9, share)
         for name, rate, cost in found
         if cost and cost.ci95 and rate.summary.ci95 and rate.summary.ci95[1] * cost.ci95[1] < 1e9
         if (share := waited_share(rate.samples)) is not None
     }
-    if not waited:
+    if not fewer:
         return None
-    most = format_share(max(waited.values()), 0.01)
+    text = f"Fewer calls than 1 / cost in a loop, beyond the intervals: {listed(list(fewer))}."
+    explained = [share for lacking, share in fewer.values() if share >= EXPLAINS * lacking]
+    if len(explained) < len(fewer):
+        return f"{text} Waiting for a CPU does not explain it."
     return (
-        f"Fewer calls than 1 / cost in a loop, beyond the intervals: {listed(list(waited))}. "
-        f"A second here is wall time: the thread waited for a CPU for up to {most} of it (median of a call's "
-        "samples); samples of the cost that waited were repeated."
+        f"{text} A second here is wall time: the thread waited for a CPU for up to "
+        f"{format_share(max(explained), 0.01)} of it (median of a call's samples); samples of the cost that "
+        "waited were repeated."
     )
 
 
