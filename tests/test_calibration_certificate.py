@@ -8,7 +8,9 @@ import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from math import inf, sqrt
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,18 +20,22 @@ from scipy import stats
 import synthetic
 from cli_driver import CommandLine
 from conftest import make_experiment
+from oscope.analysis import probe_ab
 from oscope.analysis.calibration import certificate, detection, trials
 from oscope.analysis.calibration.certificate import Entry, entries, observe
 from oscope.analysis.calibration.methods import METHODS, MethodVerdict
 from oscope.analysis.calibration.spec import CalibrationSpec, quick
 from oscope.analysis.calibration.trials import Observed, Trial
+from oscope.cli.request import parse_settings, select
 from oscope.cli.views.calibrate import print_calibration
 from oscope.figures import mde
 from oscope.labs.trust.answers import section
 from oscope.model.errors import UsageError
+from oscope.model.guest import Guest
+from oscope.model.program import Program
 from oscope.model.samples import ExperimentResults
 from oscope.planning.plan import Plan, make_plan
-from oscope.probe.catalogue import Catalogue
+from oscope.probe.catalogue import Catalogue, load
 from oscope.storage import record
 
 ENTRY = Entry("e.cost getppid", "time_ns", 0.02, 0.01, 0.02, 0.005, 6)
@@ -178,11 +184,40 @@ def test_what_no_run_can_show_is_refused_with_the_way_that_can(catalogue: Catalo
     assert options[-2:] == ["--detect", "0.1%"]
     points = plan.experiments[0].points
     given = dict(text.split("=", 1) for text in options[1:-2:2])
-    defaults = {each.name: each.default for each in plan.experiments[0].workload.parameters}
-    levels = {name: list(dict.fromkeys(str(point[name]) for point in points)) for name in points[0]}
     assert given == {
-        name: ",".join(found) for name, found in levels.items() if found != [str(defaults[name])]
+        name: ",".join(dict.fromkeys(str(point[name]) for point in points)) for name in points[0]
     }
+
+
+@pytest.mark.parametrize("typed", [{"call": ("getppid",), "style": ("loop",)}, {"call": ("getpid",)}, {}])
+def test_the_interleaved_command_measures_the_points_of_the_run(
+    real_probe: Path, typed: dict[str, tuple[str, ...]]
+) -> None:
+    """A design has more levels than its workload's default, and `oscope ab` takes the quick one."""
+    described, found = load(real_probe), select(["syscall.cost"], "full").experiments
+    (wanted,) = make_plan(found, described, settings=typed).experiments
+    words = shlex.split(detection.interleaved_command(wanted, 0.001))
+    settings = parse_settings([text for before, text in pairwise(words) if before == "--set"])
+    for side in probe_ab.make_plans([(described, found)] * 2, settings, 1.0):
+        assert side.experiments[0].points == wanted.points
+
+
+def test_programs_and_kernels_have_interleaved_commands_of_their_own(catalogue: Catalogue) -> None:
+    (probe,) = planned(catalogue).experiments
+    levels = shlex.split(detection.interleaved_command(probe, 0.02))[5:-2]
+    program = replace(probe, program=Program("./mine", ("/mine",), "/"))
+    assert shlex.split(detection.interleaved_command(program, 0.02)) == [
+        *("oscope", "ab", "./OLD", "./NEW", probe.name, *levels, "--detect", "2%")
+    ]
+    guest = replace(probe, guest=Guest("base"))
+    assert shlex.split(detection.interleaved_command(guest, 0.02)) == [
+        *("oscope", "kernel", "ab", "--patch", "PATCH", probe.name, *levels, "--clock", "wall")
+    ]
+    for experiment, sides in ((program, "two builds of the program"), (guest, "two kernels")):
+        plan = replace(planned(catalogue), experiments=(experiment,))
+        with pytest.raises(UsageError) as refused:
+            detection.size_run(plan, 0.001, brief([ENTRY]))
+        assert f"compare {sides} in one" in (refused.value.remedy or "")
 
 
 def test_interleaved_sides_get_the_time_that_an_effect_takes(catalogue: Catalogue) -> None:

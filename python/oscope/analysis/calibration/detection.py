@@ -120,19 +120,31 @@ def _too_small(experiment: PlannedExperiment, entry: Entry, effect: float) -> st
 def _remedy(experiment: PlannedExperiment, entry: Entry, effect: float) -> str:
     detectable = entry.separate(TIMES_S[-1])
     runs = f", or ask for {_share_up(detectable)}" if detectable < 1 else ""
-    command = interleaved_command(experiment, effect)
-    return f"compare two builds of the probe in one interleaved run (`{command}`){runs}"
+    command, sides = interleaved_command(experiment, effect), "builds of the probe"
+    if experiment.guest is not None:
+        sides = "kernels"
+    elif experiment.program is not None:
+        sides = "builds of the program"
+    return f"compare two {sides} in one interleaved run (`{command}`){runs}"
 
 
 def interleaved_command(experiment: PlannedExperiment, effect: float) -> str:
-    """Return the command that measures these points by two builds, interleaved, to find `effect`."""
+    """Return the command that measures these points on two sides, interleaved, to find `effect`.
+
+    It names the levels of every factor: those left out would be what the design has, which may be more. That
+    of kernels leaves out `effect`, since `oscope kernel ab` takes none.
+    """
     words = ["oscope", "ab", "OLD/oscope-probe", "NEW/oscope-probe", experiment.name]
-    defaults = {each.name: each.default for each in experiment.workload.parameters}
-    for name in experiment.points[0] if experiment.points else ():
-        levels = list(dict.fromkeys(point[name] for point in experiment.points if name in point))
-        if levels != [defaults.get(name)]:
-            words += ["--set", f"{name}={','.join(_level(level) for level in levels)}"]
-    return shlex.join([*words, "--detect", f"{100 * effect:g}%"])
+    last = ["--detect", f"{100 * effect:g}%"]
+    if experiment.guest is not None:
+        words = ["oscope", "kernel", "ab", "--patch", "PATCH", experiment.name]
+        last = ["--clock", experiment.guest.clock]
+    elif experiment.program is not None:
+        words[2:4] = ["./OLD", "./NEW"]
+    for name in dict.fromkeys(name for point in experiment.points for name in point):
+        levels = dict.fromkeys(point[name] for point in experiment.points if name in point)
+        words += ["--set", f"{name}={','.join(map(_level, levels))}"]
+    return shlex.join([*words, *last])
 
 
 def _level(level: Level) -> str:
