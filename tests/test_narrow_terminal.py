@@ -10,7 +10,7 @@ import pytest
 
 from cli_driver import CommandLine
 from dhcp_captures import Course, from_client, from_server, link, pcap
-from oscope.cli.views.explain import cut
+from oscope.cli.views.explain import broken, cut
 from recordings import at_terminal
 
 COLUMNS = 80
@@ -86,6 +86,18 @@ def test_bytes_are_cut_between_escapes_and_paths_are_not_cut() -> None:
         assert cut(same) == same
     # What never ends is searched once.
     assert cut('"' + r"\123" * 500) == '"' + r"\123" * 500
+
+
+@pytest.mark.parametrize("width", range(30, 75))
+def test_the_lines_of_a_call_are_joined_the_call_again(width: int) -> None:
+    for call in (
+        'write(1, "aaaaaaaa     bbbb-cccc  dddddddddddddddddd      e   ", 46) = 46',
+        'execve("/bin/echo", ["echo", "  two  ", "--long-option=a well-known   thing"], 0x7ffd) = 0',
+        f'write(1, "{" " * 90}x", 91) = 91',
+    ):
+        lines = broken(call, width, keep_blanks=True)
+        assert "".join(lines) == call
+        assert all(len(line) <= width or len(line.split()) <= 1 for line in lines)
 
 
 def test_no_call_of_its_own_stands_before_the_exit(oscope: CommandLine) -> None:

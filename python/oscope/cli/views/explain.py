@@ -156,7 +156,11 @@ def _call(call: Call, explanation: str, timed: bool, out: Console) -> None:
     if out.is_terminal:
         texts[0] = cut(texts[0])
         further = f"\n{indent}  "
-        texts = [further.join(_broken(text, out.width - len(indent) - 2)) for text in texts]
+        room = out.width - len(indent) - 2
+        texts = [
+            further.join(broken(text, room, keep_blanks=keep))
+            for text, keep in zip(texts, (True, False), strict=True)
+        ]
     out.file.write(f"{head}{texts[0]}\n{indent}{texts[1]}\n")
 
 
@@ -178,9 +182,16 @@ def _cut_string(found: re.Match[str]) -> str:
     return f'"{kept}"...'
 
 
-def _broken(text: str, width: int) -> list[str]:
-    room = max(width, LEAST_PROSE)
-    return textwrap.wrap(text, room, break_long_words=False, break_on_hyphens=False) or [""]
+def broken(text: str, width: int, *, keep_blanks: bool) -> list[str]:
+    """Return `text` broken between words; blanks may be data: with all, the joined lines are `text` again."""
+    lines = textwrap.wrap(
+        text,
+        max(width, LEAST_PROSE),
+        break_long_words=False,
+        break_on_hyphens=False,
+        drop_whitespace=not keep_blanks,
+    )
+    return lines or [""]
 
 
 def _rest(calls: Sequence[Call], out: Console) -> None:
