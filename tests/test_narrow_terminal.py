@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import re
 import sys
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from cli_driver import CommandLine
 from dhcp_captures import Course, from_client, from_server, link, pcap
 from oscope.cli.views.explain import broken, cut
+from oscope.report.terminal import print_remedy
 from recordings import at_terminal
 
 COLUMNS = 80
@@ -98,6 +101,37 @@ def test_the_lines_of_a_call_are_joined_the_call_again(width: int) -> None:
         lines = broken(call, width, keep_blanks=True)
         assert "".join(lines) == call
         assert all(len(line) <= width or len(line.split()) <= 1 for line in lines)
+
+
+_LONG = "oscope compare 0123456789abcdef fedcba9876543210 --by 'style=loop, single' --threshold 2%"
+
+
+@pytest.mark.parametrize(
+    ("remedy", "command"),
+    [
+        (_LONG, _LONG),
+        (f"see in which of its many levels they differ ({_LONG}), or measure more samples", _LONG),
+        (f"run `./{_LONG}`, which takes two minutes on a machine such as this one", f"./{_LONG}"),
+        (
+            "as root: echo 1 > /sys/vm/compact_memory, and echo madvise > /sys/kernel/mm/defrag",
+            "echo madvise > /sys/kernel/mm/defrag",
+        ),
+        (
+            'add the host\'s name to /etc/hosts: echo "127.0.1.1 $(hostname)" >> /etc/hosts',
+            'echo "127.0.1.1 $(hostname)" >> /etc/hosts',
+        ),
+    ],
+)
+def test_a_command_in_a_remedy_stays_on_a_line_and_the_text_around_it_wraps(
+    remedy: str, command: str
+) -> None:
+    printed = io.StringIO()
+    out = Console(file=printed, width=60, force_terminal=True, color_system=None)
+    print_remedy(remedy, out)
+    lines = printed.getvalue().splitlines()
+    assert any(command in line for line in lines), lines
+    assert " ".join(line.strip() for line in lines) == f"→ {remedy}"
+    assert all(len(line) <= 60 or line.strip(" →(`),;").startswith(command) for line in lines), lines
 
 
 def test_no_call_of_its_own_stands_before_the_exit(oscope: CommandLine) -> None:

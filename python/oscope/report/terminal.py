@@ -32,6 +32,12 @@ _FILLING = re.compile(r" +(?=\n)")
 _UNIT_SPACE = re.compile(
     r"(?<=\d) (?=%|(?:[nµm]?s|min|h|[KMGT]?i?B|[kM]?Hz|GHz|cycles|ticks|instructions?|[kMG]?calls/s)\b)"
 )
+_COMMAND = re.compile(
+    r"`[^`\n]*`"
+    r"|(?<![\w/.-])(?:apt-get|echo|modprobe|oscope(?:-\w+)?|pip|sudo|sysctl|ulimit)"
+    r"""(?: (?!\()(?:"[^"]*"|'[^']*'|[,;:)](?=\S)|[^\s"',;:)])+)+"""
+)
+"""A command within a sentence: in backquotes, or from a program's name to the end of the clause."""
 
 STATUS_STYLES = {"ok": "green", "limited": "yellow", "missing": "red"}
 
@@ -87,7 +93,12 @@ def print_prose(text: str, out: Console, *, indent: str = "", style: str = "") -
 
 
 def print_remedy(remedy: str, out: Console) -> None:
-    """Print how to fix what was just reported; in a pipe it is one line, to be copied."""
+    """Print how to fix what was just reported; in a pipe it is one line, to be copied.
+
+    On a terminal the text wraps, but a command in it never does: pasted, its lines would be two commands.
+    """
+    if not isinstance(out, Piped):
+        remedy = _COMMAND.sub(lambda found: found[0].replace(" ", "\u00a0"), remedy)
     print_indented(remedy, out, first="  → ", indent="    ")
 
 
