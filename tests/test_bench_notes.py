@@ -18,6 +18,7 @@ from oscope.cli.views.bench import print_findings
 from oscope.programs.experiment import name_point
 from oscope.programs.export import export
 from oscope.programs.findings import Findings, find
+from oscope.programs.start_overhead import start_notes
 
 US = 1e3
 MS = 1e6
@@ -73,6 +74,15 @@ def test_a_start_as_long_as_a_time_is_not_called_a_part_of_it(measured: Findings
     overhead, only = starts(found)
     assert overhead.endswith("takes 590 µs, the median beside all commands")
     assert only.startswith("true takes no longer than such a start")
+
+
+def test_commands_of_one_name_are_each_looked_at(measured: Findings) -> None:
+    """`sleep {t}` with t=1, and `sleep 1`."""
+    (short, long) = with_metrics(measured, time_ns=(130 * US, 3 * MS), start_ns=(580 * US, 600 * US)).rows
+    alike = [replace(short, name="sleep 1"), replace(long, name="sleep 1")]
+    for rows in (alike, alike[::-1]):
+        (note,) = start_notes(rows, alone=False)
+        assert note.endswith("; sleep 1 took less: what the start of it takes is not known")
 
 
 def test_with_a_shell_its_own_start_is_the_one_that_counts(measured: Findings) -> None:

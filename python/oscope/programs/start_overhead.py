@@ -56,7 +56,8 @@ class Start:
 def start_notes(rows: Sequence[Row], *, alone: bool) -> list[str]:
     """Return what is to be known of the start of the commands `rows`; `alone`: the bench has one command."""
     points = [row.point for row in rows]
-    times = {row.name: float(np.median(found)) for row in rows if len(found := _times(row))}
+    # Commands may share a name: `sleep {t}` with t=1 and `sleep 1`.
+    times = [(row.name, float(np.median(found))) for row in rows if len(found := _times(row))]
     shell = Start.of(points, "shell_ns")
     if shell is not None:
         text = f"the shell's own start takes {about_ns(shell.median)}: net_ns is without it, time_ns with it"
@@ -67,11 +68,11 @@ def start_notes(rows: Sequence[Row], *, alone: bool) -> list[str]:
     # `show` has it for each command.
     whence = "measured in this run" if alone else "the median beside all commands"
     text = f"start overhead: a program that does nothing (true) takes {about_ns(start.median)}, {whence}"
-    longer = [name for name, time_ns in times.items() if time_ns < start.low]
+    longer = list(dict.fromkeys(name for name, time_ns in times if time_ns < start.low))
     if longer:
         them = "them" if len(longer) > 1 else "it"
         return [f"{text}; {listed(longer)} took less: what the start of {them} takes is not known"]
-    within = "; it is part of each time above" if start.high < min(times.values()) else ""
+    within = "; it is part of each time above" if start.high < min(time_ns for _, time_ns in times) else ""
     return [f"{text}{within}", *_only_starts(times, start)]
 
 
@@ -84,11 +85,10 @@ def _times(row: Row) -> Floats:
     return measured(row.point, "time_ns")[0]
 
 
-def _only_starts(times: dict[str, float], start: Start) -> list[str]:
-    """Name the commands that do little but start."""
+def _only_starts(times: Sequence[tuple[str, float]], start: Start) -> list[str]:
+    """Name the commands that do little but start, each name once."""
     return [
         f"{name} takes no longer than such a start: its own work does not show; "
         "have it do more, or repeat it within one command"
-        for name, time_ns in times.items()
-        if time_ns < NEAR_START * start.median
+        for name in dict.fromkeys(name for name, time_ns in times if time_ns < NEAR_START * start.median)
     ]
