@@ -16,7 +16,7 @@ import synthetic
 from conftest import make_experiment
 from oscope import labs
 from oscope.api import Run
-from oscope.model.errors import UsageError
+from oscope.model.errors import StoreNameError, UsageError
 from oscope.model.experiment import Lab
 from oscope.model.samples import Results
 from oscope.report.comparison import each_quantity_once
@@ -186,6 +186,22 @@ def test_the_runs_of_a_store_are_listed(fake_probe: Path, fake_lab: None, tmp_pa
     found = oscope.runs(store=store)
     assert [each.id for each in found] == made
     assert all(each.experiments == ("fake.one",) and each.samples for each in found)
+
+
+def test_a_store_that_cannot_be_is_refused_before_a_program_runs(tmp_path: Path, real_probe: Path) -> None:
+    ran, own = tmp_path / "ran", tmp_path / "own"
+    own.write_text(f"#!/bin/sh\necho ran >> {ran}\n")
+    own.chmod(0o755)
+    absent = tmp_path / "absent" / "x.db"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OSCOPE_PROBE", str(real_probe))
+        with pytest.raises(StoreNameError, match="absent"):
+            oscope.run("own", workload=own, store=absent)
+        with pytest.raises(StoreNameError, match="absent"):
+            oscope.bench([str(own)], reps=2, store=absent)
+        with pytest.raises(StoreNameError, match="absent"):
+            oscope.bench(lambda: ran.write_text("ran"), reps=2, store=absent)
+    assert not ran.exists()
 
 
 def test_the_package_is_typed() -> None:

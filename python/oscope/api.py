@@ -293,6 +293,8 @@ def run(
     if profile not in get_args(Profile):
         raise UsageError(f"there is no profile {profile!r}", remedy='give "quick" or "full"')
     settings = check_levels(factors)
+    # Guests and programs are asked for their catalogues, and that takes a while.
+    Store.check(store)
     recovery.restore_once(notify)
     known, _ = labs.with_own([name], None if workload is None else str(workload))
     experiments, inspections = parts_named(name, known)

@@ -145,7 +145,7 @@ def bench(
         Conditions(Where(on, None, cpus, as_bytes(memory)), parse_kinds(trace) if trace else None),
     )
     revisions = (git,) if isinstance(git, str) else tuple(git)
-    planned = _revisions(revisions, build, spec) if revisions else nullcontext(bench_plan(spec)[0])
+    planned = _revisions(revisions, build, spec) if revisions else _tried(spec)
     return _measured(planned, store)
 
 
@@ -185,6 +185,8 @@ def _function(setup: str | Callable[..., Any] | None) -> Callable[..., Any] | No
 
 def _measured(planned: AbstractContextManager[Plan], store: str | Path | None) -> Bench:
     """Measure a plan, and return what was found."""
+    # The trials and builds take a while, and run the commands.
+    Store.check(store)
     recovery.restore_once(notify)
     with planned as plan, Store.open(store) as opened:
         outcome = execute(plan, opened)
@@ -197,6 +199,12 @@ def _commands(given: Sequence[Any], names: Sequence[str]) -> list[Command]:
         raise UsageError("there are more names than commands", remedy="give one name a command")
     labels = [*names, *[None] * (len(given) - len(names))]
     return [Command.of(each, label) for each, label in zip(given, labels, strict=True)]
+
+
+@contextmanager
+def _tried(spec: BenchSpec) -> Iterator[Plan]:
+    """Give the plan that measures the commands here, after a trial of each."""
+    yield bench_plan(spec)[0]
 
 
 class _Builds:
