@@ -23,8 +23,9 @@ from typing import Any, Literal
 
 import numpy as np
 
+from oscope.analysis.launcher_size import is_larger, sizes_beside_launcher
 from oscope.analysis.missing import Missing, has_value, missing_points
-from oscope.model.errors import UsageError
+from oscope.model.errors import NoCommonValueError, UsageError
 from oscope.model.samples import ExperimentResults, Results
 from oscope.statistics import ComparedMetric, compare_results
 from oscope.statistics.effect import LEVEL, Estimate
@@ -130,7 +131,18 @@ def judge(
     for (a, b), (headlines, others) in zip(pairs, counts, strict=True):
         missing += missing_points(a, b)
         beside = sum(own for own, _ in counts) - headlines
-        comparison = compare_results(a, b, threshold=limit, allow=allow, earlier=earlier(a, b), beside=beside)
+        sizes = sizes_beside_launcher(a, b, limit)
+        rows += [_of_size(a, row) for row in sizes]
+        caveats += [f"{a.experiment}: {row.sentence}" for row in sizes]
+        caveats += [f"{s.experiment}: run {s.run_id} is {s.status}" for s in (a, b) if s.status != "done"]
+        try:
+            comparison = compare_results(
+                a, b, threshold=limit, allow=allow, earlier=earlier(a, b), beside=beside
+            )
+        except NoCommonValueError:
+            if not sizes:
+                raise
+            continue
         family = {True: headlines + beside, False: others}
         rows += [
             _judged(a, row, limit, family[quantity(row.metric) == quantity(a.headline)])
@@ -138,7 +150,6 @@ def judge(
         ]
         tails += [Tail(a, found) for found in comparison.tails if found.different]
         caveats += [f"{a.experiment}: {caveat}" for caveat in comparison.caveats]
-        caveats += [f"{s.experiment}: run {s.run_id} is {s.status}" for s in (a, b) if s.status != "done"]
     order = {verdict: place for place, verdict in enumerate(_WORST_FIRST)}
     rows.sort(key=lambda each: (order[each.verdict], -each.worse if isfinite(each.worse) else -float("inf")))
     ids = [tuple(dict.fromkeys(side.run_id for side in sides)) for sides in zip(*pairs, strict=True)]
@@ -330,6 +341,16 @@ def _judged(experiment: ExperimentResults, row: ComparedMetric, limit: float, te
     return GateRow(
         experiment, row, better, verdict, can_tell, None if can_tell else blocks_needed(row, limit, tests)
     )
+
+
+def _of_size(experiment: ExperimentResults, row: ComparedMetric) -> GateRow:
+    """Judge a size where one side has only a bound."""
+    verdict: Verdict = "not proven"
+    if row.matters == "yes":
+        verdict = "regressed"
+    elif not is_larger(row):
+        verdict = "improved"
+    return GateRow(experiment, row, "less", verdict, verdict != "not proven", None)
 
 
 def _without_ratio(row: ComparedMetric, better: str, limit: float) -> Verdict:

@@ -31,7 +31,7 @@ def has_value(point: PointSamples | None, metric: str) -> bool:
     return bool(np.isfinite(values).any())
 
 
-def _is_censored(point: PointSamples | None, metric: str) -> bool:
+def is_censored(point: PointSamples | None, metric: str) -> bool:
     """Whether only longer or larger runs than those of `point` have the metric; a caveat says so."""
     return metric in CENSORED and has_value(point, CPU_TIME)
 
@@ -42,7 +42,7 @@ def missing_points(a: ExperimentResults, b: ExperimentResults) -> Iterator[Missi
     for point in a.points:
         other = others.get(a.key(point, b))
         measured = [name for name in a.metrics if has_value(point, name)]
-        lost = [name for name in measured if not has_value(other, name) and not _is_censored(other, name)]
+        lost = [name for name in measured if not has_value(other, name) and not is_censored(other, name)]
         if lost and lost == measured:
             yield Missing(a.experiment, point.factors, None)
         else:

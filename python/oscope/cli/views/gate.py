@@ -10,6 +10,7 @@ from math import isfinite
 from rich.console import Console
 from rich.text import Text
 
+from oscope.analysis import launcher_size
 from oscope.analysis.calibration import certificate
 from oscope.analysis.gate import MOST_CLUSTERS, Gate, GateRow, Tail, each_quantity_once
 from oscope.analysis.missing import Missing
@@ -97,6 +98,11 @@ def take_more(found: Gate) -> str:
 
     Half an interval is about a third of the difference that is found with 80 % power.
     """
+    measured = tuple(judged for judged in found.blind if judged.row.method != launcher_size.METHOD)
+    if not measured and not any(is_thin(judged.row) for judged in found.blind):
+        return "the baseline has no size to compare with: judge other metrics with --metric"
+    if measured and len(measured) < len(found.blind):
+        return take_more(replace(found, rows=measured))
     rows, first = [judged.row for judged in found.blind], found.blind[0].experiment
     tools = {(judged.experiment.environment.get("imported") or {}).get("tool") for judged in found.blind}
     if None not in tools:
