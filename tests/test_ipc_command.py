@@ -269,12 +269,30 @@ def test_a_buffer_beyond_the_channel_s_capacity_does_not_hang(flags: str, ipc_co
 LONG = ("ipc", "-B", "-b", "64", "-t", "1T", "2proc")
 
 
+TRANSFERRED_S = 1.5
+"""CPU time that only a process of the transfer takes: the one that compares the CPUs' clocks before ends sooner."""
+
+
 def transferring(process: subprocess.Popen[str]) -> list[int]:
-    """Wait until the probe has its second process, and return both."""
-    wait_until(lambda: len(family(process.pid)) >= 2, "the probe and its second process")
+    """Wait until the probe has the second process of the transfer, and return both."""
+
+    def begun() -> bool:
+        below = family(process.pid)
+        return len(below) == 2 and _cpu_s(below[1]) >= TRANSFERRED_S
+
+    wait_until(begun, "the probe and its second process")
     below = family(process.pid)
     assert len(below) == 2
     return below
+
+
+def _cpu_s(pid: int) -> float:
+    """Return the CPU time of a process; 0 of one that has ended (proc(5), stat: utime and stime)."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
