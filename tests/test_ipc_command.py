@@ -270,7 +270,7 @@ LONG = ("ipc", "-B", "-b", "64", "-t", "1T", "2proc")
 
 
 TRANSFERRED_S = 1.5
-"""CPU time that only a process of the transfer takes: the one that compares the CPUs' clocks before ends sooner."""
+"""CPU time of a process of the transfer: that which compares the CPUs' clocks before takes less."""
 
 
 def transferring(process: subprocess.Popen[str]) -> list[int]:
