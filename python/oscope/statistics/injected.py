@@ -71,10 +71,10 @@ def at_work(experiment: ExperimentResults, point: PointSamples) -> npt.NDArray[n
             return None
         found |= np.nan_to_num(waited) > 0
     if injection["causes"]:
-        hz = (experiment.environment.get("clock") or {}).get("hz")
-        if not hz or not injection.get("phases"):
+        duration_ns = experiment.duration_ns(point)
+        if duration_ns is None or not injection.get("phases"):
             return None
-        ended = point.started_ns + point.raw * 1e9 / hz
+        ended = point.started_ns + duration_ns
         for phase in injection["phases"]:
             found |= (point.started_ns < phase["to_ns"]) & (ended > phase["from_ns"])
     return found
