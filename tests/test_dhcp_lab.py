@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from pathlib import Path
@@ -13,6 +14,10 @@ from scapy.layers.l2 import Ether
 
 from cli_driver import CommandLine, as_nobody
 from dhcp_played import ENDS, SCENARIOS, Lab, needs_lab, records
+from oscope.tools.dhcp.lab.network import Network
+from oscope.tools.dhcp.lab.plan import INTERFACE, SERVER
+from oscope.tools.dhcp.lab.programs import call
+from waiting import unmount
 
 CLIENT, SECOND = "00:00:5e:00:53:11", "00:00:5e:00:53:12"
 ADDRESS = "192.0.2.50"
@@ -150,6 +155,25 @@ def test_two_labs_at_once_print_tables(oscope: CommandLine) -> None:
         assert [f"{first['t_s']:.3f}", *numbers, "client", "DISCOVER"] in rows
         assert "(e) Does the server acknowledge a release?" in out
         assert f"wrote kept-{index}: 2 captures" in out
+
+
+def test_interfaces_send_nothing_by_themselves(tmp_path: Path) -> None:
+    """Else a capture that begins meanwhile waits for packets that its filter keeps out."""
+    needs_lab()
+    network = Network(tmp_path)
+
+    async def plugged() -> str:
+        await network.make()
+        await network.plug(SERVER)
+        return await call(*network.inside(SERVER), "ip", "-json", "address")
+
+    try:
+        (there,) = [one for one in json.loads(asyncio.run(plugged())) if one["ifname"] == INTERFACE]
+    finally:
+        for name in tmp_path.glob("*.net"):
+            unmount(name)
+    assert "UP" in there["flags"]
+    assert [one["family"] for one in there["addr_info"]] == ["inet"]
 
 
 def test_refusals_are_one_line(oscope: CommandLine, real_probe: Path) -> None:
