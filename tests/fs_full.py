@@ -133,7 +133,7 @@ class Rounds:
     def failing(self) -> list[str]:
         """Return what `oscope-fs status` says could not be copied back."""
         words = [self._mount.words[0], "status", str(self._mount.root), "--json"]
-        done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True)
+        done = subprocess.run(words, capture_output=True, text=True, timeout=300, check=True)
         return sorted(failure["path"] for failure in json.loads(done.stdout)["failures"])
 
     def run_all(self, count: int, trouble: Trouble, note: Callable[[], str] = str) -> None:

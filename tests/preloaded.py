@@ -134,9 +134,11 @@ class Server:
             "cpus": sorted(os.sched_getaffinity(0)),
         }
         ours, theirs = zip(*(os.pipe() for _ in range(3)), strict=True)
+        message = json.dumps(wish).encode("utf-8", "surrogateescape")
         try:
-            message = json.dumps(wish).encode("utf-8", "surrogateescape")
-            socket.send_fds(self._socket, [message], [0, *theirs])
+            # Where it has ended, nothing is reported below.
+            with contextlib.suppress(BrokenPipeError):
+                socket.send_fds(self._socket, [message], [0, *theirs])
         finally:
             for number in theirs:
                 os.close(number)

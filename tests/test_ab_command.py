@@ -163,7 +163,7 @@ def test_an_interrupted_comparison_fails_and_is_not_resumed(builds: CommandLine,
     running = builds.start(*words)
     wait_until(lambda: sum(entry.samples > 0 for entry in builds.entries()) == 2, "both samples", running)
     running.send_signal(number)
-    out, err = running.communicate(timeout=60)
+    out, err = running.communicate(timeout=300)
     assert running.returncode == 1
     first, second = (entry.id for entry in builds.entries())
     assert err.splitlines()[-1].startswith(f"oscope: interrupted: the runs {first} and {second} keep what ")

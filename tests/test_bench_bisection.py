@@ -155,7 +155,7 @@ def test_a_bisection_that_was_interrupted_goes_on_from_its_runs(
     process = bench_git.start("bench", *words, "--", "sh", "-c", slowness.script)
     wait_until(lambda: len(bench_git.runs()) >= 2, "the second run", process)
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=300)
     assert process.returncode == 1
     assert "continue with oscope bench --resume" in err
     slowness.end()

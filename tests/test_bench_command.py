@@ -325,7 +325,7 @@ def test_a_command_that_fails_without_its_input_names_the_option(bench: CommandL
         given = {"pipe": pipe, "file": file, "null": subprocess.DEVNULL, "named": pipe}[stdin]
         named = ("--input", "/dev/null") if stdin == "named" else ()
         command = ("bench", *named, "--", "grep", "-q", "word")
-        _, err = bench.start(*command, stdin=given).communicate(timeout=60)
+        _, err = bench.start(*command, stdin=given).communicate(timeout=300)
     remedy = "correct the command, or count such runs too with --ignore-failure"
     hint = "; its standard input was empty, not that of oscope: write --input FILE if it reads that; else "
     between = hint if stdin in ("pipe", "file") else ": "
@@ -398,7 +398,7 @@ def test_ctrl_c_keeps_what_was_measured_and_resume_goes_on(bench: CommandLine) -
     try:
         wait_until(bench.has_samples, "the first sample", process)
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=300)
     finally:
         process.kill()
     assert process.returncode == 1
@@ -418,7 +418,7 @@ def test_ctrl_c_while_a_block_is_set_up_loses_nothing_of_it(bench: CommandLine) 
         wait_until(bench.runs, "the run", process)
         wait_until(lambda: alive("sleep 0.5432"), "the set-up of a block", process)
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=300)
     finally:
         process.kill()
     assert "continue with oscope bench --resume" in err
@@ -436,7 +436,7 @@ def test_ctrl_c_during_the_trial_leaves_no_process(bench: CommandLine) -> None:
     process = bench.start("bench", "--", "sleep", "98762")
     wait_until(slept, "the trial of the command", process)
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=300)
     assert (process.returncode, err.splitlines()[-1]) == (1, "oscope: interrupted")
     assert slept() == []
 
@@ -447,7 +447,7 @@ def test_cleanup_runs_after_ctrl_c_too(bench: CommandLine) -> None:
     try:
         wait_until(lambda: here.exists() and alive("sleep 98763"), "the command", process)
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=60)
+        process.communicate(timeout=300)
     finally:
         process.kill()
     wait_until(lambda: not here.exists() and not alive("sleep 98763"), "the end of what was left")

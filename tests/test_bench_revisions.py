@@ -220,7 +220,7 @@ def test_ctrl_c_during_a_build_leaves_nothing(
     process = bench_git.start("bench", "--git", "c0", "--git", "c8", "--build", build, *SHOW)
     wait_until(lambda: mark.exists() and mark.read_text().strip(), "the build", process)
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=300)
     assert process.returncode == 1
     assert err.splitlines()[-1] == "oscope: interrupted"
     wait_until(lambda: not _lives(mark), "the end of what the build started")
@@ -261,7 +261,7 @@ def test_ctrl_c_removes_the_worktrees_and_resume_builds_them_again(
     process = bench_git.start(*slow(slowness))
     wait_until(bench_git.has_samples, "the first sample", process)
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=300)
     assert process.returncode == 1
     assert "continue with oscope bench --resume" in err
     assert left() == []

@@ -137,7 +137,7 @@ def test_nothing_heavy_is_loaded_before_it_is_needed(words: tuple[str, ...], osc
         env=oscope.all_variables({}),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=True,
     )
     loaded = {line.split("|")[-1].strip().split(".")[0] for line in done.stderr.splitlines()}
@@ -369,13 +369,13 @@ def test_a_reader_that_leaves_early_is_no_error(oscope: CommandLine) -> None:
     listing = oscope.start("list")
     assert listing.stdout is not None
     listing.stdout.close()
-    _, reported = listing.communicate(timeout=60)
+    _, reported = listing.communicate(timeout=300)
     assert reported == ""
 
 
 def test_a_full_disk_behind_standard_output_is_told(oscope: CommandLine) -> None:
     with Path("/dev/full").open("w") as full:
         listing = oscope.start("list", stdout=full)
-        _, reported = listing.communicate(timeout=60)
+        _, reported = listing.communicate(timeout=300)
     assert listing.returncode == 1
     assert reported.startswith("oscope: standard output cannot be written (No space left on device)")

@@ -326,7 +326,7 @@ def test_another_users_file_in_a_sticky_folder_is_refused() -> None:
             cwd=folder,
             stderr=subprocess.PIPE,
             text=True,
-            timeout=60,
+            timeout=300,
             check=False,
         )
     assert "OscopeError: file is not writable" in done.stderr

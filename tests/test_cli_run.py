@@ -140,7 +140,7 @@ def test_ctrl_c_keeps_what_was_measured_and_resume_goes_on(oscope: CommandLine) 
     wait_until(oscope.has_samples, "the first sample", running)
     runs = oscope.runs()
     running.send_signal(signal.SIGINT)
-    out, err = running.communicate(timeout=60)
+    out, err = running.communicate(timeout=300)
     assert running.returncode == 1
     assert err.splitlines()[-1].startswith(f"oscope: interrupted: run {runs[0]} keeps ")
     assert f"oscope run --resume {runs[0]}" in err
@@ -169,7 +169,7 @@ def test_ctrl_c_leaves_the_record_that_was_asked_for(oscope: CommandLine) -> Non
     running = oscope.start(*words)
     runs = wait_until(oscope.runs, "the run", running)
     running.send_signal(signal.SIGINT)
-    running.communicate(timeout=60)
+    running.communicate(timeout=300)
     assert running.returncode == 1
     record = json.loads((oscope.folder / "r.json").read_text())
     assert (record["id"], record["status"]) == (runs[0], "interrupted")

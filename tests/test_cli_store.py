@@ -93,7 +93,7 @@ def test_a_full_store_keeps_what_was_committed(oscope: CommandLine, tmp_path: Pa
     mounted = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", "size=400k", "tmpfs", full],
         check=False,
-        timeout=30,
+        timeout=300,
         capture_output=True,
     )
     if mounted.returncode != 0:

@@ -196,7 +196,7 @@ def test_no_other_file_becomes_a_standard_stream(tmp_path: Path) -> None:
     )
     command = f"'{sys.executable}' -c \"$SCRIPT\" <&- >&- 2>&-"
     environment = CommandLine(tmp_path).all_variables({"SCRIPT": script})
-    done = subprocess.run(["bash", "-c", command], cwd=tmp_path, env=environment, timeout=60, check=False)
+    done = subprocess.run(["bash", "-c", command], cwd=tmp_path, env=environment, timeout=300, check=False)
     assert done.returncode == 0
     assert (tmp_path / "file").read_bytes() == b""
 

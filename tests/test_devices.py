@@ -147,7 +147,7 @@ def test_a_file_system_whose_server_does_not_answer_holds_nothing_up(
             with pytest.raises(subprocess.TimeoutExpired):
                 subprocess.run(["stat", "-L", f"/proc/{pid}/fd/{descriptor - 1}"], timeout=1, check=False)
             server.kill()
-            server.wait(timeout=60)
+            server.wait(timeout=300)
             dead = held_by(oscope, pid)
         finally:
             server.kill()
@@ -165,7 +165,7 @@ def test_lsof_agrees(oscope: CommandLine) -> None:
             capture_output=True,
             text=True,
             check=False,
-            timeout=60,
+            timeout=300,
         ).stdout
     theirs: dict[int, str] = {}
     descriptor, kind = "", ""

@@ -130,7 +130,7 @@ def test_tcpdump_numbers_the_same_packets(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=300,
     ).stdout
     lines = [line.split()[0] for line in reported.splitlines() if "BOOTP/DHCP" in line]
     assert [one.number for one in read(path).messages] == [int(number) for number in lines]

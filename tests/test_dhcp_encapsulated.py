@@ -172,7 +172,7 @@ def test_what_tcpdump_writes_is_read_too(name: str, tmp_path: Path) -> None:
     made, written = capture(tmp_path / "made", packets, link_type), tmp_path / "written"
     # By its link-layer length: a filter on ports looks into no tunnel.
     words = ["tcpdump", "-nn", "-r", made, "-w", written, "greater 1"]
-    subprocess.run(words, check=True, capture_output=True, timeout=60)
+    subprocess.run(words, check=True, capture_output=True, timeout=300)
     found = read(written)
     assert (len(found.messages), len(found.leases)) == (11, 2)
     assert {one.packet.tunnels for one in found.messages} == {tunnels}

@@ -72,6 +72,6 @@ def test_nothing_is_left_of_a_lab_that_is_ended(number: int, oscope: CommandLine
     assert not (oscope.folder / "kept").exists()
     assert not lab_files()
     links = json.loads(
-        subprocess.run(["ip", "-j", "link"], capture_output=True, check=True, timeout=60).stdout
+        subprocess.run(["ip", "-j", "link"], capture_output=True, check=True, timeout=300).stdout
     )
     assert not {"lan", "client", "second", "server"} & {link["ifname"] for link in links}

@@ -212,7 +212,7 @@ def test_a_signal_ends_it_in_good_order(number: signal.Signals, disk: CommandLin
     asked = Path(disk.environment["FAKE_REQUESTS"])
     wait_until(asked.exists, "a request to the probe")
     process.send_signal(number)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=300)
     assert (process.returncode, out) == (1, "")
     assert err.splitlines() == ["oscope: what was written is removed", "oscope: interrupted"]
 

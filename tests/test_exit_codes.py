@@ -57,5 +57,5 @@ def test_a_recording_that_a_signal_ends_tells_it(command: CommandLine) -> None:
         assert running.stdout is not None
         assert running.stdout.readline().strip() == "ready"
         running.send_signal(signal.SIGINT)
-        _, err = running.communicate(timeout=60)
+        _, err = running.communicate(timeout=300)
     assert (running.returncode, err) == (KILLED_BY_CTRL_C, "")

@@ -83,7 +83,7 @@ def test_every_format_tells_the_same(
 
 def test_standard_error_of_strace_is_read_too(program: Path) -> None:
     done = subprocess.run(
-        ["strace", "-f", program, str(CALLS), "fork"], capture_output=True, timeout=60, check=False
+        ["strace", "-f", program, str(CALLS), "fork"], capture_output=True, timeout=300, check=False
     )
     found = explained(done.stderr)
     assert found.trace.not_understood == 0, found.trace.example
@@ -191,7 +191,7 @@ def test_a_thread_that_runs_another_program_becomes_the_process(tmp_path: Path) 
         'static void *other(void *unused) { execl("/bin/true", "true", (char *)0); return unused; }\n'
         "int main(void) { pthread_t t; pthread_create(&t, 0, other, 0); pause(); return 1; }\n"
     )
-    subprocess.run(["cc", "-o", tmp_path / "other", source, "-lpthread"], timeout=60, check=True)
+    subprocess.run(["cc", "-o", tmp_path / "other", source, "-lpthread"], timeout=300, check=True)
     found = explained(strace(tmp_path, [str(tmp_path / "other")]))
     first, thread = found.tree.tasks
     assert [image.path for image in first.images] == [str(tmp_path / "other"), "/bin/true"]

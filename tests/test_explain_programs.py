@@ -85,7 +85,7 @@ def check_named(found: dict[str, Any]) -> None:
 def libraries_of(program: str) -> set[str]:
     """Return the names of the libraries that ldd tells of a program, without the loader's own."""
     reported = subprocess.run(
-        ["ldd", program], capture_output=True, text=True, timeout=60, check=False
+        ["ldd", program], capture_output=True, text=True, timeout=300, check=False
     ).stdout
     return set(re.findall(r"(\S+) => /", reported))
 
@@ -175,7 +175,7 @@ def test_a_static_program_has_no_loader(oscope: CommandLine, tmp_path: Path) -> 
     source = tmp_path / "static.c"
     source.write_text(traced_program.SOURCE)
     built = subprocess.run(
-        ["cc", "-static", "-o", static, source, "-lpthread"], capture_output=True, timeout=60, check=False
+        ["cc", "-static", "-o", static, source, "-lpthread"], capture_output=True, timeout=300, check=False
     )
     if built.returncode != 0:
         pytest.skip("no static C library: apt-get install libc6-dev")
@@ -219,7 +219,7 @@ def test_a_preload_list_is_read_and_its_libraries_told(oscope: CommandLine, tmp_
     subprocess.run(
         ["cc", "-shared", "-fPIC", "-x", "c", "-o", library, "-"],
         input=b"int early;\n",
-        timeout=60,
+        timeout=300,
         check=True,
     )
     copy = tmp_path / "etc"

@@ -49,7 +49,7 @@ def test_the_notes_tell_what_a_local_folder_holds(seed: int, tmp_path: Path) -> 
     folder, notes = tmp_path / "folder", tmp_path / "notes"
     folder.mkdir()
     words = [sys.executable, fs_load.__file__, folder, notes, seed, 300]
-    subprocess.run([str(word) for word in words], check=True, timeout=60)
+    subprocess.run([str(word) for word in words], check=True, timeout=300)
     history = History.read(notes.read_text().splitlines())
     assert history.steps >= 300
     assert not history.errors

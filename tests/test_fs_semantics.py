@@ -79,7 +79,7 @@ def test_where_both_sides_changed_both_are_kept(
         assert kept[0].name.startswith("file.conflict-")
         status = subprocess.run(
             [fs_mount.find_oscope_fs(), "status", mounted_at.root],
-            capture_output=True, text=True, timeout=30, check=False,
+            capture_output=True, text=True, timeout=300, check=False,
         )  # fmt: skip
         assert kept[0].name in status.stdout + status.stderr
         assert kept[0].name in mounted_at.log_text()
@@ -276,7 +276,7 @@ def test_what_was_closed_can_be_executed_on_the_server_at_once(
                 os.write(descriptor, f"#!/bin/sh\necho {number}\n".encode())
             # Were it still open for writing there, this would be ETXTBSY.
             reported = subprocess.run(
-                [fs_folder / f"program{number}"], capture_output=True, check=True, timeout=60
+                [fs_folder / f"program{number}"], capture_output=True, check=True, timeout=300
             )
             assert int(reported.stdout) == number
         mounted_at.stop()

@@ -30,11 +30,11 @@ def small_disk(at: Path, size: int, *options: str) -> Iterator[Path]:
     """Mount a memory file system of `size` bytes."""
     at.mkdir()
     given = ",".join((f"size={size}", *options))
-    subprocess.run(["mount", "-t", "tmpfs", "-o", given, "tmpfs", at], check=True, timeout=30)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", given, "tmpfs", at], check=True, timeout=300)
     try:
         yield at
     finally:
-        subprocess.run(["umount", "-l", at], check=True, timeout=30)
+        subprocess.run(["umount", "-l", at], check=True, timeout=300)
 
 
 @as_root
@@ -167,13 +167,13 @@ def test_a_permission_that_is_lost_in_between_is_told_and_nothing_is_lost(
         with mount(fs_server, fs_folder, home) as mounted_at:
             descriptor = os.open(mounted_at.root / "file", os.O_WRONLY)
             # A child that closes what it inherits would have it copied back before.
-            subprocess.run(["mount", "-o", "remount,ro", fs_folder], check=True, timeout=30)
+            subprocess.run(["mount", "-o", "remount,ro", fs_folder], check=True, timeout=300)
             os.write(descriptor, b"ours")
             with pytest.raises(OSError, match=r".") as error:
                 os.close(descriptor)
             assert refusal(error) in ("EROFS", "EACCES", "EPERM")
             assert (mounted_at.root / "file").read_bytes() == b"ourst was"
-            subprocess.run(["mount", "-o", "remount,rw", fs_folder], check=True, timeout=30)
+            subprocess.run(["mount", "-o", "remount,rw", fs_folder], check=True, timeout=300)
             mounted_at.stop()
         assert (fs_folder / "file").read_bytes() == b"ourst was"
 
@@ -206,7 +206,7 @@ def test_after_a_reboot_what_was_not_acknowledged_is_kept_beside(
 
 REBOOT = """
 import os, subprocess, sys
-subprocess.run(["mount", "--bind", sys.argv[1], "/proc/sys/kernel/random/boot_id"], check=True, timeout=30)
+subprocess.run(["mount", "--bind", sys.argv[1], "/proc/sys/kernel/random/boot_id"], check=True, timeout=300)
 os.execv(sys.argv[2], sys.argv[2:])
 """
 """Run a program that sees another boot_id; in a mount name space of its own nobody else does."""
@@ -223,7 +223,7 @@ def recover_after_reboot(
         ["unshare", "--mount", "--propagation", "slave", *map(str, words)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
 
@@ -342,5 +342,5 @@ def test_the_log_and_the_status_follow_a_file_that_has_no_room(fs_server: SshSer
 def failing(mounted_at: Mount) -> list[str]:
     """Return what `oscope-fs status` says could not be copied back."""
     words = [mounted_at.words[0], "status", str(mounted_at.root), "--json"]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=300, check=True)
     return sorted(failure["path"] for failure in json.loads(done.stdout)["failures"])

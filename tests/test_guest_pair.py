@@ -94,7 +94,7 @@ def test_ctrl_c_ends_both_guests_while_they_boot(base_kernel: Kernel, command: C
         wait_until(lambda: len(children(started.pid)) >= 2, "two emulators")
         guests = children(started.pid)
         started.send_signal(signal.SIGINT)
-        _, err = started.communicate(timeout=60)
+        _, err = started.communicate(timeout=300)
     assert started.returncode != 0
     assert "Traceback" not in err
     wait_until(lambda: not any(map(alive, guests)), "the end of both emulators")

@@ -34,7 +34,7 @@ def started(parent: Path) -> tuple[subprocess.Popen[str], Path]:
 
 def end(process: subprocess.Popen[str]) -> None:
     process.send_signal(signal.SIGKILL)
-    process.communicate(timeout=60)
+    process.communicate(timeout=300)
 
 
 def test_it_is_this_users_alone_and_goes_with_all_that_is_in_it(tmp_path: Path) -> None:

@@ -49,6 +49,6 @@ def test_a_copy_that_was_cut_does_not_replace_a_good_one(sent: bytes, kept: byte
     program.parent.mkdir()
     program.write_bytes(b"the good one")
     script = target._COPY.format(program=program, digest=DIGEST)
-    subprocess.run(["sh", "-c", script], input=sent, check=True, timeout=60)
+    subprocess.run(["sh", "-c", script], input=sent, check=True, timeout=300)
     assert program.read_bytes() == kept
     assert list(program.parent.iterdir()) == [program]

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from cli_driver import ROOT, CommandLine
+from waiting import wait_until
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
 
@@ -50,7 +51,7 @@ def seen(*words: str, scene: str = SCENE) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=300,
     )
 
 
@@ -136,10 +137,18 @@ def test_a_namespace_with_nothing_but_loopback() -> None:
 
 def test_it_agrees_with_ioctl_and_sysfs(tmp_path: Path) -> None:
     """netdevice(7) and sysfs are other ways to the same facts than rtnetlink."""
-    found = json.loads(CommandLine(tmp_path)("interfaces", "--json").out)
-    assert {one["name"] for one in found["interfaces"]} == {
-        path.name for path in Path("/sys/class/net").iterdir()
-    }
+
+    def all_names() -> set[str]:
+        return {path.name for path in Path("/sys/class/net").iterdir()}
+
+    def seen_at_rest() -> tuple[dict[str, Any], set[str]] | None:
+        """Look while nobody makes or removes an interface: other tests do."""
+        before = all_names()
+        answer = json.loads(CommandLine(tmp_path)("interfaces", "--json").out)
+        return (answer, before) if before == all_names() else None
+
+    found, names = wait_until(seen_at_rest, "a time in which the interfaces stay")
+    assert {one["name"] for one in found["interfaces"]} == names
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
         for one in found["interfaces"]:
             folder = Path("/sys/class/net", one["name"])

@@ -300,7 +300,7 @@ def test_a_transfer_that_is_ended_leaves_no_process(number: signal.Signals, ipc_
     process = ipc_command.start(*LONG)
     below = transferring(process)
     process.send_signal(number)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=300)
     assert out == ""
     if number != signal.SIGKILL:
         assert (process.returncode, err.splitlines()[-1]) == (1, "oscope: interrupted")
@@ -312,7 +312,7 @@ def test_a_process_of_the_probe_that_is_killed_is_one_line(victim: int, ipc_comm
     process = ipc_command.start(*LONG)
     below = transferring(process)
     os.kill(below[victim], signal.SIGKILL)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=300)
     assert (process.returncode, out) == (1, "")
     (line,) = err.splitlines()
     assert "kill" in line
@@ -323,5 +323,5 @@ def test_a_signal_during_the_pause_ends_it(ipc_command: CommandLine) -> None:
     process = ipc_command.start("ipc")
     wait_until(lambda: family(process.pid), "the probe")
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=300)
     assert (process.returncode, out, err) == (1, "", "oscope: interrupted\n")

@@ -110,7 +110,7 @@ def test_a_change_in_the_users_tree_makes_another_kernel(toy: Path) -> None:
 def test_a_tree_with_git_is_what_git_says(toy: Path) -> None:
     git = ["git", "-C", str(toy), "-c", "user.name=n", "-c", "user.email=e@example.org"]
     for words in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "one"]):
-        subprocess.run([*git, *words], check=True, timeout=60)
+        subprocess.run([*git, *words], check=True, timeout=300)
     clean = source.find(toy)
     assert "changed" not in clean.label
     (toy / "new.c").write_text("int fresh;\n")
@@ -156,7 +156,7 @@ def test_an_interrupted_build_ends_all_of_make_and_can_be_resumed(toy: Path, num
         wait_until(lambda: log.exists() and b"  CC " in log.read_bytes(), "the compiler")
         group = _group_of_make(output)
         building.send_signal(number)
-        _, reported = building.communicate(timeout=60)
+        _, reported = building.communicate(timeout=300)
     assert b"KeyboardInterrupt" in reported
     wait_until(lambda: not _alive(group), "the end of make")
     assert built.entries() == []

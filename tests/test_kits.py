@@ -205,7 +205,7 @@ def test_texts_of_a_request_arrive_in_c(tmp_path: Path) -> None:
         "int main(int c, char **v) { return oscope_main(c, v, all, 1); }\n"
     )
     program = tmp_path / "echo"
-    subprocess.run(["gcc", "-O1", f"-I{KITS / 'c'}", "-o", program, source, "-lm"], check=True, timeout=60)
+    subprocess.run(["gcc", "-O1", f"-I{KITS / 'c'}", "-o", program, source, "-lm"], check=True, timeout=300)
     file = '/nowhere/ä "quoted"\t\\ \U0001f600'
     params = {"word": "b", "file": file, "wait": 2.5, "on": True}
     failed = ask(program, {"id": 1, "workload": "echo", "params": params}, '{"workload":"echo","id":2}')

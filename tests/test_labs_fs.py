@@ -415,7 +415,7 @@ def test_another_size_is_shown_by_its_first_level_and_told(compared: ExperimentR
 
 def test_the_table_of_fuse_is_the_programs_own(survey: dict[str, Section]) -> None:
     program = fs_mount.find_oscope_fs()
-    printed = subprocess.run([program, "operations", "--json"], capture_output=True, check=True, timeout=60)
+    printed = subprocess.run([program, "operations", "--json"], capture_output=True, check=True, timeout=300)
     expected = json.loads(printed.stdout)
     (table,) = survey[fuse.TITLE].tables
     assert [row[0] for row in table.rows] == [each["name"] for each in expected]

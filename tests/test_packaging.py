@@ -55,7 +55,7 @@ def test_git_ignores_none_of_it() -> None:
         input=names,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
     assert (done.returncode, done.stdout, done.stderr) == (1, "", "")

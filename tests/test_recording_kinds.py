@@ -88,7 +88,7 @@ def test_every_kind_is_found_from_its_content(recording: str, session: CommandLi
 
 def test_standard_input_is_read(session: CommandLine) -> None:
     with session.start("session", "clean", "-", stdin=subprocess.PIPE) as process:
-        assert process.communicate(SCRIPT, timeout=60) == (SEEN, "")
+        assert process.communicate(SCRIPT, timeout=300) == (SEEN, "")
     assert process.returncode == 0
 
 
@@ -109,7 +109,7 @@ def test_a_disk_that_is_full_is_told(session: CommandLine) -> None:
         Path("/dev/full").open("wb") as full,
         session.start("session", "clean", "recording", stdout=full) as process,
     ):
-        assert "No space left on device" in process.communicate(timeout=60)[1]
+        assert "No space left on device" in process.communicate(timeout=300)[1]
     assert process.returncode == 1
 
 
@@ -138,7 +138,7 @@ def test_sessions_in_one_file_follow_each_other(session: CommandLine) -> None:
             cwd=session.folder,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
-            timeout=60,
+            timeout=300,
             check=True,
         )
     answer = session("session", "clean", "typescript", "--size", "80x24", "--marks", "none")
@@ -159,7 +159,7 @@ def test_what_was_typed_is_left_out_of_a_log_of_both(session: CommandLine) -> No
         cwd=session.folder,
         input=b"secret-word\n",
         stdout=subprocess.DEVNULL,
-        timeout=60,
+        timeout=300,
         check=True,
     )
     assert b"secret-word" in (session.folder / "both").read_bytes()
@@ -179,7 +179,7 @@ def test_timing_that_does_not_fit_is_told(logging: str, session: CommandLine) ->
         cwd=session.folder,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
-        timeout=60,
+        timeout=300,
         check=True,
     )
     seen = "".join(f"{n}\n" for n in range(1, 7))

@@ -246,7 +246,7 @@ def _printed(chromium: Chrome, folder: Path) -> list[str]:
         pytest.fail("pdftotext is missing: run `make setup`")
     made = chromium.execute_cdp_cmd("Page.printToPDF", {"paperWidth": 8.27, "paperHeight": 11.69})
     (folder / "report.pdf").write_bytes(base64.b64decode(made["data"]))
-    subprocess.run([program, "-layout", "report.pdf", "report.txt"], cwd=folder, check=True, timeout=60)
+    subprocess.run([program, "-layout", "report.pdf", "report.txt"], cwd=folder, check=True, timeout=300)
     return (folder / "report.txt").read_text().split("\f")[:-1]
 
 

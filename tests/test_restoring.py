@@ -169,7 +169,7 @@ def test_looking_loads_nothing_heavy(journals: Path) -> None:
         env=CommandLine(Path.cwd()).all_variables({}),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=True,
     )
     assert done.stdout == "set()\n"

@@ -29,7 +29,7 @@ def missing(checkout: Path, purpose: str) -> list[str]:
         env={"PATH": str(checkout / "bin")},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
     assert (done.returncode, done.stdout) == (1, "")

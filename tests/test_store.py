@@ -277,7 +277,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     """Mount a file system of 1 MiB."""
     folder = tmp_path / "disk"
     folder.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "oscope", folder], check=True, timeout=60)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "oscope", folder], check=True, timeout=300)
     yield folder
     unmount(folder)
 

@@ -237,7 +237,7 @@ def test_the_server_of_tests_that_are_killed_ends(postgresql_server: PostgreSQL,
         tests.wait(60)
         wait_until_gone([server, *below])
     finally:
-        subprocess.run(["rm", "-rf", folder], check=True, timeout=60)
+        subprocess.run(["rm", "-rf", folder], check=True, timeout=300)
 
 
 def test_reads_of_a_transaction_see_one_state(postgresql: str, plan: Plan) -> None:

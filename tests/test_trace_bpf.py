@@ -86,7 +86,7 @@ def family(kinds: tuple[str, ...], code: str) -> Mapping[str, Any]:
     with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE) as process:
         try:
             tracer.start(process.pid)
-            process.communicate(b"\n", timeout=60)
+            process.communicate(b"\n", timeout=300)
             found = tracer.stop()
         finally:
             tracer.kill()

@@ -31,7 +31,7 @@ def test_members_are_where_bpftrace_finds_them_by_name() -> None:
         launch.command("bpftrace", "-e", f"BEGIN {{ {' '.join(lines)} exit(); }}"),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=True,
     )
     found = [line.split() for line in answer.stdout.splitlines() if line.startswith((*OF_MM, "live"))]

@@ -63,9 +63,18 @@ def networks(*pids: int) -> set[str]:
     return {name for name in found if name.startswith("net:")}
 
 
-def everywhere() -> set[str]:
-    """Return the network namespaces of all processes of this machine; others make their own meanwhile."""
-    return networks(*(int(path.name) for path in Path("/proc").glob("[0-9]*")))
+def marked(mark: str) -> list[int]:
+    """Return all processes that have this in their environment: a probe and what it started, anywhere.
+
+    The number of a network namespace is given to another one as soon as it is free, so that not all processes
+    of the machine may be asked.
+    """
+    found = []
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        with contextlib.suppress(OSError):
+            if mark.encode() in path.read_bytes():
+                found.append(int(path.parent.name))
+    return found
 
 
 def test_both_sides_give_their_figures_and_nothing_is_left(folder: Path, state: Path) -> None:
@@ -186,7 +195,10 @@ def first_sample(process: subprocess.Popen[str]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("where", ["loopback", pytest.param("namespaces", marks=root_only)])
 def test_what_a_kill_leaves_is_removed_by_restore(where: str, folder: Path, state: Path, probe: Path) -> None:
-    process = subprocess.Popen([probe, "run"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    mark = f"OSCOPE_TEST_MARK={folder}"
+    process = subprocess.Popen(
+        ["env", mark, probe, "run"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
     try:
         params = {"folder": str(folder), "where": where, "size": 200_000}
         ask(process, params, 1_000_000)
@@ -194,11 +206,12 @@ def test_what_a_kill_leaves_is_removed_by_restore(where: str, folder: Path, stat
         (receiver,) = family(process.pid)
         made = networks(process.pid, receiver) - networks(os.getpid())
         assert bool(made) == (where == "namespaces")
+        assert {process.pid, receiver} <= set(marked(mark))
     finally:
         process.send_signal(signal.SIGKILL)
         process.communicate(timeout=LIMIT_S)
     wait_until_gone([receiver])
-    wait_until(lambda: not made & everywhere(), "the end of the network namespaces")
+    wait_until(lambda: not made & networks(*marked(mark)), "the end of the network namespaces")
     (left,) = folder.iterdir()
     reported = subprocess.run([probe, "restore"], capture_output=True, text=True, timeout=LIMIT_S, check=True)
     assert json.loads(reported.stdout)["restored"] == f"folder {left}"

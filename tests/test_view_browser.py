@@ -196,7 +196,7 @@ def test_a_run_is_seen_to_grow_and_to_end(chromium: Chrome, tmp_path: Path, real
                 _watch(chromium, viewed)
             finally:
                 measuring.send_signal(signal.SIGINT)
-                measuring.communicate(timeout=60)
+                measuring.communicate(timeout=300)
         wait_until(lambda: "interrupted" in words(chromium), "the page of the run that has ended")
         (run,) = oscope.runs()
         assert run in chromium.current_url

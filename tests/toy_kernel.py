@@ -101,7 +101,7 @@ def archive(tree: Path, folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "linux-source-6.1.tar.xz"
     command = ["tar", "--create", "--xz", f"--file={file}", f"--directory={tree.parent}", tree.name]
-    subprocess.run(command, check=True, timeout=60)
+    subprocess.run(command, check=True, timeout=300)
     return file
 
 

@@ -331,7 +331,7 @@ def small_folder(folder: Path, size: int) -> Iterator[None]:
     """Mount a memory file system of `size` bytes at `folder`, as root; CalledProcessError if refused."""
     options = f"size={max(size // BLOCK, 1) * BLOCK}"
     subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", options, "tmpfs", folder], check=True, timeout=30, capture_output=True
+        ["mount", "-t", "tmpfs", "-o", options, "tmpfs", folder], check=True, timeout=300, capture_output=True
     )
     try:
         yield
@@ -341,4 +341,4 @@ def small_folder(folder: Path, size: int) -> Iterator[None]:
 
 def resize(folder: Path, size: int) -> None:
     """Give the memory file system at `folder` this many bytes."""
-    subprocess.run(["mount", "-o", f"remount,size={size}", folder], check=True, timeout=30)
+    subprocess.run(["mount", "-o", f"remount,size={size}", folder], check=True, timeout=300)

@@ -57,7 +57,7 @@ def unmount(folder: str | Path) -> None:
     """
     command = ["umount", str(folder)]
     wait_until(
-        lambda: subprocess.run(command, capture_output=True, check=False, timeout=60).returncode == 0,
+        lambda: subprocess.run(command, capture_output=True, check=False, timeout=300).returncode == 0,
         " ".join(command),
     )
 

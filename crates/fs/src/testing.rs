@@ -47,7 +47,7 @@ pub fn file_of(bytes: &[u8]) -> File {
 const PRIVILEGE_SEPARATION: &str = "/run/sshd";
 
 /// How long the server may take to answer, or its children to end.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Limits that fit a server on this machine.
 pub const LIMITS: Limits = Limits {
