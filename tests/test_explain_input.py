@@ -199,6 +199,23 @@ def test_a_thread_that_runs_another_program_becomes_the_process(tmp_path: Path) 
     assert first.ended == "exited with 0"
 
 
+def test_a_thread_may_become_the_process_before_anything_else_is_written() -> None:
+    """What strace writes where nothing comes between the thread's call and the change of its number."""
+    found = explained(
+        '7 1000000.000000 execve("/a", ["/a"], 0x7ff /* 9 vars */) = 0 <0.000418>\n'
+        "7 1000000.000500 clone3({flags=CLONE_VM|CLONE_THREAD} => {parent_tid=[8]}, 88) = 8 <0.000124>\n"
+        "8 1000000.000600 set_robust_list(0x7f8, 24) = 0 <0.000008>\n"
+        '8 1000000.000700 execve("/bin/true", ["true"], 0x7ff /* 9 vars */ <pid changed to 7 ...>\n'
+        "7 1000000.002600 +++ superseded by execve in pid 8 +++\n"
+        "7 1000000.002900 <... execve resumed>) = 0 <0.002216>\n"
+        "7 1000000.004500 +++ exited with 0 +++\n"
+    )
+    first, thread = found.tree.tasks
+    assert [image.path for image in first.images] == ["/a", "/bin/true"]
+    assert (thread.kind, first.ended) == ("thread", "exited with 0")
+    assert found.trace.cut == 0
+
+
 def test_lines_are_taken_apart_whatever_stands_in_them() -> None:
     line = parse(r'12 openat(AT_FDCWD</a, (b>, "x\") = 3, {[", O_RDONLY) = 3</a, (b/x) = 7> <0.000010>')
     assert line.kind == "call"

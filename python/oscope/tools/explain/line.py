@@ -31,7 +31,8 @@ _RESULT = re.compile(r"\)\s+= ")
 _RETURNED = re.compile(r"(?:-?\d+|0x[0-9a-f]+|\?)(?=$|[\s<(])")
 _TOOK = re.compile(r"\s<(\d{1,12})\.(\d{1,9})>$")
 _PARTED = "<unfinished ...>"
-_DETACHED = "<detached ...>"
+_GOES_ON = re.compile(r"<(?:unfinished|detached|pid changed to \d{1,10}) \.\.\.>$")
+"""What ends the line of a call that goes on elsewhere; the last: a thread becomes the process by execve."""
 _TOKEN = re.compile(
     r'"(?:[^"\\]|\\.)*"(?:\.\.\.)?|/\*.*?\*/|\\.|<<|->|=>|[\[\](){}<>,]|[^"\\\[\](){}<>,/=-]+|.', re.DOTALL
 )
@@ -128,10 +129,9 @@ def _body(rest: str) -> tuple[Kind, str, str, str, str, int | None]:
 
 def _call(kind: Kind, rest: str, name: str, text: str) -> tuple[Kind, str, str, str, str, int | None]:
     """Part what follows the name of a call into arguments, result and time."""
-    for mark in (_PARTED, _DETACHED):
-        if text.endswith(mark):
-            arguments = text.removesuffix(mark).strip().rstrip(",").rstrip()
-            return "begun" if kind == "call" else "cut", rest, name, arguments, "", None
+    if text.endswith("...>") and (mark := _GOES_ON.search(text, text.rfind("<"))):
+        arguments = text[: mark.start()].strip().rstrip(",").rstrip()
+        return "begun" if kind == "call" else "cut", rest, name, arguments, "", None
     took_ns = None
     # Looked for from the end: most of a long line is arguments.
     if took := _TOOK.match(text, max(text.rfind("<") - 1, 0)):
