@@ -7,6 +7,8 @@ import multiprocessing
 import os
 import pwd
 import shutil
+import stat
+import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -18,8 +20,41 @@ from ssh_server import ALIAS, SshServer, running
 
 NOBODY = "nobody"
 LIMIT_S = 60.0
+FUSE = Path("/dev/fuse")
+OPEN_TO_ALL = 0o006
+WITH_DEVICE = 'mount --make-private /dev && mount --bind "$0" /dev/fuse && exec "$@"'
+"""Lets a command see a device of its own as /dev/fuse; what it mounts elsewhere is there for all."""
 P = ParamSpec("P")
 T = TypeVar("T")
+
+
+def lack() -> str | None:
+    """Say why a user who is not root can mount nothing here, if so."""
+    if not FUSE.exists():
+        return "there is no /dev/fuse"
+    if is_open_to_all():
+        return None
+    command = ("findmnt", "--noheadings", "--output", "PROPAGATION", "--target", tempfile.gettempdir())
+    propagation = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+    if os.geteuid() == 0 and propagation == "shared":
+        return None
+    return "/dev/fuse is for root alone here: run the tests by `make test`, which lets a user have one"
+
+
+def is_open_to_all() -> bool:
+    """Tell whether any user may open /dev/fuse, as on nearly all systems."""
+    return FUSE.stat().st_mode & OPEN_TO_ALL == OPEN_TO_ALL
+
+
+def with_device(home: Path) -> list[str]:
+    """Return what a command begins with that can open /dev/fuse whoever it becomes."""
+    if is_open_to_all():
+        return []
+    node = home / "fuse"
+    if not node.exists():
+        os.mknod(node, stat.S_IFCHR | 0o600, FUSE.stat().st_rdev)
+        node.chmod(0o666)
+    return ["unshare", "--mount", "--propagation", "unchanged", "sh", "-c", WITH_DEVICE, str(node)]
 
 
 class User:
@@ -82,7 +117,7 @@ class Scene:
         as_user = ["setpriv", f"--reuid={NOBODY}", f"--regid={group}", "--clear-groups"]
         as_user += ["env", f"XDG_CACHE_HOME={home / 'caches'}", self.program]
         root = self._own(home / "mnt")
-        words = [*as_user, "mount", "-F", self.config, f"{ALIAS}:{self.folder}", root]
+        words = [*with_device(self.home), *as_user, "mount", "-F", self.config, f"{ALIAS}:{self.folder}", root]
         words += ["--cache", home / "cache", "-f", *options]
         with mounted(Mount(words, root, home / "log", [*as_user, "umount", root])) as mount:
             yield mount

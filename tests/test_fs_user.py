@@ -13,28 +13,22 @@ import pytest
 import fs_mount
 from fs_mount import MountFailed
 from fs_scene import refusal
-from fs_user import Scene, scene
+from fs_user import Scene, lack, scene
 
 FUSE_SETTINGS = Path("/etc/fuse.conf")
-
-
-OPEN_TO_ALL = 0o006
-needs_fuse = pytest.mark.skipif(
-    not Path("/dev/fuse").exists() or Path("/dev/fuse").stat().st_mode & OPEN_TO_ALL != OPEN_TO_ALL,
-    reason="/dev/fuse is for root alone here; elsewhere all may open it (mode 0666)",
-)
+needs_fuse = pytest.mark.skipif(lack() is not None, reason=str(lack()))
 
 
 @pytest.fixture
 def by_nobody() -> Iterator[Scene]:
     """Give a server and a user who is not root."""
-    lack = fs_mount.missing()
+    missing = fs_mount.missing()
     if os.geteuid() != 0:
-        lack = "only root can become another user"
+        missing = "only root can become another user"
     elif shutil.which("fusermount3") is None:
-        lack = "fusermount3 is not there: apt-get install fuse3"
-    if lack:
-        pytest.skip(lack)
+        missing = "fusermount3 is not there: apt-get install fuse3"
+    if missing:
+        pytest.skip(missing)
     with scene() as found:
         yield found
 
