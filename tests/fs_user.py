@@ -117,8 +117,8 @@ class Scene:
         as_user = ["setpriv", f"--reuid={NOBODY}", f"--regid={group}", "--clear-groups"]
         as_user += ["env", f"XDG_CACHE_HOME={home / 'caches'}", self.program]
         root = self._own(home / "mnt")
-        words = [*with_device(self.home), *as_user, "mount", "-F", self.config, f"{ALIAS}:{self.folder}", root]
-        words += ["--cache", home / "cache", "-f", *options]
+        words = [*with_device(self.home), *as_user, "mount", "-F", self.config]
+        words += [f"{ALIAS}:{self.folder}", root, "--cache", home / "cache", "-f", *options]
         with mounted(Mount(words, root, home / "log", [*as_user, "umount", root])) as mount:
             yield mount
 

@@ -252,6 +252,32 @@ def test_hosts_of_one_side_alone_and_other_machines_cannot_be_judged() -> None:
         drift({"x": a["n0"]}, b)
 
 
+def test_an_experiment_that_a_host_cannot_measure_hides_no_change_of_another_one() -> None:
+    random = np.random.default_rng(19)
+    a, b = fleet(random, 5), fleet(random, 5, 1, factors={"n2": 1.4})
+
+    def other(side: dict[str, Results], host: str, version: int) -> None:
+        """Add an experiment that comes first: without samples, or, by the version, one of another meaning."""
+        (run,) = side[host].experiments
+        points = run.points
+        if not version:
+            nothing = (point.only(np.zeros(len(point), bool)) for point in points)
+            points = tuple(replace(point, metrics={}, skipped="no such device") for point in nothing)
+        more = replace(run, experiment="another", points=points, workload_version=version)
+        side[host] = Results((more, run))
+
+    for host in ("n2", "n3"):
+        other(a, host, 0)
+        other(b, host, 0)
+    other(a, "n4", 1)
+    other(b, "n4", 2)
+    found = {host.host: host for host in drift(a, b).hosts}
+    assert (found["n2"].verdict, found["n2"].reason) == ("changed", "")
+    assert found["n3"].verdict == found["n0"].verdict == "unchanged"
+    assert found["n4"].verdict == "cannot tell"
+    assert "version" in found["n4"].reason
+
+
 # ---- The commands.
 
 

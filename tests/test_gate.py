@@ -90,6 +90,18 @@ def test_a_baseline_without_a_ratio_is_judged_by_the_difference(
     assert not gate.blind
 
 
+def test_a_rate_that_falls_to_nothing_is_the_worst_regression() -> None:
+    def hits(number: int, level: float) -> ExperimentResults:
+        made = run({"read": 100.0}, number)
+        chance = np.random.default_rng(number).normal(0, 0.001, len(made.points[0]))
+        values = np.full(len(made.points[0]), level) + (chance if level else 0)
+        points = (replace(made.points[0], metrics={"hits": values}),)
+        return replace(made, points=points, metrics={"hits": Column("hits", "1", better="more")})
+
+    (row,) = judged(hits(0, 0.9), hits(1, 0.0)).rows
+    assert (row.verdict, row.worse) == ("regressed", float("inf"))
+
+
 def test_a_gate_that_sees_nothing_says_so_within_bounds() -> None:
     gate = judged(run({"read": 100.0}), run({"read": 100.0}, 1))
     rows = tuple(replace(each, row=replace(each.row, detectable=1700.0)) for each in gate.rows)
@@ -200,6 +212,23 @@ def test_what_the_run_lacks_is_missing() -> None:
     assert ("syscall.cost", {"call": "getppid"}, None) in found
     assert ("syscall.cost", {"call": "read"}, "calls_per_s") in found
     assert len(found) == 3
+
+
+def test_an_experiment_without_samples_leaves_the_verdicts_on_others() -> None:
+    def without_samples(number: int) -> ExperimentResults:
+        made = run(BASE, number)
+        points = tuple(
+            replace(point.only(np.zeros(len(point), bool)), metrics={}, skipped="no such device")
+            for point in made.points
+        )
+        return replace(made, experiment="syscall.other", points=points)
+
+    a, b = run(BASE), run({"read": 240.0, "getppid": 130.0}, 1)
+    gate = judge(Results((without_samples(0), a)), Results((without_samples(1), b)), 0.03)
+    assert verdicts(gate) == verdicts(judged(a, b))
+    assert any(caveat.startswith("syscall.other: ") for caveat in gate.caveats)
+    with pytest.raises(UsageError):
+        judged(without_samples(0), without_samples(1))
 
 
 def test_only_the_metrics_named_are_judged() -> None:

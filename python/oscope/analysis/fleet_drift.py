@@ -7,7 +7,7 @@ changes that are reported, 5 % are none (Benjamini and Hochberg, JRSS B 57, 1995
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite
 from typing import Any, Literal
@@ -128,10 +128,9 @@ def compare_with_baseline(
             reasons[host] = f"not measured in {names[0] if host not in a else names[1]}"
             continue
         own = (earlier or {}).get(host, ())
-        try:
-            compared += [(host, *each) for each in _compare_host(a[host], b[host], threshold, own)]
-        except UsageError as error:
-            reasons[host] = error.message
+        found, lacks = _compare_host(a[host], b[host], threshold, own)
+        compared += [(host, *each) for each in found]
+        reasons[host] = "; ".join(dict.fromkeys(lacks))
     cells = _judge(compared, threshold)
     hosts = [
         _host(host, [cell for cell in cells if cell.host == host], reasons.get(host, ""))
@@ -155,20 +154,32 @@ def compare_with_baseline(
 
 def _compare_host(
     a: Results, b: Results, threshold: float, earlier: Sequence[Results]
-) -> Iterator[tuple[MetricKey, ComparedMetric]]:
-    """Yield what is judged of a host. Raises UsageError where its figures do not mean the same."""
+) -> tuple[list[tuple[MetricKey, ComparedMetric]], list[str]]:
+    """Return what is judged of a host, and why the rest is not: mostly, as figures do not mean the same."""
+    found: list[tuple[MetricKey, ComparedMetric]] = []
+    reasons = []
     shared = [(each, other) for each in b.experiments if (other := a.get(each.experiment)) is not None]
     if not shared:
-        raise UsageError("no experiment was measured both times")
+        reasons.append("no experiment was measured both times")
     for now, before in shared:
-        known = [found for results in earlier if (found := results.get(now.experiment)) is not None]
-        # A host's kernel is one of the things that may have changed.
-        rows = compare_results(before, now, threshold=threshold, allow=(KERNEL,), earlier=known).rows
+        if not _has_samples(now) and not _has_samples(before):
+            # This host cannot measure it.
+            continue
+        known = [run for results in earlier if (run := results.get(now.experiment)) is not None]
+        try:
+            # A host's kernel is one of the things that may have changed.
+            rows = compare_results(before, now, threshold=threshold, allow=(KERNEL,), earlier=known).rows
+        except UsageError as error:
+            reasons.append(error.message)
+            continue
         judged = _judged_metrics(before)
-        for row in rows:
-            key = judged.get((frozenset(row.factors.items()), row.metric))
-            if key is not None:
-                yield key, row
+        keys = ((judged.get((frozenset(row.factors.items()), row.metric)), row) for row in rows)
+        found += [(key, row) for key, row in keys if key is not None]
+    return found, reasons
+
+
+def _has_samples(experiment: ExperimentResults) -> bool:
+    return any(len(point) for point in experiment.points)
 
 
 def _judged_metrics(experiment: ExperimentResults) -> dict[tuple[object, str], MetricKey]:
@@ -201,7 +212,7 @@ def _verdict(row: ComparedMetric, q: float, threshold: float) -> Verdict:
 def _host(host: str, cells: Sequence[DriftCell], reason: str) -> HostDrift:
     changed = sorted((cell for cell in cells if cell.verdict == "changed"), key=lambda cell: cell.q)
     if changed:
-        return HostDrift(host, "changed", "", tuple(changed))
+        return HostDrift(host, "changed", reason, tuple(changed))
     if not cells or reason:
         return HostDrift(host, "cannot tell", reason or "nothing was measured")
     inconclusive = [cell.row.detectable for cell in cells if cell.verdict == "cannot tell"]

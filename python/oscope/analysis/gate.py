@@ -18,7 +18,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import isfinite, log1p, sqrt
+from math import inf, isfinite, log1p, sqrt
 from typing import Any, Literal
 
 import numpy as np
@@ -58,8 +58,13 @@ class GateRow:
 
     @property
     def worse(self) -> float:
-        """Return by what factor it is worse, below 1 if better; NaN where there is no ratio."""
-        return self.row.ratio if self.better == "less" else 1 / self.row.ratio
+        """Return by what factor it is worse, below 1 if better; NaN where there is no ratio.
+
+        Infinite where more is better and nothing is left.
+        """
+        if self.better == "less":
+            return self.row.ratio
+        return 1 / self.row.ratio if self.row.ratio else inf
 
 
 @dataclass(frozen=True)
@@ -121,6 +126,8 @@ def judge(
 
     `earlier` gives the runs that tell how much runs of an experiment differ (see `compare_results`).
 
+    An experiment of which nothing can be compared is named among the caveats.
+
     Raises UsageError where they have nothing in common, where figures do not mean the same (see
     `compare_results`), for an unknown metric, and for a limit that is not above 0.
     """
@@ -128,6 +135,7 @@ def judge(
     pairs = _only(pairs, frozenset(metrics))
     counts = [_tests(a, b) for a, b in pairs]
     rows, tails, caveats = [], [], []
+    lacking: NoCommonValueError | None = None
     for (a, b), (headlines, others) in zip(pairs, counts, strict=True):
         missing += missing_points(a, b)
         beside = sum(own for own, _ in counts) - headlines
@@ -139,9 +147,9 @@ def judge(
             comparison = compare_results(
                 a, b, threshold=limit, allow=allow, earlier=earlier(a, b), beside=beside
             )
-        except NoCommonValueError:
-            if not sizes:
-                raise
+        except NoCommonValueError as error:
+            lacking = lacking or error
+            caveats += [] if sizes else [f"{a.experiment}: {error.message}"]
             continue
         family = {True: headlines + beside, False: others}
         rows += [
@@ -150,6 +158,8 @@ def judge(
         ]
         tails += [Tail(a, found) for found in comparison.tails if found.different]
         caveats += [f"{a.experiment}: {caveat}" for caveat in comparison.caveats]
+    if lacking is not None and not rows:
+        raise lacking
     order = {verdict: place for place, verdict in enumerate(_WORST_FIRST)}
     rows.sort(key=lambda each: (order[each.verdict], -each.worse if isfinite(each.worse) else -float("inf")))
     ids = [tuple(dict.fromkeys(side.run_id for side in sides)) for sides in zip(*pairs, strict=True)]
