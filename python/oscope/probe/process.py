@@ -19,6 +19,10 @@ from oscope.probe.wire import Done, Event, Hello, Refusal, parse_event
 
 HELLO_LIMIT_S = 60.0
 """The probe calibrates its clock and checks itself before it greets."""
+SWAP_S = 300.0
+"""How long the probe waits for another one's swap (crates/probe/src/pressure/swap.rs), or empties its own."""
+COMMAND_LIMIT_S = 600.0
+"""How long a command may take where no limit is asked for: the default of `command.run`."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,20 @@ class Request:
         if self.inject is None:
             del fields["inject"]
         return orjson.dumps(fields) + b"\n"
+
+
+def goodbye_limit_s(request: Request) -> float:
+    """Return how long the probe may take to end while it is at this: what it made has to be undone first."""
+    limit_s = Child.goodbye_limit_s
+    if request.params.get("cleanup"):
+        # The user's own command, which may take as long as one that is measured.
+        limit_s += float(request.params.get("timeout", COMMAND_LIMIT_S))
+    return limit_s + (SWAP_S if uses_swap(request) else 0.0)
+
+
+def uses_swap(request: Request) -> bool:
+    """Say whether memory may be swapped out: the probe waits for another one's swap, and empties its own."""
+    return request.workload == "memory.access" or request.params.get("kind") == "swap-in"
 
 
 class Probe(Child):
@@ -93,6 +111,7 @@ class Probe(Child):
         Raises ProbeError where the probe dies, is silent for longer than `silence_limit_s` (it is killed), or
         breaks the protocol.
         """
+        self.goodbye_limit_s = goodbye_limit_s(request)
         self._send(request.to_line())
         answered = False
         while not answered:
