@@ -18,11 +18,25 @@ const IDLE: Duration = Duration::from_millis(50);
 /// A run that is shorter holds too few updates of the counter.
 pub const LEAST_NS: f64 = 20e6;
 const UJ: f64 = 1e-6;
+/// No package takes more power: for so long its counter certainly begins anew once at most.
+const MOST_W: f64 = 1000.0;
+/// Counters of the dies of one package that differ by less are one counter, read twice (AMD Zen 1 and 2).
+const SAME_UJ: u64 = 10_000_000;
+/// The control type of the processor's own registers. Others, as `intel-rapl-mmio`, count the same packages again.
+const CONTROL_TYPE: &str = "intel-rapl:";
 /// More digits than a counter has.
 const LONGEST: usize = 32;
 
+/// What the counters said at a moment, in microjoules.
+pub struct Reading {
+    at: Instant,
+    uj: Vec<u64>,
+}
+
 /// A zone that is a whole package; the zones within it are part of its figure.
 struct Zone {
+    /// The number of the package, as in `package-0` or `package-0-die-1`.
+    package: String,
     counter: File,
     range_uj: u64,
 }
@@ -46,10 +60,11 @@ impl Rapl {
             zones: zones(folder)?,
             idle_w: 0.0,
         };
-        let (begun, before) = (Instant::now(), this.read()?);
+        let before = this.read()?;
         wait();
-        let used_j = this.used_j(&before, &this.read()?);
-        this.idle_w = used_j / begun.elapsed().as_secs_f64();
+        let after = this.read()?;
+        let used_j = this.used_j(&before, &after)?;
+        this.idle_w = used_j / (after.at - before.at).as_secs_f64();
         // A virtual machine may have the file without a counter behind it.
         (used_j > 0.0).then_some(this)
     }
@@ -59,20 +74,33 @@ impl Rapl {
         self.idle_w
     }
 
-    /// What each counter says now, in microjoules.
-    pub fn read(&self) -> Option<Vec<u64>> {
-        self.zones.iter().map(Zone::read_uj).collect()
+    /// What each counter says now.
+    pub fn read(&self) -> Option<Reading> {
+        Some(Reading {
+            at: Instant::now(),
+            uj: self
+                .zones
+                .iter()
+                .map(Zone::read_uj)
+                .collect::<Option<_>>()?,
+        })
     }
 
-    /// The energy between two readings in joules. A counter may have begun anew once.
-    pub fn used_j(&self, before: &[u64], after: &[u64]) -> f64 {
-        let readings = before.iter().zip(after);
+    /// The energy between two readings in joules. A counter may have begun anew once; `None` where it may have done so
+    /// more often.
+    pub fn used_j(&self, before: &Reading, after: &Reading) -> Option<f64> {
+        let most_uj = (after.at - before.at).as_secs_f64() * MOST_W / UJ;
+        let is_short = |zone: &Zone| most_uj < zone.range_uj as f64;
+        let readings = before.uj.iter().zip(&after.uj);
         let used_uj = self
             .zones
             .iter()
             .zip(readings)
             .map(|(zone, (&before, &after))| zone.used_uj(before, after));
-        used_uj.sum::<u64>() as f64 * UJ
+        self.zones
+            .iter()
+            .all(is_short)
+            .then(|| used_uj.sum::<u64>() as f64 * UJ)
     }
 }
 
@@ -97,25 +125,45 @@ impl Zone {
 }
 
 fn zones(folder: &Path) -> Option<Vec<Zone>> {
-    let mut found = Vec::new();
+    let mut found: Vec<Zone> = Vec::new();
     for entry in fs::read_dir(folder).ok()?.flatten() {
         let text = |name: &str| fs::read_to_string(entry.path().join(name)).ok();
-        let is_package = text("name").is_some_and(|name| name.starts_with("package-"));
-        if !is_package {
+        let is_of_registers = entry
+            .file_name()
+            .to_str()
+            .is_some_and(|name| name.starts_with(CONTROL_TYPE));
+        let name = text("name").filter(|_| is_of_registers).unwrap_or_default();
+        let Some(number) = name.trim().strip_prefix("package-") else {
             continue;
-        }
-        found.push(Zone {
+        };
+        let zone = Zone {
+            package: number.split("-die-").next().unwrap_or(number).to_owned(),
             counter: File::open(entry.path().join("energy_uj")).ok()?,
             range_uj: text("max_energy_range_uj")?.trim().parse().ok()?,
-        });
+        };
+        if !is_counted(&zone, &found) {
+            found.push(zone);
+        }
     }
     (!found.is_empty()).then_some(found)
+}
+
+/// Whether a zone's counter is that of another die of its package, which shows the same one.
+fn is_counted(zone: &Zone, found: &[Zone]) -> bool {
+    let mut others = found.iter().filter(|other| other.package == zone.package);
+    others.any(|other| {
+        let readings = zone.read_uj().zip(other.read_uj());
+        readings.is_some_and(|(one, another)| one.abs_diff(another) < SAME_UJ)
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::path::PathBuf;
+
+    /// As Intel's counters have it, nearly: 262 kJ.
+    const RANGE_UJ: u64 = 262_143_329_000;
 
     /// A folder as the kernel has it: two packages, one with a zone within it, and the whole platform.
     fn tree(name: &str) -> PathBuf {
@@ -124,14 +172,14 @@ mod tests {
         for (zone, name, energy_uj) in [
             ("intel-rapl:0", "package-0", "1000\n"),
             ("intel-rapl:0:0", "core", "400\n"),
-            ("intel-rapl:1", "package-1", "999000\n"),
+            ("intel-rapl:1", "package-1", "262143328000\n"),
             ("intel-rapl:2", "psys", "77\n"),
         ] {
             let place = folder.join(zone);
             fs::create_dir_all(&place).unwrap();
             fs::write(place.join("name"), format!("{name}\n")).unwrap();
             fs::write(place.join("energy_uj"), energy_uj).unwrap();
-            fs::write(place.join("max_energy_range_uj"), "1000000\n").unwrap();
+            fs::write(place.join("max_energy_range_uj"), format!("{RANGE_UJ}\n")).unwrap();
         }
         folder
     }
@@ -148,12 +196,49 @@ mod tests {
         let folder = tree("sum");
         let rapl = rapl(&folder);
         let before = rapl.read().unwrap();
-        assert_eq!(before.iter().sum::<u64>(), 1_000_000);
+        assert_eq!(before.uj.iter().sum::<u64>(), RANGE_UJ);
         fs::write(folder.join("intel-rapl:0/energy_uj"), "3500\n").unwrap();
         // The second one begins anew meanwhile.
         fs::write(folder.join("intel-rapl:1/energy_uj"), "500\n").unwrap();
-        let used_j = rapl.used_j(&before, &rapl.read().unwrap());
+        let used_j = rapl.used_j(&before, &rapl.read().unwrap()).unwrap();
         assert!((used_j - (2500.0 + 1500.0) * UJ).abs() < 1e-12);
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn what_shows_the_same_package_again_is_left_out() {
+        let folder = tree("again");
+        let add = |zone: &str, name: &str, energy_uj: u64| {
+            let place = folder.join(zone);
+            fs::create_dir_all(&place).unwrap();
+            fs::write(place.join("name"), format!("{name}\n")).unwrap();
+            fs::write(place.join("energy_uj"), format!("{energy_uj}\n")).unwrap();
+            fs::write(place.join("max_energy_range_uj"), "1000000\n").unwrap();
+        };
+        assert_eq!(zones(&folder).unwrap().len(), 2);
+        add("intel-rapl-mmio:0", "package-0", 123_456_789);
+        assert_eq!(zones(&folder).unwrap().len(), 2, "the same by memory");
+        add("intel-rapl:7", "package-7-die-0", 500_000_000);
+        add("intel-rapl:8", "package-7-die-1", 500_000_400);
+        assert_eq!(zones(&folder).unwrap().len(), 3, "a counter shown twice");
+        add("intel-rapl:8", "package-7-die-1", 900_000_000);
+        assert_eq!(zones(&folder).unwrap().len(), 4, "a die of its own");
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn a_run_in_which_a_counter_may_have_begun_anew_twice_has_no_figure() {
+        let folder = tree("long");
+        let rapl = rapl(&folder);
+        let before = rapl.read().unwrap();
+        let after = |time: Duration| Reading {
+            at: before.at + time,
+            uj: vec![5000; 2],
+        };
+        for (time_s, has_figure) in [(262, true), (263, false)] {
+            let used_j = rapl.used_j(&before, &after(Duration::from_secs(time_s)));
+            assert_eq!(used_j.is_some(), has_figure);
+        }
         fs::remove_dir_all(folder).unwrap();
     }
 

@@ -152,7 +152,7 @@ impl Launcher {
             .zip(energy_before)
             .and_then(|(rapl, before)| {
                 let after = rapl.read()?;
-                Some(rapl.used_j(&before, &after))
+                rapl.used_j(&before, &after)
             });
         let mut count = |name| counters.as_mut().and_then(|counters| counters.read(name));
         drop(timer);
