@@ -244,6 +244,7 @@ def test_hyperfines_layout_is_what_its_scripts_read(bench: CommandLine) -> None:
     assert done.code == 0, done.err
     results: list[dict[str, Any]] = json.loads(done.out)["results"]
     assert [each["parameters"] for each in results] == [{"n": "1"}, {"n": "2"}]
+    assert [each["command"] for each in results] == [asleep_for.replace("{n}", n) for n in "12"]
     for each, asleep in zip(results, (0.01, 0.02), strict=True):
         assert len(each["times"]) == len(each["exit_codes"]) == len(each["memory_usage_byte"]) >= 5
         assert asleep <= each["min"] <= each["median"] <= each["max"]

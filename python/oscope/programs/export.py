@@ -11,8 +11,10 @@ from typing import Any, Literal
 import numpy as np
 
 from oscope.figures.analysed import measured
+from oscope.model.factors import Level
 from oscope.model.formatting import format_interval, format_value
 from oscope.model.samples import Floats
+from oscope.programs.command import RESERVED, fill
 from oscope.programs.findings import SAMPLED, TABLE, Findings, ProgramRow, revisions
 
 Format = Literal["md", "json", "csv"]
@@ -31,9 +33,7 @@ def rows(findings: Findings) -> list[dict[str, Any]]:
 def _row(findings: Findings, row: ProgramRow) -> dict[str, Any]:
     summary = row.summary
     low, high = summary.ci95 if summary and summary.ci95 else (None, None)
-    return {
-        row.subject: row.command,
-        **row.parameters,
+    columns = {
         **_revision(findings, row),
         "metric": findings.metric,
         "median": summary.median if summary else None,
@@ -43,6 +43,22 @@ def _row(findings: Findings, row: ProgramRow) -> dict[str, Any]:
         "n": summary.n if summary else 0,
         "skipped": row.point.skipped,
     }
+    return {row.subject: row.command, **_parameters(findings, row, columns), **columns}
+
+
+def _parameters(findings: Findings, row: ProgramRow, columns: Mapping[str, Any]) -> dict[str, Level]:
+    """Return the levels of a row by the names of their columns.
+
+    A parameter whose name another column has carries its kind in its name (`factor_n`), as in a frame.
+    """
+    given = {name for each in findings.rows for name in each.parameters}
+    found: dict[str, Level] = {}
+    for name, level in row.parameters.items():
+        key = name
+        while key in columns or (key != name and key in given):
+            key = f"factor_{key}"
+        found[key] = level
+    return found
 
 
 def _revision(findings: Findings, row: ProgramRow) -> dict[str, Any]:
@@ -140,8 +156,9 @@ def _mean_s(values: Floats) -> float | None:
 def _hyperfine(row: ProgramRow, metric: str) -> dict[str, Any]:
     values, keep = measured(row.point, metric)
     times = values / 1e9
+    held = {name: str(level) for name, level in row.parameters.items() if name not in RESERVED}
     found: dict[str, Any] = {
-        "command": row.command,
+        "command": fill(row.command, held),
         "mean": float(np.mean(times)),
         "stddev": float(np.std(times, ddof=1)) if len(times) > 1 else None,
         "median": float(np.median(times)),
