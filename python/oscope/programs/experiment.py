@@ -88,7 +88,10 @@ def bench_plan(spec: BenchSpec, checkouts: Mapping[str, str] | None = None) -> t
         find=amount.warmup is None,
         start=start,
     )
-    digests = [command_digest(params, begun_ns) for params in asked]
+    digests = [
+        command_digest(params, begun_ns, _folder_of(point.factors, params, in_guest=guest is not None))
+        for point, params in zip(points, asked, strict=True)
+    ]
     if conditions.tracer is not None:
         points = _traced(points, conditions.tracer)
         trials = (*trials, *trials)
@@ -112,6 +115,18 @@ def bench_plan(spec: BenchSpec, checkouts: Mapping[str, str] | None = None) -> t
         blocks=blocks,
     )
     return make_plan(experiment, described, amount, seed), trials
+
+
+def _folder_of(factors: Factors, params: Mapping[str, Any], *, in_guest: bool) -> str | None:
+    """Return what stands for the working folder in a digest; None: its path.
+
+    A commit's worktree has another path in each run: what counts is the path within it. In a guest no folder
+    of this machine is used.
+    """
+    if in_guest:
+        return ""
+    level = factors.get(REVISION)
+    return None if level is None else f"{params['folder']}/".partition(f"/{level}/")[2]
 
 
 def make_plan(experiment: PlannedExperiment, described: Catalogue, amount: Amount, seed: int) -> Plan:

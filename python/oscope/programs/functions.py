@@ -192,7 +192,7 @@ def _points(bench: FunctionBench) -> tuple[list[Factors], list[bytes]]:
 
 
 def _digests(bench: FunctionBench, points: Sequence[Factors]) -> tuple[str, ...]:
-    """Return a digest of the function of each point: the same where both code and arguments are."""
+    """Return a digest of the function of each point: the same where code, arguments and CPU are."""
     known = {
         label: function_digest((function, bench.setup), _arguments(bench, function))
         for function, label in zip(bench.functions, bench.labels, strict=True)
@@ -201,10 +201,10 @@ def _digests(bench: FunctionBench, points: Sequence[Factors]) -> tuple[str, ...]
 
 
 def _arguments(bench: FunctionBench, function: Callable[..., Any]) -> bytes:
-    """Return what a function is called with, pickled: that of `functools.partial` included."""
+    """Return what a function is called with, and its CPU, pickled: that of `functools.partial` included."""
     import cloudpickle  # noqa: PLC0415 - only functions need it
 
-    given: list[object] = [bench.args, dict(bench.kwargs), bench.collect]
+    given: list[object] = [bench.args, dict(bench.kwargs), bench.collect, bench.cpu]
     while isinstance(function, functools.partial):
         given += [function.args, function.keywords]
         function = function.func

@@ -1,4 +1,4 @@
-"""Digests of commands and functions: where two are equal, two runs measured the same code."""
+"""Digests of commands and functions: where two are equal, runs measured the same code in the same way."""
 
 from __future__ import annotations
 
@@ -15,24 +15,59 @@ MOST_READ = 1 << 28
 """Bytes of a file from which its size and time of change stand for its content: reading takes 0.2 s."""
 _KERNELS = ("/proc/", "/sys/", "/dev/")
 """What the kernel makes up when it is read, without an end in places."""
+_RULE = b"command 2"
+"""What the digest of a command covers, and how. A digest of another rule is never equal to one of this."""
+_NOWHERE = "/dev/null"
 
 
-def command_digest(params: Mapping[str, Any], begun_ns: int) -> str:
+def command_digest(params: Mapping[str, Any], begun_ns: int, folder: str | None = None) -> str:
     """Return the digest of a command, of the parameters that the probe is asked with, once it was tried.
 
     It covers its arguments, the names of its environment variables, and the content of the program and of
-    each argument that is a file, such as a script that an interpreter runs; wherever they lie. Libraries, and
-    files that the program opens by itself, are not seen. A file that changed since `begun_ns` (of the
-    system's clock), before the trial, is one that the command writes: it counts by its name.
+    each argument that is a file, such as a script that an interpreter runs; wherever they lie. It covers as
+    well what the command is measured in: the content of its input and of the files dropped from the page
+    cache, the commands of `--setup`, `--prepare` and `--cleanup` (as it covers the command itself), whether
+    its output goes to a file, its CPU, whether failed runs count, and its working folder: `folder`, or the
+    path of the one in `params` where that is None.
+
+    Not seen are libraries, files that a program opens by itself, and the values of environment variables:
+    these may be secrets, and whoever has the record could try guesses of them, hashed or not. A file that
+    changed since `begun_ns` (of the system's clock), before the trial, is one that the command writes: it
+    counts by its name.
     """
-    folder = Path(params.get("folder") or ".")
-    digest = hashlib.sha256(_content(Path(params["program"])))
-    for word in _words(params["arguments"], "shell" in params):
-        digest.update(b"\0" + (_content(folder / word, begun_ns) or word.encode(errors="surrogateescape")))
-    for entry in params.get("environment", ()):
-        # Not the value, which may be a secret: whoever has the record could try guesses of it.
-        digest.update(b"\0" + entry.partition("=")[0].encode(errors="surrogateescape"))
+    place = Path(params.get("folder") or ".")
+    in_shell = "shell" in params
+
+    def file(name: str) -> bytes:
+        return _content(place / name, begun_ns) or _encoded(name)
+
+    def aside(name: str) -> list[bytes]:
+        words = params.get(name) or []
+        return [file(word) for word in (*words[:1], *_words(words, in_shell))]
+
+    parts = {
+        "program": [_content(Path(params["program"]))],
+        "arguments": [file(word) for word in _words(params["arguments"], in_shell)],
+        "environment": [_encoded(entry.partition("=")[0]) for entry in params.get("environment", ())],
+        "folder": [_encoded(str(place.resolve()) if folder is None else folder)],
+        **{name: aside(name) for name in ("setup", "prepare", "cleanup")},
+        "input": [file(name) for name in filter(None, [params.get("input")])],
+        "cold": sorted(file(name) for name in params.get("cold", ())),
+        "output": [] if params.get("output") in (None, _NOWHERE) else [b"file"],
+        "cpu": [_encoded(str(params.get("cpu", "")))],
+        "ignore_failure": [_encoded(str(bool(params.get("ignore_failure"))))],
+    }
+    digest = hashlib.sha256(_RULE)
+    for part, values in parts.items():
+        digest.update(f"\0{part} {len(values)}".encode())
+        for value in values:
+            # With its length, so that no two lists of values read alike.
+            digest.update(f"\0{len(value)} ".encode() + value)
     return digest.hexdigest()
+
+
+def _encoded(text: str) -> bytes:
+    return text.encode(errors="surrogateescape")
 
 
 def _words(arguments: Sequence[str], in_shell: bool) -> Iterator[str]:

@@ -38,7 +38,7 @@ class EarlierRuns:
     runs: tuple[ExperimentResults, ...]
     same_setup: bool
     digests: tuple[Mapping[object, str], ...]
-    """Of A and then of each run: the digests of their users' programs by point."""
+    """Of A and then of each run: by point the digests of their users' programs, with what those ran in."""
 
     @classmethod
     def of(cls, a: ExperimentResults, b: ExperimentResults, runs: Iterable[ExperimentResults]) -> EarlierRuns:
@@ -48,7 +48,11 @@ class EarlierRuns:
         return cls(a, tuple(alike), same_setup, tuple(map(_digests, (a, *alike))))
 
     def points(self, point: PointSamples, metric: Column) -> EarlierPoints:
-        """Return the points of earlier runs that are measured as `point` of A is, of the same code."""
+        """Return the points of earlier runs that are measured as `point` of A is, of the same code.
+
+        Of a bench these are the points whose digest is equal: it covers a command's input, working folder and
+        other conditions. One that an older version made by another rule is equal only to its like.
+        """
         found, own = [], self.digests[0].get(_place(point))
         for run, digests in zip(self.runs, self.digests[1:], strict=True):
             key = self.a.key(point, run)
@@ -83,7 +87,10 @@ def _program(results: ExperimentResults) -> object:
 
 
 def _digests(results: ExperimentResults) -> dict[object, str]:
-    """Return the digest of the program or function that each point measured, where it is the user's own."""
+    """Return the digest of the program or function that each point measured, where it is the user's own.
+
+    See `oscope.programs.identity` for what it covers.
+    """
     return {
         frozenset(each["factors"].items()): each["sha256"] for each in results.settings.get("programs") or ()
     }
