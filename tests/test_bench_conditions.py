@@ -70,6 +70,19 @@ def test_runs_of_the_same_conditions_count_and_no_others(bench: CommandLine) -> 
     assert [named.get(run, "the same") for run in counted(a, b, runs)] == ["the same"] * (len(same) - 1)
 
 
+def test_benches_in_two_checkouts_are_alike(bench: CommandLine, tmp_path: Path) -> None:
+    digests = []
+    for name in ("one", "two"):
+        folder = tmp_path / name
+        (folder / "data").mkdir(parents=True)
+        there = replace(bench, folder=folder)
+        done = there("bench", "--reps", "2", "--json", "record.json", "--cwd", "data", "--", "true")
+        assert done.code == 0, done.err
+        (measured,) = record.read(folder / "record.json").experiments
+        digests.append(measured.settings["programs"][0]["sha256"])
+    assert digests[0] == digests[1]
+
+
 def test_digests_of_the_rule_before_count_only_beside_each_other(bench: CommandLine) -> None:
     assert bench("bench", "--reps", "2", "--name", "work", "--json", "record.json", "--", "cat").code == 0
     (measured,) = record.read(bench.folder / "record.json").experiments

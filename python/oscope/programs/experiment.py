@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -117,16 +118,18 @@ def bench_plan(spec: BenchSpec, checkouts: Mapping[str, str] | None = None) -> t
     return make_plan(experiment, described, amount, seed), trials
 
 
-def _folder_of(factors: Factors, params: Mapping[str, Any], *, in_guest: bool) -> str | None:
-    """Return what stands for the working folder in a digest; None: its path.
+def _folder_of(factors: Factors, params: Mapping[str, Any], *, in_guest: bool) -> str:
+    """Return what stands for the working folder in a digest: its path from where the bench was begun.
 
-    A commit's worktree has another path in each run: what counts is the path within it. In a guest no folder
-    of this machine is used.
+    So benches in several checkouts of one project are alike. A commit's worktree has another path in each
+    run: what counts is the path within it. In a guest no folder of this machine is used.
     """
     if in_guest:
         return ""
     level = factors.get(REVISION)
-    return None if level is None else f"{params['folder']}/".partition(f"/{level}/")[2]
+    if level is not None:
+        return f"{params['folder']}/".partition(f"/{level}/")[2]
+    return os.path.relpath(params.get("folder") or ".")
 
 
 def make_plan(experiment: PlannedExperiment, described: Catalogue, amount: Amount, seed: int) -> Plan:

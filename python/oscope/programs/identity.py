@@ -20,15 +20,14 @@ _RULE = b"command 2"
 _NOWHERE = "/dev/null"
 
 
-def command_digest(params: Mapping[str, Any], begun_ns: int, folder: str | None = None) -> str:
+def command_digest(params: Mapping[str, Any], begun_ns: int, folder: str = "") -> str:
     """Return the digest of a command, of the parameters that the probe is asked with, once it was tried.
 
     It covers its arguments, the names of its environment variables, and the content of the program and of
     each argument that is a file, such as a script that an interpreter runs; wherever they lie. It covers as
     well what the command is measured in: the content of its input and of the files dropped from the page
     cache, the commands of `--setup`, `--prepare` and `--cleanup` (as it covers the command itself), whether
-    its output goes to a file, its CPU, whether failed runs count, and its working folder: `folder`, or the
-    path of the one in `params` where that is None.
+    its output goes to a file, its CPU, whether failed runs count, and what stands for its working folder.
 
     Not seen are libraries, files that a program opens by itself, and the values of environment variables:
     these may be secrets, and whoever has the record could try guesses of them, hashed or not. A file that
@@ -49,7 +48,7 @@ def command_digest(params: Mapping[str, Any], begun_ns: int, folder: str | None 
         "program": [_content(Path(params["program"]))],
         "arguments": [file(word) for word in _words(params["arguments"], in_shell)],
         "environment": [_encoded(entry.partition("=")[0]) for entry in params.get("environment", ())],
-        "folder": [_encoded(str(place.resolve()) if folder is None else folder)],
+        "folder": [_encoded(folder)],
         **{name: aside(name) for name in ("setup", "prepare", "cleanup")},
         "input": [file(name) for name in filter(None, [params.get("input")])],
         "cold": sorted(file(name) for name in params.get("cold", ())),
