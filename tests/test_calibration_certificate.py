@@ -114,6 +114,16 @@ def test_more_time_finds_less_and_separate_runs_end_at_how_much_runs_differ() ->
     assert replace(ENTRY, runs=2).separate(600) == inf
 
 
+def test_runs_whose_difference_is_not_known_promise_nothing() -> None:
+    """A corrected time can be below 0: its runs have no relative deviation, however many they are."""
+    medians = (100.0, -1.0, 99.0, 100.5, 101.0)
+    (entry,) = entries([trial(1.0, observed(median)) for median in medians])
+    assert (entry.runs, np.isnan(entry.run_deviation)) == (5, True)
+    assert [entry.separate(seconds) for seconds in certificate.TIMES_S] == [inf] * len(certificate.TIMES_S)
+    assert entry.blocks_for(0.5) is None
+    assert mde.separate([entry]) is None
+
+
 @pytest.mark.parametrize("expected", [0.1, 0.01, 0.001, 0.0003])
 def test_the_pairs_for_an_effect_are_the_fewest(expected: float) -> None:
     pairs = ENTRY.pairs_for(expected)

@@ -152,7 +152,7 @@ def interleaved(entries: Sequence[Entry]) -> str:
 
 def separate(entries: Sequence[Entry]) -> str | None:
     """Return those between separate runs of 10 s each; None where there were too few runs to know."""
-    known = [entry.separate(2 * TIMES_S[1]) for entry in _alone(entries) if entry.runs >= FEWEST_RUNS]
+    known = [entry.separate(2 * TIMES_S[1]) for entry in _alone(entries) if entry.knows_runs]
     return _span(known) if known else None
 
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
-from math import ceil, inf, sqrt
+from math import ceil, inf, isfinite, sqrt
 from typing import Any
 
 import numpy as np
@@ -56,7 +56,8 @@ class Entry:
     block_error: float
     """Relative standard error of the median of a run, times the square root of its blocks."""
     run_deviation: float
-    """Relative standard deviation of the medians of separate runs; NaN where there were too few."""
+    """Relative standard deviation of the medians of separate runs; NaN where there were too few, or one that
+    is not above 0."""
     runs: int
     way: str = INTERLEAVED
     """How the pairs were measured: interleaved or duet."""
@@ -65,6 +66,11 @@ class Entry:
     def experiment(self) -> str:
         """Name of the experiment."""
         return self.subject.split(" ", 1)[0]
+
+    @property
+    def knows_runs(self) -> bool:
+        """Whether it is known how much separate runs differ."""
+        return self.runs >= FEWEST_RUNS and isfinite(self.run_deviation)
 
     def pairs_in(self, seconds: float) -> int:
         """Return how many pairs so much time holds."""
@@ -80,7 +86,7 @@ class Entry:
     def separate(self, seconds: float) -> float:
         """Return the smallest relative effect found between two runs that take so long together."""
         blocks = int(seconds / self.pair_s)
-        if self.runs < FEWEST_RUNS or blocks < FEWEST_PAIRS:
+        if not self.knows_runs or blocks < FEWEST_PAIRS:
             return inf
         within, between = self.block_error / sqrt(blocks), self.run_deviation
         return max(_mde(sqrt(2) * within, blocks - 1), _mde(sqrt(2) * between, self.runs - 1))
@@ -99,7 +105,7 @@ class Entry:
 
     def blocks_for(self, effect: float) -> int | None:
         """Return how many blocks a run needs for separate runs to find `effect`; None: no number does."""
-        if self.runs < FEWEST_RUNS or _mde(sqrt(2) * self.run_deviation, self.runs - 1) > effect:
+        if not self.knows_runs or _mde(sqrt(2) * self.run_deviation, self.runs - 1) > effect:
             return None
         # Within the run as precise as runs are alike, or as is needed, whichever is less.
         for blocks in (FEWEST_PAIRS, *(ceil(FEWEST_PAIRS * 1.1**step) for step in range(1, 160))):

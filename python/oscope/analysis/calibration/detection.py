@@ -112,7 +112,7 @@ def _points(experiment: PlannedExperiment) -> str:
 
 def _too_small(experiment: PlannedExperiment, entry: Entry, effect: float) -> str:
     known = f"runs differ by {format_share(_rounded(entry.run_deviation))} though nothing was changed"
-    if entry.runs < certificate.FEWEST_RUNS:
+    if not entry.knows_runs:
         known = "how much separate runs differ is not known"
     return f"{experiment.name}: no length of separate runs shows {format_share(effect)} here: {known}"
 
