@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from oscope.model.errors import UnknownFactorError, UsageError
 from oscope.model.experiment import Design, Experiment
 from oscope.model.factors import Factors, Level, Profile
 from oscope.probe.catalogue import Workload, bounded_below, check_level, nearest
+from oscope.trace.factor import TRACER
 
 RESIDENT_IN_PAGES = "process.create"
 """The workload that touches whole pages before it measures."""
 LEAST_HUGE_PAGE_BYTES = 2 << 20
 """The smallest huge page of x86-64 and arm64: what is no multiple of it is none of a larger one."""
+
+
+def with_tracer(design: Design, workload: Workload, settings: Mapping[str, Sequence[Level]]) -> Workload:
+    """Return `workload` with the laboratory's own factor `tracer`, where the experiment has it."""
+    if TRACER.name not in design.factors and TRACER.name not in settings:
+        return workload
+    return replace(workload, parameters=(*workload.parameters, TRACER))
 
 
 def check_names(settings: Mapping[str, Sequence[Level]], workloads: Iterable[Workload]) -> None:

@@ -14,7 +14,7 @@ from oscope.model.guest import Guest
 from oscope.model.host import Host
 from oscope.model.program import Program
 from oscope.model.revision import Revisions
-from oscope.planning.design_points import check_meaning, check_names, plan_points
+from oscope.planning.design_points import check_meaning, check_names, plan_points, with_tracer
 from oscope.probe import instructions
 from oscope.probe.catalogue import Catalogue, Covariate, Workload, nearest
 from oscope.trace.factor import TRACER, UNTRACED, tracer_of
@@ -100,6 +100,8 @@ class PlannedExperiment:
     """Of the user's own program or function at each point: equal is the same code."""
     revisions: Revisions | None = None
     """The commits that its points measure; None: it measures no revisions of a repository."""
+    budget_s: float | None = None
+    """Its part of the plan's budget; None: all experiments have equal parts."""
 
     def block_reps(self, block: int) -> int:
         """Return how many samples each point gets in `block`, counted from 0."""
@@ -167,6 +169,7 @@ class Plan:
                     **({"digests": list(e.digests)} if e.digests else {}),
                     **({} if e.program is None else {"program": e.program.to_object()}),
                     **({} if e.revisions is None else {"revisions": e.revisions.to_object()}),
+                    **({} if e.budget_s is None else {"budget_s": e.budget_s}),
                 }
                 for e in self.experiments
             ],
@@ -200,6 +203,7 @@ class Plan:
                 digests=tuple(e.get("digests", ())),
                 program=Program.from_object(e["program"]) if e.get("program") else None,
                 revisions=Revisions.from_object(e["revisions"]) if e.get("revisions") else None,
+                budget_s=e.get("budget_s"),
             )
             for e in data["experiments"]
         )
@@ -248,7 +252,7 @@ def make_plan(
     if trace is not None:
         settings[TRACER.name] = _traced(settings, amount, trace)
     workloads = {
-        e.name: _with_tracer(e.design(profile), catalogue.workload(e.workload, e.program), settings)
+        e.name: with_tracer(e.design(profile), catalogue.workload(e.workload, e.program), settings)
         for e in experiments
     }
     check_names(settings, workloads.values())
@@ -295,13 +299,6 @@ def check_traced(precision: float | None) -> None:
             "--trace and --precision contradict each other: traced figures come at the end",
             remedy="give --reps",
         )
-
-
-def _with_tracer(design: Design, workload: Workload, settings: Mapping[str, Sequence[Level]]) -> Workload:
-    """Return `workload` with the laboratory's own factor `tracer`, where the experiment has it."""
-    if TRACER.name not in design.factors and TRACER.name not in settings:
-        return workload
-    return replace(workload, parameters=(*workload.parameters, TRACER))
 
 
 def on_host(plan: Plan, host: Host) -> Plan:

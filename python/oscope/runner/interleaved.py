@@ -139,6 +139,8 @@ def _check_alike(plans: Sequence[Plan]) -> None:
             raise UsageError(
                 "what disturbs the machine disturbs all interleaved sides", remedy="inject a delay"
             )
+        if [e.budget_s for e in plan.experiments] != [e.budget_s for e in first.experiments]:
+            raise UsageError("interleaved sides share their time alike", remedy="plan them alike")
         if [(e.name, e.points, e.blocks) for e in plan.experiments] != [
             (e.name, e.points, e.blocks) for e in first.experiments
         ]:

@@ -43,8 +43,7 @@ def run_together(
     budget, count = Budget(plans[0].budget_s), len(plans[0].experiments)
     for number in range(count):
         own = [plan.experiments[number] for plan in plans]
-        # Each has an equal part of the time that is left.
-        deadline = budget.share(count - number)
+        deadline = budget.share(plans[0].experiments[number:])
         yield from _measure(own, plans, sides, deadline, duet if own[0].name in names else None)
 
 

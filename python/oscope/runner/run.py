@@ -51,8 +51,7 @@ def _run(
         if budget.spent:
             yield note(f"{experiment.name}: {budget} ran out before its turn")
             continue
-        # Each has an equal part of the time that is left.
-        deadline = budget.share(len(plan.experiments) - index)
+        deadline = budget.share(plan.experiments[index:])
         if plan.precision is None:
             yield from _measure_blocks(plan, experiment, runner, budget, deadline, share)
         else:

@@ -11,7 +11,7 @@ import numpy as np
 
 from oscope.model.samples import ExperimentResults, PointSamples
 from oscope.model.units import format_duration, format_share
-from oscope.planning.plan import Plan
+from oscope.planning.plan import Plan, PlannedExperiment
 from oscope.planning.precision import IN_A_ROW, Look, look, reached
 from oscope.runner.point_state import PointState
 from oscope.runner.run_events import RecordedEvent, RunEvent, SamplesTaken, note_once
@@ -45,10 +45,16 @@ class Budget:
         """Whether it ran out."""
         return self._end.passed
 
-    def share(self, parts: int) -> Deadline:
-        """Return when the first of so many equal parts of what is left ends."""
-        now = time.monotonic()
-        return Deadline(now + (self._end.at_s - now) / parts)
+    def share(self, experiments: Sequence[PlannedExperiment]) -> Deadline:
+        """Return when the time of the first of these ends, which share what is left as they are planned to.
+
+        What an experiment took beyond its part, or left of it, is of all that come after it.
+        """
+        now, part = time.monotonic(), 1 / len(experiments)
+        planned = [each.budget_s for each in experiments if each.budget_s is not None]
+        if len(planned) == len(experiments):
+            part = planned[0] / sum(planned)
+        return Deadline(now + (self._end.at_s - now) * part)
 
     def __str__(self) -> str:
         """Return it for messages."""

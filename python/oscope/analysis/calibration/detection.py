@@ -53,10 +53,10 @@ def size_interleaved(
 ) -> Sized:
     """Return the plan of one of two interleaved sides, with the time in which `effect` is found as budget.
 
-    `duet` names the experiments that both sides measure at the same time. Raises UsageError where there is no
-    calibration, or where no such time is reasonable.
+    Each experiment has the part of it that it needs. `duet` names the experiments that both sides measure at
+    the same time. Raises UsageError where there is no calibration, or where no such time is reasonable.
     """
-    total, notes = 0.0, []
+    sized, notes = [], []
     for experiment in plan.experiments:
         way = DUET if experiment.name in duet else INTERLEAVED
         entry, assumed = _entry(experiment, calibrated, way)
@@ -67,13 +67,14 @@ def size_interleaved(
                 remedy=f"ask for {_share_up(entry.interleaved(TIMES_S[-1]))}, which takes 10 minutes",
             )
         seconds = pairs * entry.pair_s * len(experiment.points)
-        total += seconds
+        sized.append(replace(experiment, budget_s=seconds))
         notes.append(
             f"{experiment.name}: {pairs} {way} pairs of blocks at each of {_points(experiment)}, "
             f"{about(seconds)}; a difference of {format_share(effect)} is found in {format_share(POWER)} of "
             f"cases{assumed}"
         )
-    return Sized(replace(plan, budget_s=round(total, 1) or 0.1), tuple(notes))
+    total = round(sum(each.budget_s or 0.0 for each in sized), 1) or 0.1
+    return Sized(replace(plan, budget_s=total, experiments=tuple(sized)), tuple(notes))
 
 
 def about(seconds: float) -> str:
