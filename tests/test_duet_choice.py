@@ -116,6 +116,18 @@ def test_auto_takes_what_the_certificate_says(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.usefixtures("probe")
+def test_auto_chooses_by_the_time_that_an_experiment_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 10 s two experiments have 5 s each, however many points the other one has."""
+    (one,) = one_point().experiments
+    other = replace(one, name="syscall.other", points=one.points * 9)
+    monkeypatch.setattr(probe_ab, "is_possible", lambda: True)
+    # In 5 s there are pairs enough, in 1 s too few to find anything.
+    known = brief(ENTRY, replace(BETTER, pair_s=0.3, pair_error=0.0001))
+    chosen = probe_ab.choose_way(replace(one_point(), experiments=(one, other)), "auto", known, 10.0)
+    assert chosen.duet == {"syscall.cost"}
+
+
+@pytest.mark.usefixtures("probe")
 def test_a_duet_that_is_demanded_leaves_out_what_is_not_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     both = make_plan(
         [labs.experiment(name) for name in ("syscall.cost", "ipc.latency")], catalogues.load(), seed=1

@@ -42,8 +42,8 @@ def choose_way(
     """Choose for each experiment of `plan` whether it is measured as a duet; else it is interleaved.
 
     `calibrated` is the machine's newest calibration in brief, which decides where `way` is auto: by what
-    either finds in `seconds`, shared by all points. Raises UsageError where a duet is demanded and this
-    process may use too few CPUs.
+    either finds in `seconds`, of which each experiment has an equal part, as when they are measured. Raises
+    UsageError where a duet is demanded and this process may use too few CPUs.
     """
     if way == "duet":
         # Raises where it cannot be.
@@ -57,12 +57,11 @@ def choose_way(
         return Chosen()
 
     entries = certificate.from_object(calibrated.get("certificate", ()))
-    points = sum(len(each.points) for each in plan.experiments)
-    share = (_USUAL_S if seconds is None else seconds) / points
+    share = (_USUAL_S if seconds is None else seconds) / len(plan.experiments)
     chosen = frozenset(
         each.name
         for each in plan.experiments
-        if why_not(each) is None and certificate.duet_is_better(entries, each.name, share)
+        if why_not(each) is None and certificate.duet_is_better(entries, each.name, share / len(each.points))
     )
     return Chosen(
         chosen,
