@@ -225,3 +225,29 @@ def test_quantiles_are_those_of_numpy_to_the_last_bit() -> None:
         levels = [0.5, 0.1, 0.9, 0.75, 0.25]
         own = fleet_statistics._quantiles(values, levels)
         assert own.tolist() == np.quantile(values, levels, axis=1).tolist()
+
+
+def test_series_that_cannot_be_judged_do_not_hide_odd_hosts() -> None:
+    """What is 0 on a fleet's median host, or measured on three hosts, is no test that others are paid for."""
+    rng = np.random.default_rng(9)
+    blocks, reps = 10, 5
+    block = np.repeat(np.arange(blocks), reps)
+    hosts = {
+        f"n{number}": HostSamples(
+            100 * (1 + rng.normal(0, 0.01, blocks * reps) + (0.09 * (number == 3))), block
+        )
+        for number in range(8)
+    }
+    judgeable = Series("time", hosts)
+    zeros = HostSamples(np.zeros(blocks * reps), block)
+    ones = HostSamples(np.ones(blocks * reps), block)
+    unknown = [Series(f"zero {at}", dict.fromkeys(hosts, zeros)) for at in range(400)]
+    unknown += [Series(f"few {at}", dict.fromkeys(("n0", "n1", "n2"), ones)) for at in range(400)]
+    (alone,) = judge([judgeable])
+    together, *others = judge([judgeable, *unknown])
+    assert named([judgeable]) == {"n3"}
+    assert named([judgeable, *unknown]) == {"n3"}
+    assert [cell.q for cell in together.cells] == [cell.q for cell in alone.cells]
+    cells = [cell for metric in others for cell in metric.cells]
+    assert {cell.verdict for cell in cells} == {"cannot tell"}
+    assert all(np.isnan([cell.p, cell.q]).all() for cell in cells)

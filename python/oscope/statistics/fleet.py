@@ -84,6 +84,7 @@ class Cell:
     criterion: Criterion
     """By which it is oddest."""
     p: float
+    """NaN where there was no test."""
     q: float
     """`p` corrected for all hosts x metrics: the share of false ones among those named odd down to it."""
     blocks: int
@@ -141,12 +142,8 @@ def judge(series: Sequence[Series], threshold: float = THRESHOLD) -> tuple[Fleet
     Series of which the fleet's median is 0, or that fewer than `LEAST_HOSTS` hosts have, have no odd hosts.
     """
     judged = [_Judged.of(one, threshold) for one in series]
-    p = np.array([each.p for one in judged for each in one.deviations if np.isfinite(each.p)])
-    q = iter(false_discoveries(p))
-    return tuple(
-        one.metric([float(next(q)) if np.isfinite(each.p) else np.nan for each in one.deviations])
-        for one in judged
-    )
+    q = iter(false_discoveries([each.p for one in judged for each in one.deviations]).tolist())
+    return tuple(one.metric([next(q) for _ in one.deviations]) for one in judged)
 
 
 @dataclass(frozen=True)

@@ -40,10 +40,13 @@ def one_of_each_quantity(metrics: Iterable[str], headline: str) -> dict[str, str
 
 
 def holm(p: Floats) -> Floats:
-    """Correct p values for having made all these tests (Holm, Scandinavian Journal of Statistics 6, 1979)."""
-    order = np.argsort(p, kind="stable")
-    raised = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1))
-    corrected = np.empty(len(p))
+    """Correct p values for having made all these tests (Holm, Scandinavian Journal of Statistics 6, 1979).
+
+    NaN is of no test: it stays, and does not count.
+    """
+    order = np.argsort(p, kind="stable")[: np.count_nonzero(~np.isnan(p))]
+    raised = np.maximum.accumulate(p[order] * np.arange(len(order), 0, -1))
+    corrected = np.full(len(p), np.nan)
     corrected[order] = np.minimum(raised, 1.0)
     return corrected
 
@@ -51,14 +54,19 @@ def holm(p: Floats) -> Floats:
 def false_discoveries(p: Sequence[float] | Floats) -> Floats:
     """Correct p values so that of those below a level at most that share are false.
 
-    Benjamini and Hochberg, Journal of the Royal Statistical Society B 57, 1995.
+    Benjamini and Hochberg, Journal of the Royal Statistical Society B 57, 1995. NaN is of no test: it stays,
+    and does not count.
     """
-    return np.asarray(scipy.stats.false_discovery_control(p, method="bh") if len(p) else p, dtype=float)
+    corrected = np.array(p, dtype=float)
+    tested = ~np.isnan(corrected)
+    if tested.any():
+        corrected[tested] = scipy.stats.false_discovery_control(corrected[tested], method="bh")
+    return corrected
 
 
 def bonferroni(p: float, tests: int) -> float:
-    """Correct the p of the most striking of several tests for their number (Bonferroni)."""
-    return min(1.0, tests * p)
+    """Correct the p of the most striking of several tests for their number (Bonferroni); NaN stays NaN."""
+    return float(np.minimum(1.0, tests * p))
 
 
 def correct(p: Sequence[float], tests: Sequence[Hashable], headline: Sequence[bool], beside: int) -> Floats:
@@ -79,5 +87,5 @@ def correct(p: Sequence[float], tests: Sequence[Hashable], headline: Sequence[bo
         raised = holm(of_test) if first else false_discoveries(of_test)
         for row in rows:
             # Another unit's own p may be larger, by the steps of its clock.
-            corrected[row] = max(p[row], float(raised[number[tests[row]]]))
+            corrected[row] = np.maximum(p[row], raised[number[tests[row]]])
     return corrected

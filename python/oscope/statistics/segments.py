@@ -66,7 +66,7 @@ def proven(logs: Floats, chosen: Sequence[int]) -> list[int]:
 def _proven(logs: Floats, chosen: Sequence[int], tests: int) -> list[int]:
     """Return the clearest of the cuts in a piece and those beside it; none if the piece may be flat."""
     whole = logs[np.isfinite(logs).all(axis=1)]
-    if not chosen or bonferroni(_p(whole), tests) >= LEVEL:
+    if not chosen or not bonferroni(_p(whole), tests) < LEVEL:
         return []
     gains = _gains(whole.mean(axis=0))
     best = max(chosen, key=lambda cut: gains[cut - 1])

@@ -139,7 +139,7 @@ def _first_stretch(values: Floats) -> Warmup | None:
         if 8 * length > len(values):
             break
         first, after = values[found:length], values[length : 4 * length]
-        if bonferroni(rank_sum(first, after), len(LENGTHS)) >= SIGNIFICANT:
+        if not bonferroni(rank_sum(first, after), len(LENGTHS)) < SIGNIFICANT:
             break
         found = length
     rest = float(np.median(values[found:]))
