@@ -72,7 +72,7 @@ def test_runs_of_the_same_conditions_count_and_no_others(bench: CommandLine) -> 
 
 def test_benches_in_two_checkouts_are_alike(bench: CommandLine, tmp_path: Path) -> None:
     digests = []
-    for name in ("one", "two"):
+    for name in ("first checkout", "second checkout"):
         folder = tmp_path / name
         (folder / "data").mkdir(parents=True)
         there = replace(bench, folder=folder)
