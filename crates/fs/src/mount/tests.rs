@@ -6,6 +6,7 @@ mod changed;
 mod files;
 mod left;
 mod leftovers;
+mod modes;
 mod names;
 mod opening;
 mod rig;

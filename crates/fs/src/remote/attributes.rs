@@ -102,7 +102,8 @@ pub struct Put<'a> {
     pub unsettled: Option<Unsettled>,
     /// Anything there is a conflict.
     pub expect_nothing: bool,
-    /// Permissions that it is to have: 0o7777.
+    /// Permissions that it is to have: 0o7777. The file that is `expected` gives it its own, and its owner, if it is
+    /// there.
     pub mode: u32,
     /// User and group that it is to have, if the server lets us: where it does not, the file is put all the same,
     /// without set-id bits.

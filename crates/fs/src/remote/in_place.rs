@@ -166,7 +166,8 @@ impl Putting<'_> {
         let path = self.order.path;
         let mut upload = Upload::new(self.from, handle, self.limit, path);
         upload.send(pipeline)?;
-        let attributes = upload.ask_attributes(pipeline, self.order, there);
+        let order = self.as_there(there.copied());
+        let attributes = upload.ask_attributes(pipeline, &order, there);
         let sync = upload.ask_sync(pipeline, self.order);
         let new = pipeline.ask_handle(kind::FSTAT, handle);
         let close = pipeline.ask_close(handle);

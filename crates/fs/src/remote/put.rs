@@ -16,12 +16,12 @@ use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 
-use super::attributes::{Attributes, Change, Changed, Put, PutError, Stored};
+use super::attributes::{Attributes, Change, Changed, Kind, Put, PutError, Stored};
 use super::errno::{Doing, parent, settle};
 use super::handle::Handle;
 use super::link::Link;
 use super::operations::{NEW, ask_open, ask_xattrs};
-use super::pipeline::RequestPipeline;
+use super::pipeline::{RequestPipeline, StatusResult};
 use super::request_error::RequestError;
 use super::temporary;
 use super::upload::{Sent, Upload};
@@ -133,13 +133,13 @@ impl<'a> Putting<'a> {
         let asked = self.link.clock.now();
         let id = ask_open(pipeline, temporary, NEW, PRIVATE);
         let look = pipeline.ask_path(kind::LSTAT, temporary);
-        let there = self.ask_there(pipeline);
+        let expected = self.order.expected;
+        let there = expected.map(|_| pipeline.ask_path(kind::LSTAT, self.order.path));
         let said = pipeline.handle(id)?;
         let handle = settle(pipeline, said, Doing::Make(temporary))?;
-        let old = match there {
-            Some((look, changed)) => self.open_old(pipeline, look)?.map(|old| (old, changed)),
-            None => None,
-        };
+        let there = there.map(|id| pipeline.attributes(id)).transpose()?;
+        let old = self.open_old(pipeline, there)?;
+        let order = there.map_or(*self.order, |there| self.as_there(there.ok()));
         if let Ok(made) = pipeline.attributes(look)? {
             self.link.clock.observe(made.mtime, asked);
         }
@@ -147,7 +147,7 @@ impl<'a> Putting<'a> {
         let inherited = ask_xattrs(pipeline, self.order.like, temporary);
         let mut upload = Upload::new(self.from, &handle, self.limit, temporary);
         let copied = send_or_copy(&mut upload, pipeline, old.as_ref())?;
-        let attributes = upload.ask_attributes(pipeline, self.order, None);
+        let attributes = upload.ask_attributes(pipeline, &order, None);
         let sync = upload.ask_sync(pipeline, self.order);
         let close = pipeline.ask_close(&handle);
         let new = pipeline.ask_path(kind::LSTAT, temporary);
@@ -172,7 +172,12 @@ impl<'a> Putting<'a> {
         let made = settle(pipeline, said, Doing::Look)?;
         let said = pipeline.attributes(old)?;
         judge(self.order, said)?;
-        let made = self.own(pipeline, temporary, made, owned)?;
+        let now = said.map_or(order, |now| self.as_there(Some(now)));
+        let (made, owned) = match (now.mode, now.owner) == (order.mode, order.owner) {
+            true => (made, owned),
+            false => set_again(pipeline, &now, temporary)?,
+        };
+        let made = own(pipeline, &now, temporary, made, owned)?;
         whole(&made, &sent)?;
         // Last of all: what is compared now is replaced by the next request.
         self.judge_content(pipeline, said, comparison)?;
@@ -182,78 +187,106 @@ impl<'a> Putting<'a> {
         })
     }
 
-    /// Gather the question for what is to be replaced, where the server can copy what did not change.
-    fn ask_there(&self, pipeline: &mut RequestPipeline<'_>) -> Option<(u32, Changed<'a>)> {
-        let has = pipeline.extensions();
-        let changed = self.order.changed?;
-        let can = has.copy_data && u64::from(has.write_length) >= BLOCK;
-        let known = self.order.expected.is_some();
-        (can && known).then(|| (pipeline.ask_path(kind::LSTAT, self.order.path), changed))
-    }
-
-    /// Open what is to be replaced, if it is the version expected: the server would wait for ever for somebody to open
-    /// the other end of a fifo. `None` if it is gone or not for us to read: then all of it goes.
+    /// Open what is to be replaced, where the server can copy what of it did not change, if it is the version expected:
+    /// the server would wait for ever for somebody to open the other end of a fifo. `None` if it is gone or not for us
+    /// to read: then all of it goes.
     fn open_old<'t>(
         &self,
         pipeline: &mut RequestPipeline<'t>,
-        look: u32,
-    ) -> Result<Option<Handle<'t>>, Stop> {
-        let said = pipeline.attributes(look)?;
+        there: Option<StatusResult<Attributes>>,
+    ) -> Result<Option<(Handle<'t>, Changed<'a>)>, Stop> {
+        let has = pipeline.extensions();
+        let can = has.copy_data && u64::from(has.write_length) >= BLOCK;
+        let (Some(changed), Some(said), true) = (self.order.changed, there, can) else {
+            return Ok(None);
+        };
         judge(self.order, said)?;
         if said.is_err() {
             return Ok(None);
         }
         let id = ask_open(pipeline, self.order.path, flag::READ, 0);
-        Ok(pipeline.handle(id)?.ok())
+        Ok(pipeline.handle(id)?.ok().map(|old| (old, changed)))
     }
 
-    /// Where the owner was refused: the group alone, if the server lets us, and no set-id bits of another's file.
-    fn own(
-        &self,
-        pipeline: &mut RequestPipeline<'_>,
-        temporary: &Path,
-        made: Attributes,
-        owned: bool,
-    ) -> Result<Attributes, RequestError> {
-        let (Some((_, group)), false) = (self.order.owner, owned) else {
-            return Ok(made);
-        };
-        let ask = |pipeline: &mut RequestPipeline<'_>, change: Change| {
-            let full = pipeline.target.full(temporary);
-            pipeline.ask(|id| {
-                Packet::request(kind::SETSTAT, id)
-                    .text(&full)
-                    .change(&change)
-            })
-        };
-        let group = (group != made.gid).then(|| {
-            let owner = Some((made.uid, group));
-            ask(
-                pipeline,
-                Change {
-                    owner,
-                    ..Change::default()
-                },
-            )
-        });
-        let mode = Some(self.order.mode & 0o1777);
-        let mode = ask(
-            pipeline,
-            Change {
-                mode,
-                ..Change::default()
-            },
-        );
-        let look = pipeline.ask_path(kind::LSTAT, temporary);
-        if let Some(id) = group {
-            // Not ours to give: it stays the group that it is.
-            let _ = pipeline.status(id)?;
-        }
-        let said = pipeline.status(mode)?;
-        settle(pipeline, said, Doing::Write(temporary, 0))?;
-        let said = pipeline.attributes(look)?;
-        settle(pipeline, said, Doing::Look)
+    /// The order, with mode and owner of the file that is replaced, if there is one: another may have changed them
+    /// since they were read, which shows in no version.
+    pub(super) fn as_there(&self, there: Option<Attributes>) -> Put<'a> {
+        let replaced = there.filter(|now| now.kind == Kind::File && self.order.expected.is_some());
+        replaced.map_or(*self.order, |now| Put {
+            mode: now.mode,
+            owner: Some((now.uid, now.gid)),
+            ..*self.order
+        })
     }
+}
+
+/// Another changed mode or owner of what is replaced since the temporary was given them: it gets the new ones. Returns
+/// its attributes, and whether the owner was not refused.
+fn set_again(
+    pipeline: &mut RequestPipeline<'_>,
+    order: &Put<'_>,
+    temporary: &Path,
+) -> Result<(Attributes, bool), RequestError> {
+    let owner = ask_owner(pipeline, temporary, order.owner);
+    let mode = ask_mode(pipeline, temporary, order.mode);
+    let look = pipeline.ask_path(kind::LSTAT, temporary);
+    let owned = pipeline.status(owner)?.is_ok();
+    let said = pipeline.status(mode)?;
+    settle(pipeline, said, Doing::Write(temporary, 0))?;
+    let said = pipeline.attributes(look)?;
+    Ok((settle(pipeline, said, Doing::Look)?, owned))
+}
+
+/// Where the owner was refused: the group alone, if the server lets us, and no set-id bits of another's file.
+fn own(
+    pipeline: &mut RequestPipeline<'_>,
+    order: &Put<'_>,
+    temporary: &Path,
+    made: Attributes,
+    owned: bool,
+) -> Result<Attributes, RequestError> {
+    let (Some((_, group)), false) = (order.owner, owned) else {
+        return Ok(made);
+    };
+    let group =
+        (group != made.gid).then(|| ask_owner(pipeline, temporary, Some((made.uid, group))));
+    let mode = ask_mode(pipeline, temporary, order.mode & 0o1777);
+    let look = pipeline.ask_path(kind::LSTAT, temporary);
+    if let Some(id) = group {
+        // Not ours to give: it stays the group that it is.
+        let _ = pipeline.status(id)?;
+    }
+    let said = pipeline.status(mode)?;
+    settle(pipeline, said, Doing::Write(temporary, 0))?;
+    let said = pipeline.attributes(look)?;
+    settle(pipeline, said, Doing::Look)
+}
+
+/// Gather the change of an owner.
+fn ask_owner(pipeline: &mut RequestPipeline<'_>, path: &Path, owner: Option<(u32, u32)>) -> u32 {
+    let change = Change {
+        owner,
+        ..Change::default()
+    };
+    ask_change(pipeline, path, &change)
+}
+
+/// Gather the change of a mode.
+fn ask_mode(pipeline: &mut RequestPipeline<'_>, path: &Path, mode: u32) -> u32 {
+    let change = Change {
+        mode: Some(mode),
+        ..Change::default()
+    };
+    ask_change(pipeline, path, &change)
+}
+
+fn ask_change(pipeline: &mut RequestPipeline<'_>, path: &Path, change: &Change) -> u32 {
+    let full = pipeline.target.full(path);
+    pipeline.ask(|id| {
+        Packet::request(kind::SETSTAT, id)
+            .text(&full)
+            .change(change)
+    })
 }
 
 /// Send the content: all of it, or only what differs from the version that is replaced; then also the question for the

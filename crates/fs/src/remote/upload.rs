@@ -255,8 +255,10 @@ impl<'a> Upload<'a> {
                 ..Change::default()
             })
         });
+        // Writing to it has cleared its set-id bits, perhaps.
+        let same = |there: &Attributes| there.mode == order.mode && order.mode & 0o6000 == 0;
         let others = ask(Change {
-            mode: Some(order.mode),
+            mode: (!there.is_some_and(same)).then_some(order.mode),
             times: order.times,
             ..Change::default()
         });

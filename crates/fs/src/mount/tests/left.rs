@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 
 use super::rig::{Rig, number, options, until};
 use crate::mount::file::set_times;
@@ -300,4 +300,21 @@ fn a_folder_that_the_server_lost_is_named_and_so_is_the_copy() {
     fs::create_dir(rig.on("dd")).unwrap();
     assert_eq!(recovered(&rig, &store).copied_back, 1);
     assert_eq!(fs::read(rig.on("dd/f")).unwrap(), b"new");
+}
+
+#[test]
+fn the_mode_that_another_has_set_meanwhile_is_kept_by_recovery() {
+    let mut rig = Rig::impatient(options());
+    rig.serve("f", b"old content");
+    let set = |rig: &Rig, mode| {
+        fs::set_permissions(rig.on("f"), fs::Permissions::from_mode(mode)).unwrap();
+    };
+    set(&rig, 0o644);
+    leave_dirty(&mut rig, "f", b"new");
+    set(&rig, 0o600);
+    let store = store(&rig);
+    assert_eq!(recovered(&rig, &store).copied_back, 1);
+    let there = fs::metadata(rig.on("f")).unwrap();
+    assert_eq!(fs::read(rig.on("f")).unwrap(), b"new content");
+    assert_eq!(there.mode() & 0o7777, 0o600);
 }
