@@ -14,7 +14,8 @@
 //!   first 16 bytes of the BLAKE3 hash of its content (text). EFBIG: it has more than 4 MiB; EBUSY: it changed while it
 //!   was read; EINVAL: it is no regular file;
 //! - `xattrs@oscope`, a request, which is announced by itself: two paths. The second file gets the extended attributes
-//!   of the first, with its access control list; nothing is done where that is not there.
+//!   of the first, with its access control list, and loses its own where the first has none; nothing is done where the
+//!   first is not there.
 //!
 //! A status says in its message which error number it is (`errno 39`). It runs as the user who logs in, and can do no
 //! more than he can.

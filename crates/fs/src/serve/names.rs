@@ -23,6 +23,9 @@ use crate::remote::{Change, Time};
 /// The mode of a folder that is made without one (OpenSSH's), less the umask.
 const USUAL: u32 = 0o777;
 
+/// Where a file has its access control list.
+const ACCESS_LIST: &str = "system.posix_acl_access";
+
 /// A request about a name.
 pub fn request(id: u32, kind: u8, body: &mut Reader<'_>) -> Done {
     let done = match kind {
@@ -174,7 +177,7 @@ fn make(path: &Path, mode: u32, device: u32) -> Result<(), Errno> {
 
 /// `xattrs@oscope`: `to` gets the extended attributes of the file `of`, with its access control list; none where `of`
 /// is not there. Of the system's own (`security.`) those that may be set, but no capabilities, which a file loses when
-/// it is written to.
+/// it is written to. A list that `to` has from its folder goes where `of` has none.
 fn inherit(of: &Path, to: &Path) -> Result<(), Errno> {
     let names = match xattr::list(of) {
         Ok(names) => names,
@@ -183,7 +186,9 @@ fn inherit(of: &Path, to: &Path) -> Result<(), Errno> {
             why => return Err(why),
         },
     };
+    let mut listed = false;
     for name in names.filter(|name| name != "security.capability") {
+        listed |= name == ACCESS_LIST;
         // One that has gone meanwhile is not missed.
         let Some(value) = xattr::get(of, &name).map_err(errno)? else {
             continue;
@@ -193,7 +198,13 @@ fn inherit(of: &Path, to: &Path) -> Result<(), Errno> {
             done => done.map_err(errno)?,
         }
     }
-    Ok(())
+    if listed {
+        return Ok(());
+    }
+    match xattr::remove(to, ACCESS_LIST).map_err(errno) {
+        Err(Errno::ENODATA | Errno::EOPNOTSUPP) => Ok(()),
+        done => done,
+    }
 }
 
 /// `replace@oscope`: `from` takes the name `to` if that stands for this version of a file, or for nothing (`None`).

@@ -326,3 +326,37 @@ fn the_digest_of_a_small_file_is_that_of_its_copy() {
         Err(Status::NoSuchFile)
     );
 }
+
+#[test]
+fn a_replacement_has_no_access_control_list_that_the_replaced_file_lacks() {
+    const ACCESS: &str = "system.posix_acl_access";
+    let folder = tempfile::tempdir().unwrap();
+    let (of, to) = (folder.path().join("of"), folder.path().join("to"));
+    fs::write(&of, "old").unwrap();
+    // The default list of the folder (linux/posix_acl_xattr.h): another user may read and write all that is made there.
+    let entries = [
+        (1, 6, u32::MAX),
+        (2, 6, 65534),
+        (4, 4, u32::MAX),
+        (16, 6, u32::MAX),
+        (32, 0, u32::MAX),
+    ];
+    let mut list = 2_u32.to_le_bytes().to_vec();
+    for (tag, may, user) in entries {
+        list.extend([u16::to_le_bytes(tag), u16::to_le_bytes(may)].concat());
+        list.extend(u32::to_le_bytes(user));
+    }
+    xattr::set(folder.path(), "system.posix_acl_default", &list).unwrap();
+    fs::write(&to, "new").unwrap();
+    assert!(xattr::get(&to, ACCESS).unwrap().is_some());
+    let inherit = || status_of(extension("xattrs@oscope", &[&of, &to]));
+    assert_eq!(inherit(), Status::Ok);
+    assert_eq!(xattr::get(&to, ACCESS).unwrap(), None);
+    assert_eq!(inherit(), Status::Ok);
+    // What replaces nothing has what its folder gives.
+    fs::remove_file(&of).unwrap();
+    fs::remove_file(&to).unwrap();
+    fs::write(&to, "new").unwrap();
+    assert_eq!(inherit(), Status::Ok);
+    assert!(xattr::get(&to, ACCESS).unwrap().is_some());
+}
