@@ -122,6 +122,8 @@ impl Shared {
         }
         let acknowledged = {
             let mut state = file.state();
+            let before = state.base;
+            state.dated(before, now.version());
             state.rebase(Some(now.version()), Some(asked));
             state.acknowledged
         };
@@ -296,6 +298,9 @@ impl Shared {
         let Some(path) = path else {
             return Ok(());
         };
+        if let Some(timed) = &timed {
+            file.state().dated(timed.before, now.version());
+        }
         let entry = self.store.entry(&path)?;
         let Some(copy) = file.copy() else {
             let Some(entry) = entry.filter(|entry| entry.dirty.is_none()) else {

@@ -193,6 +193,13 @@ impl State {
         self.backing.is_some() && (self.writers > 0 || self.mapped.is_some())
     }
 
+    /// This mount has set a time, by which the version `before` became `now`: what was not synced of that is not now.
+    pub fn dated(&mut self, before: Option<Version>, now: Version) {
+        if self.unsynced.is_some() && self.unsynced == before {
+            self.unsynced = Some(now);
+        }
+    }
+
     /// Whether the server has this content, but perhaps not on its disk.
     pub fn is_unsynced(&self) -> bool {
         self.unsynced.is_some() && self.unsynced == self.base

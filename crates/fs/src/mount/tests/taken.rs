@@ -5,6 +5,9 @@ use std::io::{Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::time::{Duration, UNIX_EPOCH};
 
+use nix::fcntl::AT_FDCWD;
+use nix::sys::stat::{UtimensatFlags, utimensat};
+
 use super::rig::{Rig, options, through_daemon, until};
 
 fn both(rig: &Rig, name: &str) -> File {
@@ -201,5 +204,41 @@ fn a_time_that_is_set_hides_no_write() {
         drop(file);
         assert_eq!(fs::read(rig.on("f")).unwrap(), b"new");
         assert_eq!(there().mtime(), 1_000_000_000);
+    }
+}
+
+#[test]
+fn fsync_has_the_server_sync_what_was_given_a_time_since() {
+    for options in [options(), through_daemon()] {
+        let rig = Rig::new(options);
+        let time = UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+        let put = |name: &str| fs::metadata(rig.on(name)).unwrap().ino();
+        for (name, is_open) in [("closed", false), ("open", true)] {
+            let mut file = File::create(rig.at(name)).unwrap();
+            file.write_all(b"text").unwrap();
+            drop(file);
+            let reader = is_open.then(|| File::open(rig.at(name)).unwrap());
+            // By its name: it is not opened for that.
+            let times = [nix::sys::time::TimeSpec::new(1_000_000_000, 0); 2];
+            utimensat(
+                AT_FDCWD,
+                &rig.at(name),
+                &times[0],
+                &times[1],
+                UtimensatFlags::FollowSymlink,
+            )
+            .unwrap();
+            let first = put(name);
+            let file = both(&rig, name);
+            file.sync_all().unwrap();
+            let second = put(name);
+            assert_ne!(second, first, "{name}: it was not put again");
+            file.sync_all().unwrap();
+            assert_eq!(put(name), second, "{name}: the server had synced it");
+            drop((file, reader));
+            let there = fs::metadata(rig.on(name)).unwrap();
+            assert_eq!(there.modified().unwrap(), time, "{name}");
+            assert_eq!(fs::read(rig.on(name)).unwrap(), b"text");
+        }
     }
 }
