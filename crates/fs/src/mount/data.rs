@@ -11,6 +11,7 @@ use nix::unistd::{Whence, lseek};
 
 use super::{Handle, Shared};
 use crate::errno::errno;
+use crate::remote::Statvfs;
 
 impl Shared {
     /// As many bytes as are asked for, unless the file ends before.
@@ -70,7 +71,7 @@ impl Shared {
             return Ok(());
         }
         match self.remote.room() {
-            Ok(room) if room.bfree.saturating_mul(room.frsize) < grown => Err(Errno::ENOSPC),
+            Ok(room) if lacks(&room, grown) => Err(Errno::ENOSPC),
             _ => Ok(()),
         }
     }
@@ -90,6 +91,11 @@ impl Shared {
     }
 }
 
+/// Whether so many bytes have no room there: what is kept for root does not count.
+fn lacks(room: &Statvfs, bytes: u64) -> bool {
+    room.bavail.saturating_mul(room.frsize) < bytes
+}
+
 fn read_whole(file: &File, offset: u64, size: u32) -> Result<Vec<u8>, Errno> {
     let mut data = vec![0; usize::try_from(size).map_err(|_| Errno::EINVAL)?];
     let mut have = 0;
@@ -103,4 +109,28 @@ fn read_whole(file: &File, offset: u64, size: u32) -> Result<Vec<u8>, Errno> {
     }
     data.truncate(have);
     Ok(data)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn room_that_is_kept_for_root_is_none() {
+        let room = Statvfs {
+            bsize: 4096,
+            frsize: 4096,
+            blocks: 100,
+            bfree: 20,
+            bavail: 10,
+            files: 0,
+            ffree: 0,
+            favail: 0,
+            fsid: 0,
+            flag: 0,
+            namemax: 255,
+        };
+        assert!(!lacks(&room, 10 * 4096));
+        assert!(lacks(&room, 10 * 4096 + 1));
+    }
 }
