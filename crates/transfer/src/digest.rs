@@ -103,7 +103,7 @@ pub enum StreamingDigest {
 /// The part of a file that is digested so far.
 pub struct Reader {
     hasher: Hasher,
-    file: File,
+    file: Arc<File>,
     at: u64,
     size: u64,
     /// Only its data are read, and digested with their places.
@@ -131,10 +131,10 @@ impl StreamingDigest {
     /// so is that of a file that is resumed: while the thread read its beginning, the peer would hear nothing.
     ///
     /// # Errors
-    /// Those of dup(2), such as `EMFILE`; `EAGAIN` if no thread is to be had.
+    /// `EAGAIN` if no thread is to be had.
     pub fn start(
         kind: DigestKind,
-        file: &File,
+        file: &Arc<File>,
         size: u64,
         sparse: bool,
         in_memory: Option<u64>,
@@ -142,7 +142,7 @@ impl StreamingDigest {
         if kind == DigestKind::None {
             return Ok(Self::Nothing);
         }
-        let reader = Reader::new(kind, file, size, sparse)?;
+        let reader = Reader::new(kind, file, size, sparse);
         match size < THREADED || (in_memory == Some(0) && kind == DigestKind::Xxh3) {
             true => Ok(Self::Here(reader)),
             false => Ok(Self::There(Thread::start(reader, size)?)),
@@ -214,15 +214,15 @@ impl StreamingDigest {
 }
 
 impl Reader {
-    fn new(kind: DigestKind, file: &File, size: u64, sparse: bool) -> io::Result<Self> {
-        Ok(Self {
+    fn new(kind: DigestKind, file: &Arc<File>, size: u64, sparse: bool) -> Self {
+        Self {
             hasher: Hasher::new(kind),
-            file: file.try_clone()?,
+            file: Arc::clone(file),
             at: 0,
             size,
             sparse,
             buffer: vec![0; WINDOW.min(usize::try_from(size).unwrap_or(WINDOW))],
-        })
+        }
     }
 
     fn read_to(&mut self, mark: u64) -> io::Result<()> {

@@ -130,7 +130,7 @@ fn copy(
         loop {
             alive()?;
             let mut part = (&from).take(SEGMENT as u64);
-            if io::copy(&mut part, &mut partial.file).map_err(failed)? == 0 {
+            if io::copy(&mut part, &mut &*partial.file).map_err(failed)? == 0 {
                 return partial.finish(parent, entry, replaces).map_err(refused);
             }
         }

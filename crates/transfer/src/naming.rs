@@ -3,17 +3,32 @@
 use std::ffi::CStr;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use nix::NixPath;
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, AtFlags, RenameFlags, renameat, renameat2};
 use nix::sys::stat::fstatat;
-use nix::unistd::linkat;
+use nix::unistd::{close, linkat};
 
 use super::names;
 use super::wire::Entry;
 use oscope_sys::error::Failure;
+
+/// Have the file system take all that was written, by the close(2) of another descriptor of the file: one whose disk is
+/// another machine's or another program's may write only then, and report only there that the disk is full. The file
+/// stays open, and locked.
+///
+/// # Errors
+/// Those of dup(2) and close(2).
+pub fn flush(file: &File) -> io::Result<()> {
+    loop {
+        match close(file.as_fd().try_clone_to_owned()?) {
+            Err(Errno::EINTR) => {}
+            closed => return closed.map_err(io::Error::from),
+        }
+    }
+}
 
 /// Give a file a name, if nothing has it.
 ///

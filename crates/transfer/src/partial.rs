@@ -6,6 +6,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
+use std::sync::Arc;
 
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, openat};
@@ -16,7 +17,7 @@ use nix::sys::time::TimeSpec;
 use nix::unistd::{UnlinkatFlags, geteuid, unlinkat};
 
 use super::names::{self, Origin};
-use super::naming::{give_name, link};
+use super::naming::{flush, give_name, link};
 use super::wire::{Entry, SEGMENT};
 use oscope_sys::error::Failure;
 
@@ -45,8 +46,9 @@ const _: () = assert!(super::receive_methods::WINDOW <= SEGMENT);
 
 /// A file on its way.
 pub struct Partial {
-    /// Its contents.
-    pub file: File,
+    /// Its contents. Who digests it has the same descriptor: another one's close(2) would take an error that
+    /// [`Self::finish`] is to see.
+    pub file: Arc<File>,
     /// Whether nothing was there of it.
     pub is_new: bool,
     name: CString,
@@ -102,7 +104,7 @@ impl Partial {
                 Err(error) => return Err(Failure::system("making it", error)),
             };
             return Ok(Self {
-                file: handle.into(),
+                file: Arc::new(handle.into()),
                 is_new,
                 name,
                 calls,
@@ -188,19 +190,20 @@ impl Partial {
         Ok(from + filled)
     }
 
-    /// Give the file its mode, its time and its name, as [`give_name`].
+    /// Give the file its mode, its time and, once the file system has taken its contents, its name, as [`give_name`].
     ///
     /// # Errors
-    /// `Failure::Failed` with the errno of fchmod(2) or utimensat(2), or that of [`give_name`]: it keeps its partial
-    /// name.
+    /// `Failure::Failed` with the errno of fchmod(2), utimensat(2) or close(2), or that of [`give_name`]: it keeps its
+    /// partial name.
     pub fn finish(
         &mut self,
         parent: BorrowedFd,
         entry: &Entry,
         replaces: bool,
     ) -> Result<(), Failure> {
-        self.calls += 3;
+        self.calls += 4;
         dress(&self.file, entry)?;
+        flush(&self.file).map_err(|error| Failure::system("writing", error))?;
         give_name(parent, self.name.as_c_str(), entry, replaces)
     }
 
@@ -222,7 +225,7 @@ pub type Granted = Cell<u32>;
 /// Otherwise nothing was.
 ///
 /// # Errors
-/// Those of write(2), such as `ENOSPC`.
+/// Those of write(2) and close(2), such as `ENOSPC`.
 pub fn put_whole(
     parent: BorrowedFd,
     granted: &Granted,
@@ -238,7 +241,7 @@ pub fn put_whole(
         return Ok(false);
     };
     let file = File::from(handle);
-    *calls += 4;
+    *calls += 5;
     file.write_all_at(bytes, 0)?;
     if mode & !granted.get() != 0 {
         *calls += 1;
@@ -254,6 +257,7 @@ pub fn put_whole(
     if set_time(&file, entry).is_err() {
         return Ok(false);
     }
+    flush(&file)?;
     let (_, base) = names::split(entry.name);
     Ok(CString::new(base).is_ok_and(|base| link(&file, parent, &base).is_ok()))
 }

@@ -6,6 +6,7 @@ mod plan;
 use std::collections::HashSet;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 
 use super::digest::{self, StreamingDigest};
 use super::holes;
@@ -179,7 +180,7 @@ impl<'a, 'w> Sender<'a, 'w> {
 
     /// The digest of a file that the receiver has, too.
     fn digest_of(&mut self, source: &Source) -> Result<Vec<u8>, Stop> {
-        let file = self.opener.open(source, &mut self.link.calls)?;
+        let file = Arc::new(self.opener.open(source, &mut self.link.calls)?);
         self.link.flush()?;
         // A receiver of an earlier version names digests of another kind: the file is sent.
         let kind = self.digest.of_what_is_there();
@@ -234,7 +235,7 @@ impl<'a, 'w> Sender<'a, 'w> {
 
     /// A file that is moved by a method, in segments.
     fn large(&mut self, source: &Source, from: u64) -> Result<Vec<u8>, Stop> {
-        let file = self.opener.open(source, &mut self.link.calls)?;
+        let file = Arc::new(self.opener.open(source, &mut self.link.calls)?);
         unchanged(source, &file)?;
         self.meter.passed(&source.name, from);
         self.choose(source.size - from)?;

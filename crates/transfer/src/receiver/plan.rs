@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
+use std::sync::Arc;
 
 use super::item::Room;
 use super::{Item, Kind, Receiver};
@@ -144,10 +145,10 @@ impl Receiver<'_, '_> {
             let room = if is_free { Room::Clear } else { Room::Taken };
             return Ok((FilePlan::Whole, room));
         }
-        if let There::Alike(file) = &there {
+        if let There::Alike(file) = there {
             // Opened, looked at and closed, but no partial was looked for.
             self.dirs.calls += 2;
-            let digest = self.digest_of(item, file)?;
+            let digest = self.digest_of(item, &Arc::new(file))?;
             return Ok((FilePlan::Have(digest), Room::Taken));
         }
         let begun = partial::begun(parent, &item.entry(), item.origin)
@@ -164,7 +165,7 @@ impl Receiver<'_, '_> {
     }
 
     /// The digest of a file that is there.
-    fn digest_of(&mut self, item: &Item, file: &File) -> Result<Vec<u8>, Stop> {
+    fn digest_of(&mut self, item: &Item, file: &Arc<File>) -> Result<Vec<u8>, Stop> {
         let unread =
             |error: std::io::Error| Stop::system(&item.name, "reading what is there", &error);
         let kind = self.digest.of_what_is_there();

@@ -6,6 +6,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::Arc;
 
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat};
@@ -78,7 +79,7 @@ fn open_at(path: &Path, source: &Source, flags: OFlag, calls: &mut u64) -> Resul
 /// Begin the digest of a file.
 pub fn follow(
     kind: DigestKind,
-    file: &File,
+    file: &Arc<File>,
     source: &Source,
     in_memory: Option<u64>,
 ) -> Result<StreamingDigest, Stop> {

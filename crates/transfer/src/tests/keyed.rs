@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::os::fd::AsFd;
+use std::sync::Arc;
 
 use super::super::digest::StreamingDigest;
 use super::super::key::Key;
@@ -99,7 +100,7 @@ fn what_came_over_a_keyed_connection_is_resumed_and_what_came_over_a_plain_one_i
 fn the_beginning_of_a_large_file_is_not_read_while_the_peer_waits() {
     let place = Place::new();
     let bytes = place.make("file", 3 << 20);
-    let file = fs::File::open(place.here("file")).expect("there");
+    let file = Arc::new(fs::File::open(place.here("file")).expect("there"));
     for (in_memory, here) in [
         (None, false),
         (Some(0), true),

@@ -159,8 +159,7 @@ fn fill_file(
         if verified {
             hash.update(&there[..length]);
         }
-        partial
-            .file
+        (&*partial.file)
             .write_all(&there[..length])
             .map_err(|error| unwritten(entry.name, &error).error)?;
         come.take(length);
