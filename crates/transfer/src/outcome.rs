@@ -2,6 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::link::cut;
+use super::names;
+
 /// What one side did for one connection.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tally {
@@ -34,6 +37,18 @@ pub struct Tally {
     pub method: String,
     /// Of them, the one that `auto` went on with after trying all; `None` where it tried none.
     pub chosen: Option<String>,
+}
+
+impl Tally {
+    /// A peer's tally, whose words a person may read: in one line, and without a command to the terminal.
+    pub(super) fn in_harmless_words(self) -> Self {
+        let shown = |words: String| names::shown(cut(&words).as_bytes());
+        Self {
+            method: shown(self.method),
+            chosen: self.chosen.map(shown),
+            ..self
+        }
+    }
 }
 
 /// One file of a finished transfer.

@@ -320,7 +320,7 @@ fn figures(sides: &[(&str, &Tally)]) -> Vec<Column> {
         }),
         numbers("calls", &|tally| count(tally.calls)),
         numbers("switches", &|tally| {
-            count(tally.voluntary + tally.involuntary)
+            count(tally.voluntary.saturating_add(tally.involuntary))
         }),
     ]);
     columns

@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 
+use super::super::outcome::Tally;
 use super::super::wire::{self, Entry, Frame, PREAMBLE};
 use super::*;
 
@@ -233,6 +234,42 @@ fn a_receiver_has_nothing_but_files_opened() {
         let how = sending(SendMethod::Auto);
         let error = send(stream, &files, &how, &mut |_| {}).expect_err("no transfer");
         assert!(error.to_string().contains("damaged"), "{plan:?}: {error}");
+        peer.join().expect("no panic");
+    }
+}
+
+#[test]
+fn a_receivers_words_are_no_commands_to_the_terminal() {
+    let place = Place::new();
+    place.make("file", 10);
+    let files = place.sources(&["file"]);
+    for (said, shown) in [
+        ("splice+readwrite", "splice+readwrite"),
+        ("\u{1b}]0;owned\u{7}", "\\u{1b}]0;owned\\u{7}"),
+        ("a\nb\u{9b}2J", "a\\nb\\u{9b}2J"),
+    ] {
+        let (listener, address) = bound();
+        let peer = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().expect("a sender");
+            let mut answer = PREAMBLE.to_vec();
+            wire::encode(&Frame::Hello(DigestKind::Blake3), &mut answer);
+            wire::encode(&Frame::Plan(vec![wire::Step::Whole]), &mut answer);
+            let tally = Tally {
+                files: 1,
+                total_bytes: 10,
+                method: said.to_owned(),
+                chosen: Some(said.to_owned()),
+                ..Tally::default()
+            };
+            wire::encode(&Frame::Receipt(tally), &mut answer);
+            stream.write_all(&answer).expect("said");
+            let _ = stream.read_to_end(&mut Vec::new());
+        });
+        let stream = connect(address, LONG).expect("a peer");
+        let sent = send(stream, &files, &sending(SendMethod::Auto), &mut |_| {});
+        let there = sent.expect("a receipt").there;
+        assert_eq!(there.method, shown);
+        assert_eq!(there.chosen.as_deref(), Some(shown));
         peer.join().expect("no panic");
     }
 }

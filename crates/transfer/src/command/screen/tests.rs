@@ -118,6 +118,24 @@ fn nothing_moved_has_no_rate() {
 }
 
 #[test]
+fn figures_of_a_peer_that_lies_are_shown_at_their_largest() {
+    let (screen, file) = screen(Side::Sender);
+    let there = Tally {
+        voluntary: u64::MAX,
+        involuntary: 1,
+        ..tally("splice")
+    };
+    screen.hear(Event::Done {
+        here: &tally("sendfile"),
+        there: Some(&there),
+        digest: None,
+    });
+    let text = printed(file);
+    let row = text.lines().last().expect("a row");
+    assert!(row.ends_with(" 18~446~744~073~709~551~615"), "{row}");
+}
+
+#[test]
 fn pages_are_a_table() {
     let (screen, file) = screen(Side::Sender);
     for page in 0..2 {
