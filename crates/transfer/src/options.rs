@@ -72,6 +72,16 @@ impl DigestKind {
             kind => kind,
         }
     }
+
+    /// By what a file is verified of which so many bytes were there before: another sender may have left them, and one
+    /// that knew what follows could choose them so that XXH3 is the same. A peer of an earlier version takes XXH3: the
+    /// file is removed as one that arrived damaged, and sent from its beginning the next time.
+    pub fn of_resumed(self, from: u64) -> Self {
+        match from {
+            0 => self,
+            _ => self.of_what_is_there(),
+        }
+    }
 }
 
 /// How to send.

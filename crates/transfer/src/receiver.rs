@@ -245,7 +245,7 @@ impl<'a, 'w> Receiver<'a, 'w> {
         self.choose(item.size - from)?;
         let in_memory = self.link.is_sealed().then_some(from);
         let mut follower = StreamingDigest::start(
-            self.digest,
+            self.digest.of_resumed(from),
             &partial.file,
             item.size,
             item.sparse,

@@ -240,7 +240,7 @@ impl<'a, 'w> Sender<'a, 'w> {
         self.meter.passed(&source.name, from);
         self.choose(source.size - from)?;
         let in_memory = self.link.is_sealed().then_some(from);
-        let mut follower = follow(self.digest, &file, source, in_memory)?;
+        let mut follower = follow(self.digest.of_resumed(from), &file, source, in_memory)?;
         follower
             .reach(from)
             .map_err(|error| unread(source, &error))?;
