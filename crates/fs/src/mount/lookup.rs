@@ -130,14 +130,19 @@ impl Shared {
             // No name to ask by, or nobody to ask: what is known is all there is.
             return Ok(());
         }
-        match self.lstat(ino) {
-            // Removed on the server while it is in use here: it lives on until it is copied back.
-            Err(Errno::ENOENT) if file.is_some_and(|file| file.in_use()) => Ok(()),
+        let answer = self.lstat(ino);
+        let in_use = file.is_some_and(|file| file.in_use());
+        match answer {
+            // Removed or replaced on the server while it is in use here: it lives on until it is copied back.
+            Err(Errno::ENOENT | Errno::ESTALE) if in_use => Ok(()),
             answer => answer.map(drop),
         }
     }
 
     /// Asks the server about a node, again if its path changed meanwhile.
+    ///
+    /// # Errors
+    /// ESTALE: its name stands for what is of another kind, or it has none. Those of the server.
     pub(super) fn lstat(&self, ino: u64) -> Result<Attributes, Errno> {
         loop {
             let (path, changes) = {
@@ -151,7 +156,12 @@ impl Shared {
             }
             let attributes = answer?;
             tree.note(ino, attributes, changes);
-            return Ok(attributes);
+            return match tree.is_of_kind(ino, attributes.kind) {
+                true => Ok(attributes),
+                // Another node's, which a look-up of the name makes. Of one that changes its kind the kernel would
+                // answer EIO for ever (fuse_stale_inode, fs/fuse/fuse_i.h).
+                false => Err(Errno::ESTALE),
+            };
         }
     }
 

@@ -281,7 +281,18 @@ impl Tree {
         self.node(ino, |node| node.changes += 1);
     }
 
+    /// Whether a node is of this kind: it never becomes another.
+    pub fn is_of_kind(&self, ino: u64, kind: Kind) -> bool {
+        self.nodes
+            .get(&ino)
+            .is_some_and(|node| node.attributes.kind == kind)
+    }
+
+    /// The attributes of what is of another kind are another node's: the server is asked when the name is looked up.
     fn set(&mut self, ino: u64, attributes: Attributes) {
+        if !self.is_of_kind(ino, attributes.kind) {
+            return self.expire(ino);
+        }
         let Some(node) = self.nodes.get_mut(&ino) else {
             return;
         };
