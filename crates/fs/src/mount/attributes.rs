@@ -49,6 +49,18 @@ impl Shared {
         Ok((attr(ino, &attributes, blocks, names), keep))
     }
 
+    /// The kernel is about to be sent these attributes of a node.
+    pub(super) fn size_shown(&self, ino: u64, attr: &FileAttr) {
+        if let Some(file) = self.tree().file(ino) {
+            // What the kernel itself writes to a copy this program does not hear of.
+            let by_kernel = file.state().may_be_stored_to();
+            match by_kernel {
+                true => file.kernel_size.is_unknown(),
+                false => file.kernel_size.shown(attr.size),
+            }
+        }
+    }
+
     /// Whether the server need not be asked for a node's attributes.
     pub(super) fn is_known(&self, ino: u64) -> bool {
         let known = self.tree().attributes(ino);

@@ -27,7 +27,7 @@ impl Shared {
         match self.create((parent, name), mode, flags, by, &register) {
             Err(Errno::EEXIST) if flags & libc::O_EXCL == 0 => {
                 let ino = self.lookup_anew(parent, name)?;
-                Ok((ino, self.open(ino, flags, register)?))
+                Ok((ino, self.open(ino, flags, None, register)?))
             }
             made => made,
         }

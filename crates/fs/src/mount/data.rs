@@ -20,20 +20,37 @@ impl Shared {
         read_whole(handle.copy.file(), offset, size)
     }
 
-    /// Writes to the copy.
-    pub(super) fn write(&self, number: u64, offset: u64, data: &[u8]) -> Result<(), Errno> {
+    /// Writes to the copy. Whether it went to another place than the kernel has it in its own pages: an append goes to
+    /// the copy's end.
+    pub(super) fn write(
+        &self,
+        number: u64,
+        offset: u64,
+        data: &[u8],
+        appends: bool,
+    ) -> Result<bool, Errno> {
         let handle = self.handle(number).ok_or(Errno::EBADF)?;
+        let known = &handle.file.kernel_size;
+        let place = match known.place(offset) {
+            moved if appends && moved != offset => {
+                // Where the kernel has the size after all, it has sent it to the end.
+                let end = handle.copy.file().metadata().map_err(errno)?.len();
+                if end == offset { offset } else { moved }
+            }
+            _ => offset,
+        };
+        known.grown(offset.saturating_add(data.len() as u64));
         // Counted on both sides: a copying back in between must see that what it read may be old.
         handle.file.wrote();
-        let written = match handle.copy.file().write_all_at(data, offset) {
+        let written = match handle.copy.file().write_all_at(data, place) {
             Err(error) if error.raw_os_error() == Some(libc::ENOSPC) => {
                 self.store.make_room(data.len() as u64)?;
-                handle.copy.file().write_all_at(data, offset)
+                handle.copy.file().write_all_at(data, place)
             }
             answer => answer,
         };
         handle.file.wrote();
-        written.map_err(errno)
+        written.map_err(errno).map(|()| place != offset)
     }
 
     /// Reserves or frees room in a copy (fallocate): done here, copied back with the rest.
@@ -60,6 +77,10 @@ impl Shared {
             answer => answer,
         }?;
         handle.file.writes.fetch_add(1, Ordering::Relaxed);
+        if !flags.contains(FallocateFlags::FALLOC_FL_KEEP_SIZE) {
+            let end = u64::try_from(offset.saturating_add(length)).unwrap_or(0);
+            handle.file.kernel_size.grown(end);
+        }
         Ok(())
     }
 

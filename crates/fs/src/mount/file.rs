@@ -19,6 +19,7 @@ use crate::errno::errno;
 use crate::remote::{Remote, Time, Unsettled, Version};
 use crate::store::{self, Copy, Digest};
 
+use super::kernel_size::KernelSize;
 use super::locked;
 
 /// Bytes of a file whose blocks are found at its opening for writing: that takes some 0.4 s a GiB. Of larger ones they
@@ -35,6 +36,8 @@ pub struct FileNode {
     pub writes: AtomicU64,
     /// It was found to have another name than the kernel may have looked up.
     pub renamed_late: AtomicBool,
+    /// The size that the kernel takes it to have.
+    pub kernel_size: KernelSize,
 }
 
 /// Changed only with the gate held; the lock around it is for reading it meanwhile.

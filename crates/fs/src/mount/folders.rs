@@ -100,8 +100,13 @@ impl Shared {
                 continue;
             };
             let shown = self.shown(child);
-            let added = shown
-                .map(|(attr, keep)| !reply.add(attr.ino, at, name, &keep, &attr, Generation(0)));
+            let added = shown.map(|(attr, keep)| {
+                let full = reply.add(attr.ino, at, name, &keep, &attr, Generation(0));
+                if !full {
+                    self.size_shown(child, &attr);
+                }
+                !full
+            });
             if added != Ok(true) {
                 self.tree().forget(child, 1);
             }

@@ -58,6 +58,7 @@ impl MaintenanceThread {
                 // Before anything goes back under a name of an unresolved rename.
                 shared.resolve_renames();
                 shared.copy_back_idle(again);
+                shared.free_not_opened();
                 shared.store.trim(None);
                 shared.remote.close_handles();
                 shared.tree().drop_late();

@@ -46,11 +46,12 @@ pub enum Opened {
 }
 
 impl Shared {
-    /// Opens a file. `register` gives the copy to the kernel (`open_backing` of the reply).
+    /// Opens a file for a thread of a program; `None`: the reply shows its attributes too. `register` gives the copy to the kernel (`open_backing` of the reply).
     pub(super) fn open(
         &self,
         ino: u64,
         flags: i32,
+        thread: Option<u32>,
         register: impl FnOnce(&File) -> io::Result<BackingId>,
     ) -> Result<Opened, Errno> {
         let file = self.tree().file(ino).ok_or(Errno::EIO)?;
@@ -60,21 +61,30 @@ impl Shared {
         self.wait_for_release(&file);
         let _gate = file.gate();
         self.end_of_mapping(ino, &file);
-        let opened = self
-            .bind(ino, &file, Use::of(flags))
-            .and_then(|()| self.opened(ino, &file, writable, register));
+        let wanted = Use::of(flags);
+        let repeated = thread.map_or(Ok(false), |thread| {
+            self.is_to_be_repeated(ino, &file, wanted, thread)
+        });
+        let opened = match repeated {
+            Ok(true) => return Err(Errno::ESTALE),
+            answer => answer.and_then(|_| self.bind(ino, &file, wanted)),
+        };
+        let opened = opened.and_then(|()| self.opened(ino, &file, writable, register));
         match &opened {
             Err(_) => self.finish(ino, &file),
             // From here on stores through a mapping may change its time: what a look-up has left in the kernel may no
             // longer be believed. No page is touched, so nothing waits for this.
             Ok(Opened::Passthrough(..)) if writable => {
+                file.kernel_size.is_unknown();
                 self.invalidate(
                     ino,
                     -1,
                     "the time of a store through a mapping may be shown late",
                 );
             }
-            Ok(_) => {}
+            Ok(Opened::Passthrough(..)) => self.opened_to_read(ino, &file),
+            Ok(Opened::Daemon(..)) if thread.is_some() => self.opened_by_size(ino, &file, wanted),
+            Ok(Opened::Daemon(..)) => {}
         }
         opened
     }

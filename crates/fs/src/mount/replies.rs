@@ -29,13 +29,17 @@ fn given(shared: &Shared, ino: u64) -> Result<(FileAttr, Duration), Errno> {
     shared.tree().looked_up(ino);
     shared
         .shown(ino)
+        .inspect(|(attr, _)| shared.size_shown(ino, attr))
         .inspect_err(|_| shared.tree().forget(ino, 1))
 }
 
 /// The attributes of a node after what was done to it.
 pub fn reply_attr(shared: &Shared, reply: ReplyAttr, ino: u64, done: Result<(), Errno>) {
     match done.and_then(|()| shared.shown(ino)) {
-        Ok((attr, keep)) => reply.attr(&keep, &attr),
+        Ok((attr, keep)) => {
+            shared.size_shown(ino, &attr);
+            reply.attr(&keep, &attr);
+        }
         Err(why) => reply.error(kernel_errno(why)),
     }
 }

@@ -55,7 +55,10 @@ impl Filesystem for Session {
     ) {
         self.count("getattr");
         match self.shared.shown(ino.0) {
-            Ok((attr, keep)) if self.shared.is_known(ino.0) => reply.attr(&keep, &attr),
+            Ok((attr, keep)) if self.shared.is_known(ino.0) => {
+                self.shared.size_shown(ino.0, &attr);
+                reply.attr(&keep, &attr);
+            }
             _ => self.later(move |shared| reply_attr(shared, reply, ino.0, shared.refresh(ino.0))),
         }
     }
@@ -195,11 +198,11 @@ impl Filesystem for Session {
         });
     }
 
-    fn open(&self, _request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+    fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         self.count("open");
-        let fetch_ahead = self.fetch_ahead(ino.0);
+        let (fetch_ahead, thread) = (self.fetch_ahead(ino.0), Some(request.pid()));
         self.later(move |shared| {
-            let done = shared.open(ino.0, flags.0, |copy| reply.open_backing(copy));
+            let done = shared.open(ino.0, flags.0, thread, |copy| reply.open_backing(copy));
             let to_read = done.is_ok() && Use::of(flags.0) == Use::Read;
             reply_opened(reply, done);
             if to_read {
@@ -249,19 +252,31 @@ impl Filesystem for Session {
     fn write(
         &self,
         _request: &Request,
-        _ino: INodeNo,
+        ino: INodeNo,
         handle: FileHandle,
         offset: u64,
         data: &[u8],
-        _write: WriteFlags,
-        _flags: OpenFlags,
+        write: WriteFlags,
+        flags: OpenFlags,
         _owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
         self.count("write");
-        let done = self.shared.write(handle.0, offset, data);
-        match done.and_then(|()| u32::try_from(data.len()).map_err(|_| Errno::EINVAL)) {
-            Ok(size) => reply.written(size),
+        // What comes from the kernel's pages is where it belongs.
+        let appends =
+            flags.0 & libc::O_APPEND != 0 && !write.contains(WriteFlags::FUSE_WRITE_CACHE);
+        let done = self.shared.write(handle.0, offset, data, appends);
+        let size = u32::try_from(data.len()).map_err(|_| Errno::EINVAL);
+        match done.and_then(|elsewhere| Ok((size?, elsewhere))) {
+            Ok((size, elsewhere)) => {
+                reply.written(size);
+                if elsewhere {
+                    // Not before the reply: the kernel holds its pages until then.
+                    self.later(move |shared| {
+                        shared.invalidate(ino.0, 0, "an append may be read at a wrong place");
+                    });
+                }
+            }
             Err(why) => reply.error(kernel_errno(why)),
         }
     }

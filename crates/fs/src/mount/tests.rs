@@ -4,6 +4,7 @@ mod ahead;
 mod beside;
 mod changed;
 mod files;
+mod kernel_size;
 mod left;
 mod leftovers;
 mod modes;

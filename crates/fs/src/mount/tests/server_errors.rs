@@ -177,10 +177,10 @@ fn after_a_close_that_failed_it_is_tried_again_by_who_tends_and_not_by_the_relea
     let shared = mounted.shared();
     let ino = shared.lookup(ROOT, "f".as_ref()).unwrap();
     let none = |_: &File| Err(std::io::ErrorKind::Unsupported.into());
-    let Ok(Opened::Daemon(number, _)) = shared.open(ino, libc::O_WRONLY, none) else {
+    let Ok(Opened::Daemon(number, _)) = shared.open(ino, libc::O_WRONLY, None, none) else {
         panic!("it cannot be opened");
     };
-    shared.write(number, 0, b"new").unwrap();
+    shared.write(number, 0, b"new", false).unwrap();
     let held = shared.handle(number).unwrap();
     rig.server.stop();
     until("it is known to be down", || shared.is_down());
@@ -210,10 +210,10 @@ fn at_the_end_a_server_that_is_away_is_waited_for_once_and_the_next_mount_copies
     let none = |_: &File| Err(std::io::ErrorKind::Unsupported.into());
     for name in names {
         let ino = shared.lookup(ROOT, name.as_ref()).unwrap();
-        let Ok(Opened::Daemon(number, _)) = shared.open(ino, libc::O_WRONLY, none) else {
+        let Ok(Opened::Daemon(number, _)) = shared.open(ino, libc::O_WRONLY, None, none) else {
             panic!("it cannot be opened");
         };
-        shared.write(number, 0, b"new").unwrap();
+        shared.write(number, 0, b"new", false).unwrap();
     }
     rig.server.stop();
     until("it is known to be down", || shared.is_down());
