@@ -46,7 +46,8 @@ pub enum Opened {
 }
 
 impl Shared {
-    /// Opens a file for a thread of a program; `None`: the reply shows its attributes too. `register` gives the copy to the kernel (`open_backing` of the reply).
+    /// Opens a file for a thread of a program; `None`: the reply shows its attributes too. `register` gives the copy to
+    /// the kernel (`open_backing` of the reply).
     pub(super) fn open(
         &self,
         ino: u64,
