@@ -110,6 +110,6 @@ def _by_experiment(side: Mapping[str, Results]) -> dict[str, dict[str, Experimen
     found: dict[str, dict[str, ExperimentResults]] = {}
     for host, results in side.items():
         for experiment in results.experiments:
-            if any(len(point) for point in experiment.points):
+            if experiment.has_samples:
                 found.setdefault(experiment.experiment, {})[host] = experiment
     return found

@@ -162,7 +162,7 @@ def _compare_host(
     if not shared:
         reasons.append("no experiment was measured both times")
     for now, before in shared:
-        if not _has_samples(now) and not _has_samples(before):
+        if not now.has_samples and not before.has_samples:
             # This host cannot measure it.
             continue
         known = [run for results in earlier if (run := results.get(now.experiment)) is not None]
@@ -176,10 +176,6 @@ def _compare_host(
         keys = ((judged.get((frozenset(row.factors.items()), row.metric)), row) for row in rows)
         found += [(key, row) for key, row in keys if key is not None]
     return found, reasons
-
-
-def _has_samples(experiment: ExperimentResults) -> bool:
-    return any(len(point) for point in experiment.points)
 
 
 def _judged_metrics(experiment: ExperimentResults) -> dict[tuple[object, str], MetricKey]:

@@ -101,7 +101,7 @@ def compare_results(
     there is nothing in common.
     """
     for side in (a, b):
-        if side.points and not any(len(point) for point in side.points):
+        if side.points and not side.has_samples:
             why = next((f" ({point.skipped})" for point in side.points if point.skipped), "")
             raise NoCommonValueError(
                 f"run {side.run_id} has no samples of {side.experiment}{why}", remedy="name another run"
