@@ -35,9 +35,7 @@ pub fn request(id: u32, kind: u8, body: &mut Reader<'_>) -> Done {
             let at = body.place()?;
             at.and_then(|at| symlink(text, &*at).map_err(errno))
         }
-        kind::RENAME => {
-            two(body)?.and_then(|(from, to)| rename(&from, &to, RenameFlags::RENAME_NOREPLACE))
-        }
+        kind::RENAME => two(body)?.and_then(|(from, to)| rename_new(&from, &to)),
         kind::MKDIR => {
             let (path, mode) = (body.place()?, body.change()?.mode.unwrap_or(USUAL));
             path.and_then(|path| {
@@ -164,6 +162,30 @@ fn rename(from: &Path, to: &Path, flags: RenameFlags) -> Result<(), Errno> {
     renameat2(AT_FDCWD, from, AT_FDCWD, to, flags)
 }
 
+/// Renames where nothing is.
+///
+/// # Errors
+/// EEXIST: something is there.
+fn rename_new(from: &Path, to: &Path) -> Result<(), Errno> {
+    match rename(from, to, RenameFlags::RENAME_NOREPLACE) {
+        // NFS has no flags of a rename (`nfs_rename`, fs/nfs/dir.c), but a link is made there for nothing else either.
+        Err(Errno::EINVAL) => {}
+        done => return done,
+    }
+    match linkat(AT_FDCWD, from, AT_FDCWD, to, LinkatFlags::empty()) {
+        Ok(()) => nix::unistd::unlink(from),
+        // A folder, or a file system without links: what comes in after the look is lost, of folders an empty one.
+        Err(Errno::EPERM | Errno::EOPNOTSUPP | Errno::ENOSYS) => match to.symlink_metadata() {
+            Ok(_) => Err(Errno::EEXIST),
+            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => {
+                rename(from, to, RenameFlags::empty())
+            }
+            Err(error) => Err(errno(error)),
+        },
+        Err(why) => Err(why),
+    }
+}
+
 /// `mknod@oscope`: a fifo, a socket or, for who may, a device.
 fn make(path: &Path, mode: u32, device: u32) -> Result<(), Errno> {
     let kind = SFlag::from_bits_truncate(mode & libc::S_IFMT);
@@ -215,7 +237,7 @@ fn replace(from: &Path, to: &Path, expected: Option<(u64, Time)>) -> Result<(), 
     let there = version(to)?;
     if there.is_none() {
         // It is made anew, unless another makes it first.
-        return match rename(from, to, RenameFlags::RENAME_NOREPLACE) {
+        return match rename_new(from, to) {
             Err(Errno::EEXIST) => Err(Errno::ECANCELED),
             done => done,
         };

@@ -4,12 +4,17 @@ use std::fs::{self, FileTimes};
 use std::io::Cursor;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::{Duration, UNIX_EPOCH};
+
+use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
+use nix::mount::{MntFlags, umount2};
 
 use super::*;
 use crate::remote::wire::{Answer, Status, flag};
 use crate::remote::{Attributes, Change, Kind, Time};
+use crate::testing::Server;
 
 /// The answers to these requests, on one connection.
 fn answers(requests: &[Vec<u8>]) -> Vec<Answer> {
@@ -196,6 +201,90 @@ fn a_file_is_replaced_only_if_it_is_the_one_expected() {
     assert_eq!(
         (missing, text("there").as_str()),
         (Status::NoSuchFile, "next")
+    );
+}
+
+/// A folder that is mounted by sshfs: a file system that refuses all flags of a rename, as NFS does.
+struct Sshfs {
+    here: PathBuf,
+    _server: Server,
+}
+
+impl Sshfs {
+    fn new() -> Self {
+        let server = Server::new();
+        let (there, here) = (server.folder("served"), server.folder("here"));
+        let target = server.target(&there);
+        let mut command = Command::new("sshfs");
+        command
+            .arg("-F")
+            .arg(target.config.unwrap())
+            .arg("-p")
+            .arg(target.port.unwrap().to_string())
+            .args(["-o", "dir_cache=no,attr_timeout=0,entry_timeout=0"])
+            .arg(format!("{}:{}", target.host, there.display()))
+            .arg(&here);
+        assert!(command.status().unwrap().success());
+        Self {
+            here,
+            _server: server,
+        }
+    }
+}
+
+impl Drop for Sshfs {
+    fn drop(&mut self) {
+        let _ = umount2(&self.here, MntFlags::MNT_DETACH);
+    }
+}
+
+#[test]
+fn a_name_is_taken_where_nothing_is_by_a_file_system_that_refuses_the_flags_of_a_rename() {
+    let mounted = Sshfs::new();
+    let at = |name: &str| mounted.here.join(name);
+    let text = |name: &str| fs::read_to_string(at(name)).unwrap();
+    let [conflict, exists] = [Errno::ECANCELED, Errno::EEXIST].map(Status::Exact);
+    fs::write(at("new"), "ours").unwrap();
+    let flags = RenameFlags::RENAME_NOREPLACE;
+    let refused = renameat2(AT_FDCWD, &at("new"), AT_FDCWD, &at("there"), flags);
+    assert_eq!(refused, Err(Errno::EINVAL));
+
+    assert_eq!(replace(&at("new"), &at("there"), None), Status::Ok);
+    assert_eq!(
+        (text("there").as_str(), at("new").exists()),
+        ("ours", false)
+    );
+    fs::write(at("new"), "next").unwrap();
+    assert_eq!(replace(&at("new"), &at("there"), None), conflict);
+    let rename = |from: &str, to: &str| {
+        status_of(about(kind::RENAME, &at(from)).text(at(to).as_os_str().as_bytes()))
+    };
+    assert_eq!(rename("new", "there"), exists);
+    assert_eq!(
+        (text("there").as_str(), text("new").as_str()),
+        ("ours", "next")
+    );
+    let base = version(&at("there"));
+    assert_eq!(replace(&at("new"), &at("there"), Some(base)), Status::Ok);
+    assert_eq!(text("there"), "next");
+
+    assert_eq!(rename("there", "moved"), Status::Ok);
+    assert_eq!(
+        (text("moved").as_str(), at("there").exists()),
+        ("next", false)
+    );
+    fs::create_dir(at("folder")).unwrap();
+    fs::create_dir(at("other")).unwrap();
+    assert_eq!(rename("folder", "other"), exists);
+    assert_eq!(rename("folder", "moved"), exists);
+    assert_eq!(rename("folder", "away"), Status::Ok);
+    assert!(at("away").is_dir() && !at("folder").exists());
+    std::os::unix::fs::symlink("nowhere", at("link")).unwrap();
+    assert_eq!(rename("away", "link"), exists);
+    assert_eq!(rename("link", "moved link"), Status::Ok);
+    assert_eq!(
+        fs::read_link(at("moved link")).unwrap(),
+        Path::new("nowhere")
     );
 }
 
