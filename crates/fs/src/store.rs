@@ -203,6 +203,13 @@ impl Store {
             .collect()
     }
 
+    /// Whether a path has, or is to get, a name by a rename that was neither finished nor cancelled.
+    pub fn is_unresolved(&self, path: &Path) -> bool {
+        let index = self.lock();
+        let mut unresolved = index.unresolved_renames.values();
+        unresolved.any(|(from, to)| path.starts_with(from) || path.starts_with(to))
+    }
+
     /// The name leads nowhere any more: the server has removed it, or the copy is of no use. With its last name a copy
     /// goes, dirty or not; whoever holds it goes on using it, and the other methods then do nothing for it.
     pub fn forget(&self, path: &Path) {

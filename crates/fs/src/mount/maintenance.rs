@@ -6,7 +6,6 @@
 //! anybody still has a copy open is found out by a lease (`lease`).
 
 use std::collections::HashSet;
-use std::path::Path;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
@@ -128,13 +127,7 @@ impl Shared {
             let Ok(Some(entry)) = self.store.entry_of(id) else {
                 continue;
             };
-            let path = entry.path();
-            let unresolved_renames = self.store.unresolved_renames();
-            let below = |name: &Path| path.starts_with(name);
-            if unresolved_renames
-                .iter()
-                .any(|one| below(&one.from) || below(&one.to))
-            {
+            if self.store.is_unresolved(entry.path()) {
                 // By which name it goes has to be found out before.
                 continue;
             }

@@ -45,6 +45,8 @@ enum Outcome {
     Repaired(PathBuf),
     /// A program of the dead mount may still write to it.
     Held,
+    /// Whether it was renamed is not known: under the wrong one of its names it would be there twice.
+    Unresolved,
 }
 
 /// Copies back what earlier lives of this cache left dirty. `tell` gets a line for each file for which there is
@@ -81,7 +83,7 @@ pub fn recover(
             Ok(Outcome::Nothing) => {}
             Ok(Outcome::CopiedBack | Outcome::Repaired(_)) => done.copied_back += 1,
             Ok(Outcome::Conflict(_)) => done.conflicts += 1,
-            Ok(Outcome::Held) | Err(_) => done.left += 1,
+            Ok(Outcome::Held | Outcome::Unresolved) | Err(_) => done.left += 1,
         }
         if let Some(line) = line(&path, &outcome) {
             match outcome {
@@ -104,7 +106,7 @@ pub(super) fn again(
     let (path, outcome) = one(remote, store, id);
     let answer = match outcome {
         // It would be reported each time.
-        Ok(Outcome::Held) => Ok(None),
+        Ok(Outcome::Held | Outcome::Unresolved) => Ok(None),
         Err(why) => Err(why),
         done => Ok(line(&path, &done)),
     };
@@ -127,6 +129,7 @@ fn one(remote: &Remote, store: &Store, id: CopyId) -> (PathBuf, Result<Outcome, 
         Ok(Some(entry)) => {
             let path = entry.path().to_owned();
             let outcome = match entry.dirty.clone() {
+                Some(_) if store.is_unresolved(&path) => Ok(Outcome::Unresolved),
                 Some(dirty) => finish(remote, store, &entry, dirty),
                 None => Ok(Outcome::Nothing),
             };

@@ -27,6 +27,9 @@ pub(super) fn line(path: &Path, outcome: &Result<Outcome, Errno>) -> Option<Stri
             "{name}: a program of the dead mount, or that mount itself, still has it open; end the program and umount, \
              then recover again"
         ),
+        Ok(Outcome::Unresolved) => format!(
+            "{name}: not copied back, for whether it was renamed is not known; recover again"
+        ),
         Err(why) => format!("{name}: not copied back: {}", why.desc()),
     })
 }

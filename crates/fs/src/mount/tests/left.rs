@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
-use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown};
 
 use super::rig::{Rig, number, options, until};
 use crate::mount::file::set_times;
@@ -10,7 +10,7 @@ use crate::mount::tree::ROOT;
 use crate::mount::{Recovered, recover};
 use crate::remote::{Remote, Time, Version};
 use crate::store::{Copy, Kept, Store};
-use crate::testing::LIMITS;
+use crate::testing::{LIMITS, unprivileged};
 
 const KEPT: Kept = Kept {
     mode: 0o644,
@@ -317,4 +317,48 @@ fn the_mode_that_another_has_set_meanwhile_is_kept_by_recovery() {
     let there = fs::metadata(rig.on("f")).unwrap();
     assert_eq!(fs::read(rig.on("f")).unwrap(), b"new content");
     assert_eq!(there.mode() & 0o7777, 0o600);
+}
+
+#[test]
+fn a_file_whose_rename_cannot_be_resolved_waits_until_its_name_is_known() {
+    let mut rig = Rig::new(options());
+    rig.unmount();
+    let mut target = rig.server.target(&rig.there);
+    for folder in ["d", "e"] {
+        fs::create_dir(rig.on(folder)).unwrap();
+    }
+    if let Some(user) = unprivileged() {
+        target.host = format!("{}@127.0.0.1", user.name);
+        for folder in ["", "d", "e"] {
+            chown(rig.on(folder), Some(user.uid.as_raw()), None).unwrap();
+        }
+    }
+    let before = store(&rig);
+    for name in ["d/f", "other"] {
+        rig.serve(name, b"old");
+        let (copy, base) = fetched(&rig, &before, name);
+        before.mark_dirty(&copy, Some(base), None).unwrap();
+        copy.file().write_all_at(b"new", 0).unwrap();
+    }
+    before.begin_rename("d/f".as_ref(), "e/g".as_ref()).unwrap();
+    drop(before);
+    fs::rename(rig.on("d/f"), rig.on("e/g")).unwrap();
+    // Whether the new name is there the server does not say.
+    let set = |mode| fs::set_permissions(rig.on("e"), fs::Permissions::from_mode(mode)).unwrap();
+    set(0o000);
+    let store = store(&rig);
+    let remote = Remote::connect(target, LIMITS).unwrap();
+    let mut lines = Vec::new();
+    let done = recover(&remote, &store, &mut |line| lines.push(line)).unwrap();
+    assert_eq!((done.copied_back, done.conflicts), (1, 0), "{lines:?}");
+    assert!(done.left > 0 && store.dirty().len() == 1, "{lines:?}");
+    assert_eq!(fs::read(rig.on("other")).unwrap(), b"new");
+    assert!(!rig.on("d/f").exists());
+    assert!(lines.iter().any(|line| line.starts_with("d/f: not")));
+
+    set(0o755);
+    let done = recover(&remote, &store, &mut |_| ()).unwrap();
+    assert_eq!((done.copied_back, done.conflicts, done.left), (1, 0, 0));
+    assert_eq!(fs::read(rig.on("e/g")).unwrap(), b"new");
+    assert!(!rig.on("d/f").exists());
 }
