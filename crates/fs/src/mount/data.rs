@@ -13,6 +13,25 @@ use super::{Handle, Shared};
 use crate::errno::errno;
 use crate::remote::Statvfs;
 
+/// How the kernel sends what a program appends.
+#[derive(Clone, Copy)]
+pub enum Append {
+    /// One request waits for the one before.
+    InTurn,
+    /// Past its pages (`O_DIRECT`): the parts of what is long may come in any order, each with its own offset.
+    AtOnce,
+}
+
+impl Append {
+    /// What is written through a handle that was opened with these flags.
+    pub fn of(flags: i32) -> Option<Self> {
+        (flags & libc::O_APPEND != 0).then_some(match flags & libc::O_DIRECT {
+            0 => Self::InTurn,
+            _ => Self::AtOnce,
+        })
+    }
+}
+
 impl Shared {
     /// As many bytes as are asked for, unless the file ends before.
     pub(super) fn read(&self, number: u64, offset: u64, size: u32) -> Result<Vec<u8>, Errno> {
@@ -21,31 +40,33 @@ impl Shared {
     }
 
     /// Writes to the copy. Whether it went to another place than the kernel has it in its own pages: an append goes to
-    /// the copy's end.
+    /// the copy's end, whatever size the kernel takes the file to have. It does not report RWF_NOAPPEND.
     pub(super) fn write(
         &self,
         number: u64,
         offset: u64,
         data: &[u8],
-        appends: bool,
+        appends: Option<Append>,
     ) -> Result<bool, Errno> {
         let handle = self.handle(number).ok_or(Errno::EBADF)?;
-        let known = &handle.file.kernel_size;
-        let place = match known.place(offset) {
-            moved if appends && moved != offset => {
+        let (copy, known) = (handle.copy.file(), &handle.file.kernel_size);
+        let end = || copy.metadata().map(|found| found.len()).map_err(errno);
+        let place = match appends {
+            None => offset,
+            Some(Append::InTurn) => end()?,
+            Some(Append::AtOnce) => match known.place(offset) {
                 // Where the kernel has the size after all, it has sent it to the end.
-                let end = handle.copy.file().metadata().map_err(errno)?.len();
-                if end == offset { offset } else { moved }
-            }
-            _ => offset,
+                moved if moved != offset && end()? != offset => moved,
+                _ => offset,
+            },
         };
         known.grown(offset.saturating_add(data.len() as u64));
         // Counted on both sides: a copying back in between must see that what it read may be old.
         handle.file.wrote();
-        let written = match handle.copy.file().write_all_at(data, place) {
+        let written = match copy.write_all_at(data, place) {
             Err(error) if error.raw_os_error() == Some(libc::ENOSPC) => {
                 self.store.make_room(data.len() as u64)?;
-                handle.copy.file().write_all_at(data, place)
+                copy.write_all_at(data, place)
             }
             answer => answer,
         };

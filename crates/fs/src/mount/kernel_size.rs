@@ -7,6 +7,10 @@
 //!
 //! What is opened without a name (`/proc/self/fd`) is repeated without a look-up. Then the file is opened as it is: the
 //! kernel has to ask for the attributes where it reads at the end, and appends are written where the copy ends.
+//!
+//! The kernel leaves out attributes that come during a write, or after younger ones (`fuse_change_attributes`,
+//! fs/fuse/inode.c): what it was shown it need not have taken. So an append goes to the end of the copy at any time;
+//! by its offset only past the kernel's pages, where the parts of a long one come in any order.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -58,7 +62,7 @@ impl KernelSize {
         known.size = known.size.map(|size| size.max(end));
     }
 
-    /// Where an append goes that the kernel has sent for `offset`.
+    /// Where an append past the kernel's pages goes that it has sent for `offset`.
     pub fn place(&self, offset: u64) -> u64 {
         match locked(&self.0).ends {
             Some((believed, end)) if offset >= believed => end + (offset - believed),

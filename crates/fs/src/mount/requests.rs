@@ -19,6 +19,7 @@ use nix::errno::Errno;
 use nix::unistd::Whence;
 
 use super::change::SetAttributes;
+use super::data::Append;
 use super::names::Maker;
 use super::opening::Use;
 use super::replies::{kernel_errno, reply_attr, reply_created, reply_opened, reply_room};
@@ -263,8 +264,8 @@ impl Filesystem for Session {
     ) {
         self.count("write");
         // What comes from the kernel's pages is where it belongs.
-        let appends =
-            flags.0 & libc::O_APPEND != 0 && !write.contains(WriteFlags::FUSE_WRITE_CACHE);
+        let from_pages = write.contains(WriteFlags::FUSE_WRITE_CACHE);
+        let appends = Append::of(flags.0).filter(|_| !from_pages);
         let done = self.shared.write(handle.0, offset, data, appends);
         let size = u32::try_from(data.len()).map_err(|_| Errno::EINVAL);
         match done.and_then(|elsewhere| Ok((size?, elsewhere))) {

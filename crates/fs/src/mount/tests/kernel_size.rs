@@ -5,11 +5,13 @@ use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use super::rig::{Rig, number, options, through_daemon};
 use crate::mount::Options;
+use crate::testing::contents;
 
 /// Mounts whose kernel believes attributes: for the time that is usual, and for longer than the test takes.
 fn believing() -> impl Iterator<Item = Options> {
@@ -195,4 +197,54 @@ fn a_file_whose_name_is_something_else_for_a_while_is_itself_again_afterwards() 
     fs::remove_dir(rig.on("f")).unwrap();
     rig.serve("f", b"longer");
     assert_eq!(found.metadata().unwrap().len(), 6);
+}
+
+#[test]
+fn appends_follow_what_another_has_written_while_the_size_is_asked_for() {
+    let wanted = "new and longer, ours, too, and more";
+    for options in believing() {
+        let rig = Rig::new(options);
+        for round in 0..25 {
+            rig.serve("f", b"old");
+            assert_eq!(fs::read(rig.at("f")).unwrap(), b"old");
+            let (_found, path) = nameless(&rig.at("f"));
+            rig.serve("f", b"new and longer");
+            let ended = AtomicBool::new(false);
+            thread::scope(|scope| {
+                for _ in 0..3 {
+                    // An answer that comes during a write is not taken by the kernel (`fuse_change_attributes`).
+                    scope.spawn(|| {
+                        while !ended.load(Ordering::Relaxed) {
+                            path.metadata().unwrap();
+                        }
+                    });
+                }
+                let mut how = OpenOptions::new();
+                let mut file = how.append(true).open(&path).unwrap();
+                for text in [", ours", ", too", ", and more"] {
+                    file.write_all(text.as_bytes()).unwrap();
+                }
+                drop(file);
+                ended.store(true, Ordering::Relaxed);
+            });
+            let found = fs::read_to_string(rig.on("f")).unwrap();
+            assert_eq!(found, wanted, "round {round}");
+        }
+    }
+}
+
+#[test]
+fn a_long_append_past_the_pages_keeps_the_sequence_of_its_parts() {
+    let rig = Rig::new(through_daemon());
+    rig.serve("f", &[b'a'; 4096]);
+    let mut how = OpenOptions::new();
+    let how = how.append(true).custom_flags(libc::O_DIRECT);
+    let mut file = how.open(rig.at("f")).unwrap();
+    // Longer than one request of the kernel: it sends several at once.
+    let whole = contents((8 << 20) + 4096);
+    let from = whole.as_ptr().align_offset(4096);
+    let part = &whole[from..from + (8 << 20)];
+    file.write_all(part).unwrap();
+    drop(file);
+    assert!(fs::read(rig.on("f")).unwrap()[4096..] == *part);
 }

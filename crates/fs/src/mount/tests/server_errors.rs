@@ -180,7 +180,7 @@ fn after_a_close_that_failed_it_is_tried_again_by_who_tends_and_not_by_the_relea
     let Ok(Opened::Daemon(number, _)) = shared.open(ino, libc::O_WRONLY, None, none) else {
         panic!("it cannot be opened");
     };
-    shared.write(number, 0, b"new", false).unwrap();
+    shared.write(number, 0, b"new", None).unwrap();
     let held = shared.handle(number).unwrap();
     rig.server.stop();
     until("it is known to be down", || shared.is_down());
@@ -213,7 +213,7 @@ fn at_the_end_a_server_that_is_away_is_waited_for_once_and_the_next_mount_copies
         let Ok(Opened::Daemon(number, _)) = shared.open(ino, libc::O_WRONLY, None, none) else {
             panic!("it cannot be opened");
         };
-        shared.write(number, 0, b"new", false).unwrap();
+        shared.write(number, 0, b"new", None).unwrap();
     }
     rig.server.stop();
     until("it is known to be down", || shared.is_down());
