@@ -71,6 +71,20 @@ impl Ring {
         }
     }
 
+    /// As [`Self::wait`], also once a signal has asked to stop: for who must know what became of each entry.
+    ///
+    /// # Errors
+    /// The errno of io_uring_enter(2), but none of those.
+    pub fn wait_through_signals(&mut self) -> io::Result<()> {
+        match self.ring.submit_and_wait(1) {
+            Err(error) if is_passing(&error) => {
+                self.pause(&error);
+                Ok(())
+            }
+            other => other.map(drop),
+        }
+    }
+
     /// The next that is back.
     #[inline]
     pub fn next_entry(&mut self) -> Option<cqueue::Entry> {

@@ -69,7 +69,8 @@ impl Ring {
         let mut answers = Answers::default();
         while self.ring.missing() > 0 {
             link.calls += 1;
-            self.ring.wait()?;
+            // A signal does not end it: what follows depends on how much is on the connection.
+            self.ring.wait_through_signals()?;
             while let Some(done) = self.ring.next_entry() {
                 match done.user_data() {
                     SOCKET => answers.socket = Some(done.result()),
@@ -240,3 +241,6 @@ impl ReceiveStep for RingReceiver {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
