@@ -9,6 +9,7 @@ mod hostile;
 mod keyed;
 mod left;
 mod names;
+mod outdated;
 mod pace;
 mod sparse;
 mod whole;

@@ -5,7 +5,7 @@ use std::path::Component;
 
 use proptest::prelude::*;
 
-use super::super::names::{Origin, check, partial, shown, split};
+use super::super::names::{Origin, check, partial, partial_prefix, prefix_of, shown, split};
 use super::super::wire::Entry;
 use super::faults::SmallDisk;
 use super::*;
@@ -57,10 +57,21 @@ fn a_partial_is_of_one_name_size_time_and_mode() {
     ];
     let plain = |entry: &Entry| partial(entry, Origin::Plain);
     assert_eq!(plain(&entry), plain(&entry.clone()));
-    for other in others {
-        assert_ne!(plain(&entry), plain(&other));
+    for other in &others {
+        assert_ne!(plain(&entry), plain(other));
     }
     assert_ne!(plain(&entry), partial(&entry, Origin::Keyed));
+    let prefix = |entry: &Entry, origin| {
+        let name = partial(entry, origin);
+        prefix_of(name.as_bytes()).map(<[u8]>::to_owned)
+    };
+    let own = partial_prefix(entry.name).into_bytes();
+    assert_eq!(prefix(&entry, Origin::Keyed), Some(own.clone()));
+    for other in others {
+        let same = prefix(&other, Origin::Plain).as_ref() == Some(&own);
+        assert_eq!(same, other.name == entry.name);
+    }
+    assert_eq!(prefix_of(b".oscope-partial-0-"), None);
 }
 
 #[test]
@@ -121,6 +132,7 @@ fn what_takes_a_name_that_was_free_is_not_replaced() {
         }
         let there = fs::read(place.there(taken)).expect("planted");
         assert_eq!(there, b"another", "{name} {linked} {resumed}");
+        assert!(place.partials().is_empty(), "{name} {linked} {resumed}");
     }
 }
 
