@@ -16,9 +16,12 @@ use super::wire::{NAME, PREAMBLE};
 use oscope_sys::cancel;
 use oscope_sys::error::Failure;
 
-/// Connections that wait at most. For one more, the oldest is closed of those that have said the least; never one that
-/// has proved its key.
+/// Connections that wait at most. For one more, one is closed of those that repeat an opening, else the oldest of those
+/// that have said the least; never one that has proved its key.
 const MOST: usize = 64;
+
+/// Openings that are remembered, so that who repeats one is known.
+const REMEMBERED: usize = 1024;
 
 /// How long a sender has for the handshake.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -44,6 +47,8 @@ struct Guest {
     said: [u8; OPENING],
     have: usize,
     keys: Option<StatelessTransportState>,
+    /// Somebody has said its opening before: one of the two repeats it.
+    repeats: bool,
 }
 
 /// What has become of one.
@@ -62,6 +67,8 @@ pub struct Entrance<'a> {
     waiting: VecDeque<Guest>,
     /// Senders that have the key, and wait for the transfer before theirs.
     proved: VecDeque<Arrival>,
+    /// The openings that were answered last.
+    answered: VecDeque<[u8; OPENING]>,
     /// Whether a transfer went on since those who wait were heard last.
     was_away: bool,
 }
@@ -74,6 +81,7 @@ impl<'a> Entrance<'a> {
             key,
             waiting: VecDeque::new(),
             proved: VecDeque::new(),
+            answered: VecDeque::new(),
             was_away: false,
         }
     }
@@ -116,7 +124,7 @@ impl<'a> Entrance<'a> {
     fn hear(&mut self, refused: &dyn Fn(&str)) {
         let mut at = 0;
         while at < self.waiting.len() {
-            match self.waiting[at].hear(self.key) {
+            match self.waiting[at].hear(self.key, &mut self.answered) {
                 Fate::Waits => at += 1,
                 Fate::Closed(why) => {
                     self.waiting.remove(at);
@@ -130,11 +138,12 @@ impl<'a> Entrance<'a> {
         }
     }
 
-    /// Close one of those that wait. Of what says nothing there may be any number; who has been answered will have
-    /// proved its key in a moment, unless it repeats what another sender said.
+    /// Close one of those that wait. Of what repeats an opening, or says nothing, there may be any number; who else has
+    /// been answered will have proved its key in a moment.
     fn make_room(&mut self) {
-        let silent = self.waiting.iter().position(|guest| guest.keys.is_none());
-        self.waiting.remove(silent.unwrap_or(0));
+        let first = |is: fn(&Guest) -> bool| self.waiting.iter().position(is);
+        let least = first(|guest| guest.repeats).or_else(|| first(|guest| guest.keys.is_none()));
+        self.waiting.remove(least.unwrap_or(0));
     }
 
     /// Take in who has connected.
@@ -157,6 +166,7 @@ impl<'a> Entrance<'a> {
                         said: [0; OPENING],
                         have: 0,
                         keys: None,
+                        repeats: false,
                     });
                 }
                 Err(error) => match error.kind() {
@@ -186,7 +196,7 @@ impl<'a> Entrance<'a> {
 
 impl Guest {
     /// Take what it has said, and answer it.
-    fn hear(&mut self, key: &Key) -> Fate {
+    fn hear(&mut self, key: &Key, answered: &mut VecDeque<[u8; OPENING]>) -> Fate {
         loop {
             let want = if self.keys.is_some() {
                 CONFIRMATION
@@ -226,8 +236,15 @@ impl Guest {
                     ))),
                 };
             }
+            let opening = self.said;
             if let Err(why) = self.answer(key) {
                 return Fate::Closed(why);
+            }
+            // It is refused only for want of room: the sender itself may be the later one.
+            self.repeats = answered.contains(&opening);
+            if !self.repeats {
+                answered.truncate(REMEMBERED - 1);
+                answered.push_front(opening);
             }
         }
     }
@@ -303,73 +320,4 @@ fn is_confirmed(keys: &StatelessTransportState, record: &[u8]) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::net::Ipv4Addr;
-    use std::thread;
-
-    use super::*;
-    use crate::link::Link;
-    use crate::listen;
-    use crate::options::LEAST_PACE;
-
-    /// A sender whose opening was answered, and who has not confirmed yet.
-    struct Opened {
-        link: Link,
-        own: SocketAddr,
-    }
-
-    impl Opened {
-        fn at(address: SocketAddr, key: &Key) -> Self {
-            let stream = TcpStream::connect(address).expect("a receiver");
-            let own = stream.local_addr().expect("its address");
-            let keys = handshake::open(&stream, key, LIMIT).expect("the same key");
-            let mut link = Link::new(stream, LIMIT, LEAST_PACE).expect("a link");
-            link.seal(keys);
-            Self { link, own }
-        }
-
-        fn confirm(&mut self) {
-            self.link.greet();
-            self.link.flush().expect("somebody listens");
-        }
-    }
-
-    #[test]
-    fn who_has_proved_the_key_keeps_its_place_in_a_flood() {
-        let listener = listen((Ipv4Addr::LOCALHOST, 0).into()).expect("a port");
-        let address = listener.local_addr().expect("its address");
-        let key = Key::new().expect("random numbers");
-        let mut entrance = Entrance::new(&listener, &key);
-        let mut next = || {
-            let arrival = entrance.next(&|_| {}).expect("not interrupted");
-            arrival.expect("a sender").peer
-        };
-        let (first, mut second) = thread::scope(|scope| {
-            let both = scope.spawn(|| {
-                let second = Opened::at(address, &key);
-                let mut first = Opened::at(address, &key);
-                first.confirm();
-                (first, second)
-            });
-            let served = next();
-            let (first, second) = both.join().expect("no panic");
-            assert_eq!(served, first.own);
-            (first, second)
-        });
-        // While the first one is served, the second confirms, and others connect, so many that all places are needed.
-        second.confirm();
-        let _flood: Vec<_> = (0..MOST)
-            .map(|_| TcpStream::connect(address).expect("a receiver"))
-            .collect();
-        thread::scope(|scope| {
-            let third = scope.spawn(|| {
-                let mut third = Opened::at(address, &key);
-                third.confirm();
-                third
-            });
-            assert_eq!(next(), second.own);
-            assert_eq!(next(), third.join().expect("no panic").own);
-        });
-        drop(first);
-    }
-}
+mod tests;
