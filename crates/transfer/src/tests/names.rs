@@ -163,6 +163,37 @@ fn two_names_of_one_place_are_refused_before_anything_is_moved() {
     }
 }
 
+#[test]
+fn another_name_that_differs_in_capitals_alone_is_refused_where_it_is_the_same() {
+    let place = Place::new();
+    place.make("README", 20);
+    let both = (sending(SendMethod::Auto), receiving(ReceiveMethod::Auto));
+    let (sent, _) = transfer(&place, &place.sources(&["README"]), &both.0, &both.1);
+    sent.expect("sent");
+    fs::hard_link(place.here("README"), place.here("Readme")).expect("linked");
+    let mut found = Source::gather(
+        &["README", "Readme"].map(|name| place.here(name)),
+        Links::Keep,
+        &[],
+    )
+    .expect("found");
+    found.join_names();
+    fs::write(place.there("Readme"), "").expect("a file");
+    // As where both names find one file.
+    let Some(_same) = SmallDisk::bind(&place.there("README"), &place.there("Readme")) else {
+        assert!(!nix::unistd::geteuid().is_root(), "root may mount a file");
+        return;
+    };
+    let (sent, received) = transfer(&place, &found.files, &both.0, &both.1);
+    for error in [sent.expect_err("refused"), received.expect_err("refused")] {
+        let text = error.to_string();
+        assert!(
+            text.contains("Readme") && text.contains("capitals"),
+            "{text}"
+        );
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
