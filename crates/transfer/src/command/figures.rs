@@ -1,6 +1,15 @@
 //! Figures as people read them, and tables of them: the words of `oscope.model.formatting` and the form of
 //! `oscope.report.terminal`.
 
+use std::io::IsTerminal;
+use std::os::fd::{AsFd, AsRawFd};
+
+/// Columns of a terminal that does not say how many it has.
+const USUAL: usize = 80;
+
+/// Columns that a table takes where there are fewer.
+const LEAST: usize = 40;
+
 /// Stands where there is no figure.
 pub const MISSING: &str = "–";
 const GROUP: &str = "\u{202f}";
@@ -146,8 +155,44 @@ impl Column {
     }
 }
 
-/// A table: the headings, a line, the rows. On a terminal (`bold`) the headings are bold.
-pub fn table(columns: &[Column], bold: bool) -> String {
+/// Columns of characters that a table may take: those of the terminal, or of `COLUMNS`; any number where neither is.
+pub fn room(out: &(impl AsFd + IsTerminal)) -> usize {
+    let named = std::env::var("COLUMNS").ok();
+    if let Some(columns) = named.and_then(|columns| columns.parse().ok()) {
+        return LEAST.max(columns);
+    }
+    if !out.is_terminal() {
+        return usize::MAX;
+    }
+    // SAFETY: all zeros are a value of it, a structure of numbers.
+    let mut size: libc::winsize = unsafe { std::mem::zeroed() };
+    // SAFETY: the call writes such a structure, which lives here (ioctl_tty(2)).
+    let answer = unsafe { libc::ioctl(out.as_fd().as_raw_fd(), libc::TIOCGWINSZ, &raw mut size) };
+    match usize::from(size.ws_col) {
+        columns @ 1.. if answer == 0 => LEAST.max(columns),
+        _ => USUAL,
+    }
+}
+
+/// A table: the headings, a line, the rows. On a terminal (`bold`) the headings are bold. Where there is no room for all
+/// columns, the last ones are named below it instead.
+pub fn table(columns: &[Column], bold: bool, room: usize) -> String {
+    let width = |columns: &[Column]| columns.iter().map(|one| one.width() + 2).sum::<usize>();
+    let fit = (1..=columns.len())
+        .rfind(|&count| width(&columns[..count]) <= room.saturating_add(2))
+        .unwrap_or(1);
+    let (shown, hidden) = columns.split_at(fit.min(columns.len()));
+    let text = whole_table(shown, bold);
+    match hidden {
+        [] => text,
+        _ => {
+            let headings: Vec<_> = hidden.iter().map(|column| column.0[0].trim()).collect();
+            format!("{text}wider terminals also show: {}\n", headings.join(", "))
+        }
+    }
+}
+
+fn whole_table(columns: &[Column], bold: bool) -> String {
     let rows = columns.first().map_or(0, |column| column.0.len());
     let width: usize = columns.iter().map(Column::width).sum();
     let rule = "─".repeat(width + 2 * columns.len().saturating_sub(1));

@@ -11,7 +11,7 @@ use nix::errno::Errno;
 use serde_json::{Value, json};
 
 use super::bar::Bar;
-use super::figures::{Column, MISSING, count, plain, rate, seconds, table};
+use super::figures::{Column, MISSING, count, plain, rate, room, seconds, table};
 use crate::key::VARIABLE;
 use crate::observer::{Event, Observer};
 use crate::outcome::{LeftOut, Progress, Tally};
@@ -96,6 +96,8 @@ pub struct Screen {
     side: Side,
     /// Whether figures are printed; else only standard error is written.
     tables: bool,
+    /// Columns of characters that a table may take.
+    room: usize,
     bar: RefCell<Bar>,
     pages: RefCell<Vec<Vec<(&'static str, Value)>>>,
     /// What this transfer leaves out.
@@ -119,6 +121,7 @@ impl Screen {
             streams,
             side,
             tables,
+            room: room(&io::stdout()),
             bar: RefCell::new(Bar::new(doing, is_wanted)),
             pages: RefCell::default(),
             left_out: RefCell::default(),
@@ -162,7 +165,7 @@ impl Screen {
             .into_iter()
             .zip([Some(here), there].into_iter().flatten())
             .collect();
-        let mut text = table(&figures(&sides), bold);
+        let mut text = table(&figures(&sides), bold, self.room);
         text += &unmoved(here);
         if let Some(digest) = digest {
             text += &format!("{} {digest}\n", kind_of(digest).unwrap_or_default());
@@ -176,7 +179,7 @@ impl Screen {
                     Column::of_figures(name, pages.iter().map(|page| cell(&page[place].1)))
                 })
                 .collect();
-            text += &table(&columns, bold);
+            text += &table(&columns, bold, self.room);
         }
         self.streams.print(&text);
     }

@@ -24,7 +24,11 @@ fn screen(side: Side) -> (Screen, File) {
         err: None,
         failure: RefCell::new(None),
     };
-    (Screen::new(streams, side, true), file)
+    let screen = Screen {
+        room: usize::MAX,
+        ..Screen::new(streams, side, true)
+    };
+    (screen, file)
 }
 
 fn printed(mut file: File) -> String {
@@ -33,6 +37,42 @@ fn printed(mut file: File) -> String {
     file.rewind().expect("a file");
     file.read_to_string(&mut text).expect("a text");
     text.replace('\u{202f}', "~")
+}
+
+#[test]
+fn a_table_is_no_wider_than_the_terminal() {
+    for (room, columns, below) in [
+        (98, 9, None),
+        (80, 7, Some("wider terminals also show: calls, switches")),
+        (1, 1, Some("wider terminals also show: method, files, ")),
+    ] {
+        let (mut screen, file) = screen(Side::Sender);
+        screen.room = room;
+        screen.hear(Event::Done {
+            here: &tally("sendfile"),
+            there: Some(&Tally {
+                bytes: (3 << 20) + 17,
+                time_ns: 1_234_567,
+                ..tally("splice")
+            }),
+            digest: None,
+        });
+        let text = printed(file);
+        let lines: Vec<_> = text.lines().collect();
+        let heading = lines[0].replace("CPU s", "CPU_s");
+        assert_eq!(heading.split_whitespace().count(), columns, "{text}");
+        if columns > 1 {
+            assert!(
+                lines.iter().all(|line| line.chars().count() <= room),
+                "{text}"
+            );
+        }
+        assert_eq!(lines.len(), 4 + usize::from(below.is_some()), "{text}");
+        assert!(
+            lines[lines.len() - 1].starts_with(below.unwrap_or("receiver")),
+            "{text}"
+        );
+    }
 }
 
 #[test]
