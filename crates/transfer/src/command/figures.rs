@@ -174,8 +174,8 @@ pub fn room(out: &(impl AsFd + IsTerminal)) -> usize {
     }
 }
 
-/// A table: the headings, a line, the rows. On a terminal (`bold`) the headings are bold. Where there is no room for all
-/// columns, the last ones are named below it instead.
+/// A table: the headings, a line, the rows. On a terminal (`bold`) the headings are bold. Where there is no room for
+/// all columns, the last ones are named below it instead.
 pub fn table(columns: &[Column], bold: bool, room: usize) -> String {
     let width = |columns: &[Column]| columns.iter().map(|one| one.width() + 2).sum::<usize>();
     let fit = (1..=columns.len())
