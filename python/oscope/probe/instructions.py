@@ -9,7 +9,7 @@ metrics follow:
 - CPU time is the scheduler's account of the same clock: translated, free of idle time and of other threads,
   and in steps of a microsecond, here `CPU_TIME_STEP` instructions;
 - times that are mere waiting, and the split of CPU time into user and system time, which samples at ticks,
-  count nothing and are dropped, as are cycles.
+  count nothing and are dropped, as are cycles and times per amount, such as s/GiB.
 """
 
 from __future__ import annotations
@@ -99,6 +99,9 @@ def _name(name: str) -> str | None:
     """Return a metric's name under the instructions clock; None for one that is dropped."""
     stem, _, unit = name.rpartition("_")
     if name == "cycles" or unit == "cycles":
+        return None
+    amount, per, _ = name.partition("_per_")
+    if per and amount.rpartition("_")[2] in _SCALES:
         return None
     if unit not in _SCALES or stem.endswith("_per") or not stem:
         return name
