@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -86,6 +87,20 @@ def test_files_come_and_go_with_the_patches(toy: Path) -> None:
     assert "return 5;" in (tree / "mm/vmscan.c").read_text()
 
 
+def test_a_path_may_turn_from_file_to_folder_and_back(toy: Path) -> None:
+    def text_of_tree(path: str) -> str:
+        build.build(replace(made(), source=source.find(toy)), NullListener())
+        return (kernel_dirs.tree(source.find(toy).key) / path).read_text()
+
+    paths = ("include/part", "include/part/of/it.h")
+    for number, path in enumerate((*paths, *paths)):
+        file = toy / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f"// {number}\n")
+        assert text_of_tree(path) == f"// {number}\n"
+        shutil.rmtree(toy / paths[0]) if number % 2 else file.unlink()
+
+
 def test_the_source_is_never_written_to(toy: Path) -> None:
     """Whether it is Debian's, unpacked, or a tree of the user's, of which the work tree has links."""
     for expected in (made(ANSWER, SCAN), replace(made(ANSWER, SCAN), source=source.find(toy))):
@@ -122,6 +137,18 @@ def test_a_tree_with_git_is_what_git_says(toy: Path) -> None:
     (toy / "left.o").write_text("")
     assert "new.c" in source.names(changed)
     assert "left.o" not in source.names(changed)
+
+
+def test_a_repository_within_a_tree_is_none_of_its_source(toy: Path) -> None:
+    for folder in (toy, toy / "tools/mine"):
+        folder.mkdir(parents=True, exist_ok=True)
+        git = ["git", "-C", str(folder), "-c", "user.name=n", "-c", "user.email=e@example.org"]
+        for words in (["init", "-q"], ["add", "-A"], ["commit", "-q", "--allow-empty", "-m", "one"]):
+            subprocess.run([*git, *words], check=True, timeout=300)
+    (toy / "tools/mine/file.c").write_text("int mine;\n")
+    found = source.find(toy)
+    assert "changed" not in found.label
+    assert not [name for name in source.names(found) if name.startswith("tools/mine")]
 
 
 def test_what_a_killed_build_left_is_not_taken_for_a_kernel(toy: Path) -> None:

@@ -153,11 +153,13 @@ def _of_tree(root: Path) -> Source:
 def _changes(root: Path) -> str:
     """Return a digest of what is not committed, new files too; empty where there is nothing."""
     changed = _git(root, "diff", "HEAD", "--binary", "--no-ext-diff")
-    new = _git(root, "ls-files", "-z", "--others", "--exclude-standard").split(b"\0")
-    if not changed and not any(new):
+    listed = _git(root, "ls-files", "-z", "--others", "--exclude-standard").split(b"\0")
+    # A repository within the tree is listed as a folder, and is none of the kernel's source.
+    new = [name for name in listed if name and _is_file(root, os.fsdecode(name))]
+    if not changed and not new:
         return ""
     digest = hashlib.sha256(changed)
-    for name in filter(None, new):
+    for name in new:
         path = root / os.fsdecode(name)
         content = os.fsencode(path.readlink()) if path.is_symlink() else path.read_bytes()
         digest.update(name + b"\0" + hashlib.sha256(content).digest())

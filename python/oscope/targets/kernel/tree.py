@@ -45,8 +45,15 @@ def _synchronise(
     root: Path, names: Sequence[str], folder: Path, staged: Staged, *, fresh: bool, listener: Listener
 ) -> None:
     there = source.inodes(folder) if folder.is_dir() else {}
-    needed = {name for name in names if name not in staged.touched}
-    for done, name in enumerate(sorted(needed)):
+    pristine = {name for name in names if name not in staged.touched}
+    patched = {name: content for name in staged.touched if (content := staged.content(name)) is not None}
+    # First, since a file may have the name of a former folder, or a folder that of a former file.
+    for name in there.keys() - pristine - patched.keys():
+        (folder / name).unlink()
+    for name in (pristine | patched.keys()) - there.keys():
+        if (folder / name).is_dir():
+            shutil.rmtree(folder / name)
+    for done, name in enumerate(sorted(pristine)):
         if done % _STEP == 0:
             listener.progress(done)
         origin = root / name
@@ -54,13 +61,8 @@ def _synchronise(
             _add(origin, folder / name, fresh=fresh)
         elif there[name] != origin.lstat().st_ino:
             _replace(origin, folder / name)
-    for name in staged.touched:
-        content = staged.content(name)
-        if content is not None:
-            needed.add(name)
-            _replace(content, folder / name)
-    for name in there.keys() - needed:
-        (folder / name).unlink()
+    for name, content in patched.items():
+        _replace(content, folder / name)
 
 
 def _add(origin: Path, file: Path, *, fresh: bool) -> None:
