@@ -19,6 +19,7 @@ pub mod setting;
 pub mod swap_area;
 pub mod tunable;
 
+use std::fmt::Display;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard};
 
@@ -155,10 +156,15 @@ pub(crate) fn restore_in(directory: &Path, report: &mut dyn FnMut(Value)) -> Res
         let Some(owner) = Owner::of_file(&path) else {
             continue;
         };
-        if owner.may_live()? {
-            continue;
-        }
-        clean &= restore_one(&path, owner.process, report)?;
+        let restored = match owner.may_live() {
+            Ok(true) => continue,
+            Ok(false) => restore_one(&path, owner.process, report),
+            Err(failure) => Err(failure),
+        };
+        clean &= restored.unwrap_or_else(|failure| {
+            report(failed(&path.display(), failure));
+            false
+        });
     }
     Ok(clean)
 }
@@ -174,31 +180,39 @@ fn restore_one(path: &Path, process: u32, report: &mut dyn FnMut(Value)) -> Resu
         }
     };
     let same_boot = journal.boot() == owner::boot()?;
-    let mut clean = true;
+    let (mut clean, mut cleared) = (true, Ok(()));
     for (number, resource) in journal.newest_first() {
         match resource.undo_of_boot(same_boot) {
             Ok(outcome) => {
                 if outcome == Outcome::Undone {
                     report(json!({"restored": resource.to_string(), "of": process}));
                 }
-                journal.clear(number)?;
+                // What stays in the journal is found gone the next time.
+                cleared = cleared.and(journal.clear(number).map(drop));
             }
             Err(failure) => {
                 clean = false;
-                let (message, remedy) = match failure {
-                    Failure::Unavailable {
-                        message, remedy, ..
-                    } => (message, remedy),
-                    other => (other.to_string(), None),
-                };
-                report(json!({"failed": format!("{resource}: {message}"), "remedy": remedy}));
+                report(failed(&resource, failure));
             }
         }
     }
     if clean {
         journal.remove()?;
+    } else {
+        cleared?;
     }
     Ok(clean)
+}
+
+/// What is reported where `what` could not be undone.
+fn failed(what: &dyn Display, failure: Failure) -> Value {
+    let (message, remedy) = match failure {
+        Failure::Unavailable {
+            message, remedy, ..
+        } => (message, remedy),
+        other => (other.to_string(), None),
+    };
+    json!({"failed": format!("{what}: {message}"), "remedy": remedy})
 }
 
 #[cfg(test)]

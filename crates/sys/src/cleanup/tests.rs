@@ -25,11 +25,15 @@ fn dead() -> String {
 }
 
 fn leave(directory: &Path, boot: &str, resources: &[Resource]) {
+    leave_as(&directory.join(dead()), boot, resources);
+}
+
+fn leave_as(journal: &Path, boot: &str, resources: &[Resource]) {
     let mut lines = vec![json!({"boot": boot}).to_string()];
     for (number, resource) in resources.iter().enumerate() {
         lines.push(json!({"made": [number, resource]}).to_string());
     }
-    fs::write(directory.join(dead()), lines.join("\n") + "\n").expect("it can be written");
+    fs::write(journal, lines.join("\n") + "\n").expect("it can be written");
 }
 
 fn this_boot() -> String {
@@ -101,6 +105,36 @@ fn what_does_not_look_like_ours_is_left_alone_and_reported_each_time() {
         fs::read_to_string(folder.0.join("somebodys")).expect("the file can be read"),
         "x"
     );
+}
+
+/// Two dead processes' journals, in which nothing more can be written: the first names what is left alone.
+#[test]
+fn a_journal_that_cannot_be_written_keeps_no_other_resource_from_being_undone() {
+    let folder = Folder::new();
+    let kept = file(folder.0.join("somebodys"), 0o600);
+    let names = [0, 1, 2, 3].map(|number| folder.0.join(format!(".oscope-swap-1-{number}")));
+    let files = names.each_ref().map(|path| file(path.clone(), 0o600));
+    let first = [kept, files[0].clone(), files[1].clone()];
+    leave(&folder.0, &this_boot(), &first);
+    let second = folder.0.join(dead().replacen("4194305", "4194306", 1));
+    leave_as(&second, &this_boot(), &files[2..]);
+    // In a process of its own, as the limit holds for all threads.
+    let mut child = Child::fork(|| {
+        survive_size_limit().expect("it can be survived");
+        setrlimit(Limit::RLIMIT_FSIZE, 1, 1).expect("it can be lowered");
+        let (reported, clean) = restored(&folder.0);
+        assert!(!clean);
+        let journal = folder.0.join(dead()).display().to_string();
+        let failed = reported.iter().filter_map(|line| line["failed"].as_str());
+        let failed: Vec<_> = failed.collect();
+        assert_eq!((failed.len(), reported.len()), (2, 6), "{reported:?}");
+        assert!(failed[1].starts_with(&journal), "{failed:?}");
+    })
+    .expect("a process can be made");
+    assert_eq!(end_of(&mut child), WaitStatus::Exited(child.process(), 0));
+    assert!(names.iter().all(|path| !path.exists()));
+    assert!(folder.0.join("somebodys").exists() && folder.0.join(dead()).exists());
+    assert!(!second.exists());
 }
 
 #[test]
