@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import subprocess
 import time
 from pathlib import Path
 
@@ -13,10 +14,12 @@ from hypothesis import strategies as st
 from conftest import TESTS
 from oscope.model.errors import OscopeError, ProbeError
 from oscope.probe import locate, programs
+from oscope.probe.child import Child
 from oscope.probe.process import Probe, Request
 from oscope.probe.wire import Done, Event, Note, Refusal, Sample, parse_event
 from oscope.targets.affinity import Affinity
 from oscope.targets.target import Local
+from waiting import wait_until
 
 
 def ask(client: Probe, do: str, reps: int = 3, number: int = 1, silence_limit_s: float = 120) -> list[Event]:
@@ -168,6 +171,28 @@ def test_a_mute_program_is_given_up(tmp_path: Path) -> None:
     with pytest.raises(ProbeError, match="silent"):
         Probe([program, "run"], hello_limit_s=0.1)
     assert time.monotonic() - begun < 90, "its child was killed with it"
+
+
+@pytest.mark.parametrize("waited", [False, True])
+def test_children_of_a_program_that_has_ended_are_killed(waited: bool) -> None:
+    command = ["sh", "-c", "sleep 1000 >/dev/null 2>&1 & echo $!"]
+    program = Child(command, stdin=subprocess.DEVNULL)
+    lines, _ = program.lines(300)
+    left = int(lines[0])
+    os.waitid(os.P_PID, program.pid, os.WEXITED | os.WNOWAIT)
+    assert Path(f"/proc/{left}").exists()
+    if waited:
+        assert program.wait() == 0
+    program.kill()
+    wait_until(lambda: _has_ended(left), "the end of its child")
+
+
+def _has_ended(pid: int) -> bool:
+    """Say whether there is no such process, or one that has ended and that nobody has waited for yet."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
 
 
 def test_the_probe_is_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -102,16 +102,13 @@ class Child:
     def terminate(self) -> None:
         """Tell it to end in good order. Safe in a signal handler."""
         self._terminated_at = time.monotonic()
-        with contextlib.suppress(ProcessLookupError):
-            self._process.send_signal(signal.SIGTERM)
+        if self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGTERM)
 
     def kill(self) -> None:
         """End it and all its children at once, and release everything."""
-        if self._process.poll() is None:
-            # The group still belongs to it: its leader has not been waited for.
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
+        self._reap()
         self._selector.close()
         for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
             if stream is not None:
@@ -119,11 +116,13 @@ class Child:
                     stream.close()
 
     def wait(self) -> int:
-        """Return its exit status once its output has ended; ProbeError where a signal killed it."""
-        try:
-            status = self._process.wait(self.goodbye_limit_s)
-        except subprocess.TimeoutExpired:
+        """Return its exit status once its output has ended; ProbeError where a signal killed it.
+
+        Children of its that are still there are ended.
+        """
+        if not self.ends_within(self.goodbye_limit_s):
             self.give_up(f"did not end within {self.goodbye_limit_s:g} s of its last word")
+        status = self._reap()
         words = self.last_words()
         if status < 0:
             self.kill()
@@ -131,6 +130,30 @@ class Child:
                 f"{self.subject} was killed by {_signal_name(-status)}{words}", remedy=self.death_remedy
             )
         return status
+
+    def ends_within(self, limit_s: float) -> bool:
+        """Say whether it ends within that time. Its children may still be there."""
+        if self._process.returncode is not None:
+            return True
+        try:
+            ended = os.pidfd_open(self.pid)
+        except ProcessLookupError:
+            # Another thread has waited for it meanwhile.
+            return True
+        try:
+            with selectors.DefaultSelector() as selector:
+                selector.register(ended, selectors.EVENT_READ)
+                return bool(selector.select(limit_s))
+        finally:
+            os.close(ended)
+
+    def _reap(self) -> int:
+        """End it and all its children, and return its exit status."""
+        if self._process.returncode is None:
+            # The group is still its own, also where it has ended: it has not been waited for.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.pid, signal.SIGKILL)
+        return self._process.wait()
 
     def last_words(self) -> str:
         """Return what it last said to people, to be put behind a message; empty if nothing."""

@@ -148,15 +148,12 @@ class Probe(Child):
 
     def close(self) -> None:
         """Let the probe end, and kill it if it does not."""
-        if self._process.poll() is None and self._process.stdin is not None:
+        if self._process.stdin is not None and not self.ends_within(0):
             with contextlib.suppress(OSError):
                 self._process.stdin.close()
-            try:
-                self._process.wait(self.goodbye_limit_s)
-            except subprocess.TimeoutExpired:
+            if not self.ends_within(self.goodbye_limit_s):
                 self.terminate()
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    self._process.wait(self.goodbye_limit_s)
+                self.ends_within(self.goodbye_limit_s)
         self.kill()
 
     def _read_hello(self, limit_s: float) -> Hello:

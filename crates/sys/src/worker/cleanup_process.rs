@@ -1,5 +1,7 @@
 //! A process that cleans up after its parent, however that ends.
 
+use nix::unistd::setpgid;
+
 use super::child::Child;
 use super::notify::{Notice, Notifier, notify_pipe};
 use crate::error::Failure;
@@ -14,7 +16,8 @@ pub struct CleanupProcess {
 impl CleanupProcess {
     /// Forks a process that waits for the end of this one, and then does `clean_up`, by async-signal-safe calls only
     /// (signal-safety(7)) where this process has several threads. It has no standard streams: who reads from the parent
-    /// sees its end. Signals do to it what they do to the parent.
+    /// sees its end. It is a process group of its own, so that a kill of the parent's leaves it; other signals do to it
+    /// what they do to the parent.
     ///
     /// # Errors
     /// `Failure::Unavailable` where a limit forbids one more process; `Failure::Failed` where no pipe can be made.
@@ -31,6 +34,8 @@ impl CleanupProcess {
                 clean_up();
             }
         })?;
+        // At worst it has ended already.
+        let _ = setpgid(child.process(), child.process());
         let life = life.ok_or_else(|| Failure::failed("the pipe was closed by the parent"))?;
         Ok(Self { child, life })
     }
@@ -47,5 +52,37 @@ impl Drop for CleanupProcess {
         let _ = self.life.notify();
         // Not killed in the midst of it: it may be cleaning up for another reason than the parent's end.
         let _ = self.child.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+
+    use nix::sys::signal::{Signal, killpg};
+    use nix::unistd::{Pid, pause};
+
+    use super::*;
+    use crate::testing::pipe;
+
+    #[test]
+    fn it_cleans_up_also_where_the_group_of_its_parent_is_killed() {
+        let (mut seen, into) = pipe();
+        let parent = Child::fork(|| {
+            setpgid(Pid::from_raw(0), Pid::from_raw(0)).expect("a group of its own");
+            let write = |text: &[u8]| (&into).write_all(text).expect("somebody reads");
+            let _cleanup = CleanupProcess::fork(|| write(b"cleaned")).expect("a process");
+            write(b"ready");
+            loop {
+                pause();
+            }
+        })
+        .expect("a process");
+        drop(into);
+        let mut text = [0; 12];
+        seen.read_exact(&mut text[..5]).expect("it is ready");
+        killpg(parent.process(), Signal::SIGKILL).expect("it lives");
+        seen.read_exact(&mut text[5..]).expect("it is cleaned up");
+        assert_eq!(&text, b"readycleaned");
     }
 }

@@ -63,7 +63,7 @@ class HostProbe(Probe):
 
     def kill(self) -> None:
         """End it, and release everything; where it still runs, its connection is ended for that."""
-        if self._process.poll() is None:
+        if not self.ends_within(0):
             self._connection.close()
         super().kill()
 
