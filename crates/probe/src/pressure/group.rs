@@ -58,7 +58,11 @@ impl Group {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let path = parent.join(format!("{GROUP_PREFIX}{}-{number}", std::process::id()));
         let made = CleanupGuard::log_intent(Resource::Group { path: path.clone() })?;
-        fs::create_dir(&path).map_err(|error| refused(&path, &error))?;
+        if let Err(error) = fs::create_dir(&path) {
+            // A group of that name, with its processes, is another's.
+            made.forget()?;
+            return Err(refused(&path, &error));
+        }
         let mut group = Self {
             version,
             path,

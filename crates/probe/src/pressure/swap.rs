@@ -187,9 +187,14 @@ fn file(bytes: u64, directory: &Path) -> Result<Swap, Failure> {
     let below = CleanupGuard::log_intent(Resource::File { path: path.clone() })?;
     let mut options = OpenOptions::new();
     options.read(true).write(true).create_new(true).mode(0o600);
-    let file = options
-        .open(&path)
-        .map_err(|error| refused("making it", &error))?;
+    let file = match options.open(&path) {
+        Ok(file) => file,
+        Err(error) => {
+            // A file of that name is another's.
+            below.forget()?;
+            return Err(refused("making it", &error));
+        }
+    };
     fill(&file, bytes).map_err(|error| refused("giving it its space", &error))?;
     let uuid = swap_area::new_uuid()?;
     swap_area::format(&file, bytes, page_bytes(), &uuid)

@@ -3,6 +3,7 @@
 mod oom_guard;
 
 use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -229,6 +230,22 @@ fn swap_that_cannot_be_is_refused_with_a_remedy_and_nothing_left() {
         swap_for(SwapKind::File, 4096, Path::new("/var/tmp")),
         Err(Failure::Request { .. })
     ));
+}
+
+#[test]
+fn a_file_of_that_name_that_another_made_stays() {
+    let folder = Folder::new();
+    // Other tests of this process may take numbers as well.
+    for number in 0..64 {
+        let name = format!("{}{}-{number}", resource::FILE_PREFIX, std::process::id());
+        let mut options = std::fs::OpenOptions::new();
+        let options = options.write(true).create_new(true).mode(0o600);
+        options.open(folder.0.join(name)).expect("a new file");
+    }
+    let failure = swap_for(SwapKind::File, 1 << 20, &folder.0).expect_err("the file is there");
+    assert!(matches!(failure, Failure::Unavailable { .. }), "{failure}");
+    let left = std::fs::read_dir(&folder.0).expect("a folder of ours");
+    assert_eq!(left.count(), 64);
 }
 
 #[test]

@@ -69,6 +69,33 @@ fn a_group_that_cannot_have_a_limit_is_removed_again() {
     assert!(left.is_empty(), "{left:?}");
 }
 
+/// Only a hierarchy has groups; making them needs root.
+#[test]
+fn a_group_of_that_name_that_another_made_stays() {
+    let roots = ["/sys/fs/cgroup/unified", "/sys/fs/cgroup"];
+    let root = roots
+        .into_iter()
+        .map(Path::new)
+        .find(|root| root.join("cgroup.procs").exists());
+    let top = root.map(|root| root.join(format!("others-{}", std::process::id())));
+    let Some(top) = top.filter(|top| fs::create_dir(top).is_ok()) else {
+        return;
+    };
+    // Other tests of this process may take numbers as well.
+    let names = (0..64).map(|number| format!("{GROUP_PREFIX}{}-{number}", std::process::id()));
+    let theirs: Vec<PathBuf> = names.map(|name| top.join(name)).collect();
+    for path in &theirs {
+        fs::create_dir(path).expect("a new group");
+    }
+    let made = Group::make_below(&top, 2, 1 << 20, &[0]);
+    let left = theirs.iter().filter(|path| path.exists()).count();
+    for path in theirs.iter().chain([&top]) {
+        let _ = fs::remove_dir(path);
+    }
+    assert!(matches!(made, Err(Failure::Unavailable { .. })), "{made:?}");
+    assert_eq!(left, theirs.len());
+}
+
 #[test]
 fn more_than_the_machine_has_is_refused() {
     let failure = Group::make(1 << 50, &[0]).expect_err("no machine has a PiB");
