@@ -16,7 +16,7 @@ use crate::parameters;
 use crate::protocol::{Event, Request, Sample};
 use crate::region::{Mark, Region};
 use crate::workload::{Context, Iterations, Work, Workload};
-use oscope_sys::affinity::Pinned;
+use oscope_sys::affinity::{self, Pinned};
 use oscope_sys::cancel;
 use oscope_sys::error::Failure;
 
@@ -82,6 +82,9 @@ pub fn run<W: Workload>(
         .map(|wanted| Injected::new(wanted, &instrument.clock))
         .transpose()?;
     let workload = W::prepare(typed, &context)?;
+    // Where the workload has given this thread other CPUs, what happens on the first is not what happens to it.
+    let allowed = affinity::allowed()?;
+    let cpu = cpu.filter(|&cpu| allowed == [cpu]);
     let mut bench = Bench {
         workload,
         metrics: description.metrics,

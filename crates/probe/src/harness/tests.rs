@@ -14,6 +14,7 @@ use oscope_sys::affinity;
 struct Broken {
     fault: String,
     dropped: Dropped,
+    _freed: Option<Pinned>,
 }
 
 /// Counts the clean-ups of this thread.
@@ -51,6 +52,7 @@ impl Workload for Broken {
             "unprepared",
             "panicking",
             "fixed",
+            "freed",
         ];
         Description {
             name: "broken",
@@ -76,14 +78,16 @@ impl Workload for Broken {
         }
     }
 
-    fn prepare(parameters: Parameters, _context: &Context) -> Result<Self, Failure> {
+    fn prepare(parameters: Parameters, context: &Context) -> Result<Self, Failure> {
         let dropped = Dropped;
         if parameters.fault == "unprepared" {
             return Err(Failure::failed("half-way"));
         }
+        let freed = (parameters.fault == "freed").then(|| Pinned::over(context.allowed()));
         Ok(Self {
             fault: parameters.fault,
             dropped,
+            _freed: freed.transpose()?,
         })
     }
 
@@ -243,6 +247,22 @@ fn cpus_that_are_not_allowed_are_refused_and_affinity_is_given_back() {
     for cpu in [json!(-1), json!(null), json!(before[0])] {
         assert!(ask(json!({"cpu": cpu, "iterations": 1})).0.is_ok());
         assert_eq!(affinity::allowed().unwrap(), before);
+    }
+}
+
+/// The busy time of the other CPUs is known only where one is known to be the thread's.
+#[test]
+fn covariates_are_of_the_pinned_cpu_only_where_the_workload_stays_there() {
+    let several = affinity::allowed().unwrap().len() > 1;
+    for (fault, pinned) in [("none", true), ("freed", !several)] {
+        let (outcome, events) = ask(json!({"params": {"fault": fault}, "iterations": 1}));
+        outcome.unwrap();
+        let [.., Event::Sample(sample)] = &events[..] else {
+            panic!("{events:?}");
+        };
+        let known = !sample.covariates["neighbour_ns"].is_null();
+        let online = affinity::online().unwrap().len();
+        assert_eq!(known, pinned && online > 1, "{fault}");
     }
 }
 
