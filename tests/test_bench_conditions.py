@@ -13,7 +13,7 @@ import pytest
 
 from cli_driver import CommandLine
 from git_scene import BYTES, SHOW
-from oscope.analysis.earlier_runs import earlier_runs
+from oscope.analysis import earlier_runs
 from oscope.model.samples import ExperimentResults
 from oscope.programs import functions
 from oscope.programs.functions import FunctionBench
@@ -64,10 +64,27 @@ def test_runs_of_the_same_conditions_count_and_no_others(bench: CommandLine) -> 
         ids = [entry.id for entry in store.runs()]
         found = [store.results(run).experiments[0] for run in ids]
     a, b = found[0], found[-1]
-    runs = earlier_runs(bench.environment["OSCOPE_STORE"], a, b)
-    assert [run.run_id for run in runs] == ids[1:-1]
     named = dict(zip(ids[len(same) :], others, strict=False))
-    assert [named.get(run, "the same") for run in counted(a, b, runs)] == ["the same"] * (len(same) - 1)
+    assert [named.get(run, "the same") for run in counted(a, b, found[1:-1])] == ["the same"] * (
+        len(same) - 1
+    )
+    runs = earlier_runs.earlier_runs(bench.environment["OSCOPE_STORE"], a, b)
+    assert [named.get(run.run_id, run.run_id) for run in runs] == ids[1 : len(same)]
+
+
+def test_runs_of_changed_code_do_not_crowd_out_unchanged_ones(
+    bench: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor are their samples read: `MOST_READ` is as small as what is found."""
+    for content in ("one", "one", "one", "two", "two", "two", "one", "one"):
+        done = bench("bench", "--reps", "2", "--name", "work", "--input", content, "--", "cat")
+        assert done.code == 0, done.err
+    monkeypatch.setattr(earlier_runs, "NEWEST", 2)
+    monkeypatch.setattr(earlier_runs, "MOST_READ", 2)
+    with Store.read(bench.environment["OSCOPE_STORE"]) as store:
+        ids = [entry.id for entry in store.runs()]
+        a, b = (store.results(run).experiments[0] for run in ids[-2:])
+        assert [run.run_id for run in earlier_runs.earlier_runs_in(store, a, b)] == ids[1:3]
 
 
 def test_benches_in_two_checkouts_are_alike(bench: CommandLine, tmp_path: Path) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from itertools import islice
+from collections.abc import Iterator
 from pathlib import Path
 
 from oscope.model.errors import StoreError
 from oscope.model.samples import ExperimentResults
 from oscope.statistics.between_runs import NEWEST
-from oscope.statistics.earlier import unchanged
+from oscope.statistics.earlier import digests_of, unchanged
 from oscope.storage.store import Store
 
 MOST_READ = 10 * NEWEST
@@ -31,19 +31,29 @@ def earlier_runs(
 
 
 def earlier_runs_in(store: Store, a: ExperimentResults, b: ExperimentResults) -> list[ExperimentResults]:
-    """Return what `earlier_runs` does, from an open store."""
+    """Return what `earlier_runs` does, from an open store.
+
+    Of a bench these are the newest runs of each program or function of `a`: runs of changed ones say nothing
+    of it, however many there are. The plans tell them apart, so that their samples are not read.
+    """
     name = a.experiment
-    ids = [
-        entry.id
-        for entry in reversed(store.runs())
-        if name in entry.experiments
-        and entry.samples
-        and not entry.has_injection
-        and entry.id not in (a.run_id, b.run_id)
-    ]
-    read = (
-        results
-        for run_id in ids[:MOST_READ]
-        for results in store.results(run_id, experiment=name, columns="metrics").experiments
-    )
-    return list(islice(unchanged(a, b, read), NEWEST))[::-1]
+    # Without a digest all runs measure the same.
+    missing = dict.fromkeys(digests_of(a).values() or (None,), NEWEST)
+    found: list[ExperimentResults] = []
+
+    def candidates() -> Iterator[ExperimentResults]:
+        read = 0
+        for entry in reversed(store.runs()):
+            usable = name in entry.experiments and entry.samples and not entry.has_injection
+            if not usable or entry.id in (a.run_id, b.run_id):
+                continue
+            digests = entry.digests.get(name) or (None,)
+            if read < MOST_READ and any(missing.get(each, 0) > 0 for each in digests):
+                read += 1
+                yield from store.results(entry.id, experiment=name, columns="metrics").experiments
+
+    for run in unchanged(a, b, candidates()):
+        found.append(run)
+        for digest in missing.keys() & set(digests_of(run).values() or (None,)):
+            missing[digest] -= 1
+    return found[::-1]

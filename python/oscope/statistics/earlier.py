@@ -45,7 +45,7 @@ class EarlierRuns:
         """Choose of `runs`, in order of time, those that are `unchanged`."""
         alike = list(unchanged(a, b, reversed(list(runs))))[::-1]
         same_setup = is_alike(a, b) and a.settings.get("tuned") == b.settings.get("tuned")
-        return cls(a, tuple(alike), same_setup, tuple(map(_digests, (a, *alike))))
+        return cls(a, tuple(alike), same_setup, tuple(map(digests_of, (a, *alike))))
 
     def points(self, point: PointSamples, metric: Column) -> EarlierPoints:
         """Return the points of earlier runs that are measured as `point` of A is, of the same code.
@@ -86,7 +86,7 @@ def _program(results: ExperimentResults) -> object:
     return (results.environment.get("program") or {}).get("sha256")
 
 
-def _digests(results: ExperimentResults) -> dict[object, str]:
+def digests_of(results: ExperimentResults) -> dict[object, str]:
     """Return the digest of the program or function that each point measured, where it is the user's own.
 
     See `oscope.programs.identity` for what it covers.

@@ -32,6 +32,8 @@ class RunEntry:
     """The causes of the interference that was injected into it, as `--inject` takes them."""
     programs: tuple[str, ...]
     """The commands or functions that a bench measures, the user's workload programs, builds of the probe."""
+    digests: Mapping[str, frozenset[str]]
+    """By experiment what its user's programs or functions are known by; empty for one that has none."""
 
     @property
     def has_injection(self) -> bool:
@@ -57,6 +59,7 @@ def entry_of(row: sa.Row[Any], status: str, samples: int) -> RunEntry:
         samples=samples,
         injected=injected_causes(plan["injection"]) if plan.get("injection") else (),
         programs=_programs(plan),
+        digests={each["name"]: frozenset(each.get("digests", ())) for each in plan["experiments"]},
     )
 
 
