@@ -37,6 +37,8 @@ from oscope.model.samples import ExperimentResults
 from oscope.planning.plan import Plan, make_plan
 from oscope.probe.catalogue import Catalogue, load
 from oscope.storage import record
+from oscope.storage.store import Store
+from run_writer import RunWriter
 
 ENTRY = Entry("e.cost getppid", "time_ns", 0.02, 0.01, 0.02, 0.005, 6)
 
@@ -212,6 +214,20 @@ def test_the_interleaved_command_measures_the_points_of_the_run(
         assert side.experiments[0].points == wanted.points
 
 
+def test_points_left_out_have_no_interleaved_command(real_probe: Path) -> None:
+    """Levels that are typed are measured in every combination, but those that the experiment excludes."""
+    described, found = load(real_probe), select(["disk.write"], "quick").experiments
+    plan = make_plan(found, described, profile="quick")
+    settings = {name: [point[name]] for point in plan.experiments[0].points for name in point}
+    typed = make_plan(found, described, profile="quick", settings=settings)
+    for one, is_expressible in ((plan, False), (typed, True)):
+        with pytest.raises(UsageError) as refused:
+            detection.size_run(one, 0.001, brief([ENTRY]), found)
+        remedy = refused.value.remedy or ""
+        assert ("`oscope ab" in remedy) == is_expressible
+        assert ("each combination of their levels" in remedy) == (not is_expressible)
+
+
 def test_programs_and_kernels_have_interleaved_commands_of_their_own(catalogue: Catalogue) -> None:
     (probe,) = planned(catalogue).experiments
     levels = shlex.split(detection.interleaved_command(probe, 0.02))[5:-2]
@@ -236,6 +252,18 @@ def test_interleaved_sides_get_the_time_that_an_effect_takes(catalogue: Catalogu
     assert sized.plan.budget_s == round(3 * (pairs or 0) * ENTRY.pair_s, 1)
     with pytest.raises(UsageError, match="would take days"):
         detection.size_interleaved(planned(catalogue), 1e-9, brief([ENTRY]))
+
+
+def test_each_experiment_records_its_part_of_the_time(catalogue: Catalogue, tmp_path: Path) -> None:
+    small, large = (make_experiment({"size": tuple(range(1, end))}, 10, 2) for end in (2, 5))
+    plan = make_plan([small, replace(large, name="fake.large")], catalogue, seed=1)
+    open_blocks = tuple(replace(each, blocks=None) for each in plan.experiments)
+    sized = detection.size_interleaved(replace(plan, experiments=open_blocks), 0.001, brief([ENTRY])).plan
+    with Store.open(tmp_path / "store.db") as store:
+        run = RunWriter(store, sized).run_id
+        parts = [each.settings["budget_s"] for each in store.results(run).experiments]
+    pairs = ENTRY.pairs_for(0.001) or 0
+    assert parts == [pairs * ENTRY.pair_s, 4 * pairs * ENTRY.pair_s]
 
 
 @pytest.mark.parametrize(

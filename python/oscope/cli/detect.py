@@ -11,12 +11,17 @@ from oscope.probe.locate import ask, find_probe
 from oscope.storage.store import Store
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from oscope.model.experiment import Experiment
     from oscope.planning.plan import Plan
 
 
-def sized_run(plan: Plan, text: str, place: str | None) -> tuple[Plan, tuple[str, ...]]:
+def sized_run(
+    plan: Plan, experiments: Sequence[Experiment], text: str, place: str | None
+) -> tuple[Plan, tuple[str, ...]]:
     """Return a run's plan with the blocks that show a difference as small as `text`, and what to print."""
-    sized = size_run(plan, parse_share("--detect", text), newest_calibration(place))
+    sized = size_run(plan, parse_share("--detect", text), newest_calibration(place), experiments)
     return sized.plan, sized.notes
 
 

@@ -235,7 +235,7 @@ def run(
         check_amounts({"--reps": reps, "--precision": precision, "--budget": budget, "--trace": trace})
         from oscope.cli.detect import sized_run  # noqa: PLC0415 - start-up
 
-        plan, notes = sized_run(plan, detect, call.store)
+        plan, notes = sized_run(plan, placed.experiments, detect, call.store)
         selection = replace(selection, left_out=(*selection.left_out, *notes))
     if tune:
         plan = replace(plan, tuned=tuning.parse(tune))

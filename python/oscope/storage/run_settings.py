@@ -21,7 +21,7 @@ def settings_of(plan: Plan, experiment: PlannedExperiment, events: Mapping[str, 
         "blocks": experiment.blocks,
         "min_time_ns": experiment.min_time_ns,
         "precision": plan.precision,
-        "budget_s": plan.budget_s,
+        "budget_s": _budget_s(plan, experiment),
         # Only of runs whose blocks have pauses between them.
         **({} if plan.spread_s is None else {"spread_s": plan.spread_s}),
         # Only of runs that compare builds of the probe.
@@ -43,6 +43,13 @@ def settings_of(plan: Plan, experiment: PlannedExperiment, events: Mapping[str, 
         # Only of runs with injected interference.
         **({} if plan.injection is None else {"injection": _injection(plan.injection, events)}),
     }
+
+
+def _budget_s(plan: Plan, experiment: PlannedExperiment) -> float | None:
+    """Return the time that decides the number of blocks, else that of the whole run at most."""
+    if plan.budget_s is None or plan.precision is not None or experiment.blocks is not None:
+        return plan.budget_s
+    return experiment.budget_s or plan.budget_s / len(plan.experiments)
 
 
 def _programs(experiment: PlannedExperiment) -> list[dict[str, Any]]:

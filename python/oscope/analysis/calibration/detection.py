@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import shlex
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,9 +12,13 @@ from oscope.analysis.calibration import certificate
 from oscope.analysis.calibration.certificate import INTERLEAVED, POWER, TIMES_S, Entry
 from oscope.analysis.calibration.spec import DUET, QUICK_REPS
 from oscope.model.errors import UsageError
-from oscope.model.factors import Level
+from oscope.model.experiment import Experiment
+from oscope.model.factors import Factors, Level
 from oscope.model.formatting import format_share
 from oscope.planning.plan import Plan, PlannedExperiment, counts_instructions
+
+Exclude = Callable[[Factors], bool]
+"""Says of a point that it cannot be."""
 
 
 @dataclass(frozen=True)
@@ -25,18 +30,25 @@ class Sized:
     """For people, before it starts: how much that is, how long it takes, and what it rests on."""
 
 
-def size_run(plan: Plan, effect: float, calibrated: Mapping[str, Any] | None) -> Sized:
+def size_run(
+    plan: Plan,
+    effect: float,
+    calibrated: Mapping[str, Any] | None,
+    experiments: Iterable[Experiment] = (),
+) -> Sized:
     """Return the plan of a run so long that a difference of `effect` from another such run is found.
 
-    `calibrated` is the machine's newest calibration in brief. Raises UsageError where there is none, or where
-    runs on this machine differ by too much for any length.
+    `calibrated` is the machine's newest calibration in brief, `experiments` are those planned. Raises
+    UsageError where there is no calibration, or where runs on this machine differ by too much for any length.
     """
     sized, notes = [], []
+    excluded = {each.name: each.exclude for each in experiments}
     for experiment in plan.experiments:
         entry, assumed = _entry(experiment, calibrated)
         blocks = entry.blocks_for(effect)
         if blocks is None:
-            raise UsageError(_too_small(experiment, entry, effect), remedy=_remedy(experiment, entry, effect))
+            remedy = _remedy(experiment, entry, effect, excluded.get(experiment.name))
+            raise UsageError(_too_small(experiment, entry, effect), remedy=remedy)
         reps = blocks * QUICK_REPS
         seconds = blocks * entry.pair_s / 2 * len(experiment.points)
         notes.append(
@@ -118,15 +130,35 @@ def _too_small(experiment: PlannedExperiment, entry: Entry, effect: float) -> st
     return f"{experiment.name}: no length of separate runs shows {format_share(effect)} here: {known}"
 
 
-def _remedy(experiment: PlannedExperiment, entry: Entry, effect: float) -> str:
+def _remedy(experiment: PlannedExperiment, entry: Entry, effect: float, exclude: Exclude | None) -> str:
     detectable = entry.separate(TIMES_S[-1])
     runs = f", or ask for {_share_up(detectable)}" if detectable < 1 else ""
-    command, sides = interleaved_command(experiment, effect), "builds of the probe"
+    verb, sides = "oscope ab", "builds of the probe"
     if experiment.guest is not None:
-        sides = "kernels"
+        verb, sides = "oscope kernel ab", "kernels"
     elif experiment.program is not None:
         sides = "builds of the program"
-    return f"compare two {sides} in one interleaved run (`{command}`){runs}"
+    how = f"`{interleaved_command(experiment, effect)}`"
+    if len(experiment.points) < _combinations(experiment, exclude):
+        how = f"{verb}, which measures each combination of their levels, not these points alone"
+    return f"compare two {sides} in one interleaved run ({how}){runs}"
+
+
+def _combinations(experiment: PlannedExperiment, exclude: Exclude | None) -> int:
+    """Return how many points there are where every level of each factor is typed."""
+    levels = _levels(experiment)
+    every = (dict(zip(levels, each, strict=True)) for each in itertools.product(*levels.values()))
+    points = {tuple(experiment.workload.meaningful(each).items()) for each in every}
+    return sum(exclude is None or not exclude(dict(point)) for point in points)
+
+
+def _levels(experiment: PlannedExperiment) -> dict[str, list[Level]]:
+    """Return the levels of each factor, each once."""
+    names = dict.fromkeys(name for point in experiment.points for name in point)
+    return {
+        name: list(dict.fromkeys(point[name] for point in experiment.points if name in point))
+        for name in names
+    }
 
 
 def interleaved_command(experiment: PlannedExperiment, effect: float) -> str:
@@ -142,8 +174,7 @@ def interleaved_command(experiment: PlannedExperiment, effect: float) -> str:
         last = ["--clock", experiment.guest.clock]
     elif experiment.program is not None:
         words[2:4] = ["./OLD", "./NEW"]
-    for name in dict.fromkeys(name for point in experiment.points for name in point):
-        levels = dict.fromkeys(point[name] for point in experiment.points if name in point)
+    for name, levels in _levels(experiment).items():
         words += ["--set", f"{name}={','.join(map(_level, levels))}"]
     return shlex.join([*words, *last])
 
