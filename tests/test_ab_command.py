@@ -11,6 +11,7 @@ import pytest
 
 from cli_driver import CommandLine
 from oscope.cli.stored import with_programs
+from oscope.storage import record
 from sorting_program import PROGRAM as SORTING
 from waiting import wait_until
 
@@ -120,6 +121,21 @@ def test_builds_of_the_probe_are_named(oscope: CommandLine, tmp_path: Path, real
     records = json.loads((tmp_path / "ab.json").read_text())
     assert [each["settings"]["build"] for each in records] == [str(real_probe), "./other-probe"]
     assert here("runs").out.splitlines()[-1].endswith("syscall.cost: ./other-probe")
+
+
+def test_the_report_has_the_command_that_repeats_both_sides(builds: CommandLine) -> None:
+    """Of several experiments each one has its own part of the budget."""
+    asked = ("sort.list", "sum.list", "--set", "size=10,20", "--budget", "1s", "--way", "interleaved")
+    done = builds("ab", "./old", "./new", *asked, "--json", "both.json", "--report", "both.html")
+    assert done.code == 0, done.err
+    page = (builds.folder / "both.html").read_text()
+    for name in ("sort.list", "sum.list"):
+        command = f"oscope ab ./old ./new {name} --set size=10,20 --way interleaved --budget 0.5s"
+        assert page.count(f"<pre><code>{command}</code></pre>") == 2
+    again = builds(*command.split()[1:], "--json", "again.json")
+    assert again.code == 0, again.err
+    first, second = (record.read(builds.folder / file).experiments for file in ("both.json", "again.json"))
+    assert [each.settings["budget_s"] for each in (*first, *second)] == [0.5] * 6
 
 
 def test_help_and_refusals_name_what_it_takes(builds: CommandLine) -> None:

@@ -92,9 +92,10 @@ def build(
         replace(part, origins={each.title: origins(each.title, results, labs) for each in part.sections})
         for part in answers(analysed, labs)
     ]
+    every = results.experiments
     shown = [
-        replace(one, command=command(each, labs), answers=programs.answers(analysed, each))
-        for one, each in zip(views(analysed), results.experiments, strict=True)
+        replace(one, command=command(each, labs, every), answers=programs.answers(analysed, each))
+        for one, each in zip(views(analysed), every, strict=True)
     ]
     return Report(
         title=title(results, labs),

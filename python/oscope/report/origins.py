@@ -6,10 +6,14 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from oscope.model.experiment import Design, Lab
+from oscope.model.experiment import Design, GuestSpec, Lab
 from oscope.model.factors import Level, Profile
+from oscope.model.guest import CPUS
 from oscope.model.samples import ExperimentResults, Results
 from oscope.statistics.injected import causes_of
+from oscope.statistics.machines import build_name
+from oscope.targets.guest.spec import GUEST, SSH
+from oscope.targets.target import LOCAL
 
 EXPERIMENTS: Mapping[str, Sequence[str]] = {
     # syscalls
@@ -93,14 +97,19 @@ def origins(title: str, results: Results, labs: Sequence[Lab]) -> list[Origin]:
     """Return where the section of this title takes its figures from, as far as that was run."""
     found = [results.get(name) for name in EXPERIMENTS.get(title, ())]
     return [
-        Origin(each.experiment, command(each, labs), each.timing_model) for each in found if each is not None
+        Origin(each.experiment, command(each, labs, results.experiments), each.timing_model)
+        for each in found
+        if each is not None
     ]
 
 
-def command(experiment: ExperimentResults, labs: Sequence[Lab]) -> str:
-    """Return the command that measures the same points again.
+def command(
+    experiment: ExperimentResults, labs: Sequence[Lab], beside: Sequence[ExperimentResults] = ()
+) -> str:
+    """Return the command that measures the same points again, of a side of `oscope ab` both sides.
 
-    Empty for what another tool measured, and where no lab has the experiment.
+    `beside` are the other results of the report. Empty for what another tool measured, and where no lab has
+    the experiment.
     """
     if experiment.environment.get("imported"):
         return ""
@@ -108,6 +117,12 @@ def command(experiment: ExperimentResults, labs: Sequence[Lab]) -> str:
         (each for lab in labs for each in lab.experiments if each.name == experiment.experiment), None
     )
     program = experiment.environment.get("program")
+    builds = _builds(experiment, beside)
+    if builds:
+        levels = designed.design("quick").factors if designed else dict.fromkeys(experiment.names, ())
+        parts = ["oscope", "ab", *map(shlex.quote, builds), experiment.experiment]
+        parts += [*_set(experiment, levels), "--way", experiment.settings.get("way", "interleaved")]
+        return " ".join([*parts, *_amount(experiment, None)])
     if program:
         design = None if designed is None else designed.design("full")
         return _own_command(experiment, str(program["name"]), design)
@@ -117,7 +132,19 @@ def command(experiment: ExperimentResults, labs: Sequence[Lab]) -> str:
     design = designed.design(profile)
     parts = ["oscope", "run", experiment.experiment]
     parts += ["--profile", "quick"] if profile == "quick" else []
-    return " ".join([*parts, *_set(experiment, design.factors), *_amount(experiment, design.reps)])
+    options = (*_amount(experiment, design.reps), *_where(experiment, designed.guest), *_held(experiment))
+    return " ".join([*parts, *_set(experiment, design.factors), *options])
+
+
+def _builds(experiment: ExperimentResults, beside: Sequence[ExperimentResults]) -> list[str]:
+    """Return both builds that `oscope ab` measured, as the user wrote them; empty for any other run."""
+    if experiment.settings.get("blocks", 1) is not None or experiment.environment.get("guest"):
+        return []
+    sides = {each.run_id: each for each in beside if each.experiment == experiment.experiment}
+    runs = experiment.settings.get("interleaved") or ()
+    names = [build_name(sides[run]) for run in runs if run in sides]
+    found = [name for name in names if name is not None]
+    return found if len(found) == 2 else []
 
 
 def _amount(experiment: ExperimentResults, designed_reps: int | None) -> Iterator[str]:
@@ -145,7 +172,37 @@ def _own_command(experiment: ExperimentResults, program: str, design: Design | N
     known: dict[str, Sequence[Level]] = dict.fromkeys(experiment.names, ())
     known |= {} if design is None else design.factors
     amount = _amount(experiment, None if design is None else design.reps)
-    return " ".join([*parts, *_set(experiment, known), *amount])
+    return " ".join([*parts, *_set(experiment, known), *amount, *_held(experiment)])
+
+
+def _where(experiment: ExperimentResults, designed: GuestSpec | None) -> Iterator[str]:
+    """Yield the options by which it was measured elsewhere than in the guest `designed`; None: here."""
+    place = str(experiment.settings.get("place", ""))
+    if place.startswith(f"{SSH}:") or (place == LOCAL and designed is not None):
+        yield f"--on {shlex.quote(place)}"
+    guest = experiment.environment.get("guest")
+    if not guest:
+        return
+    kernel, usual = guest["kernel"]["name"], designed or GuestSpec(clock="wall")
+    if designed is None or kernel != usual.kernel:
+        yield f"--on {shlex.quote(f'{GUEST}:{kernel}')}"
+    clock, memory_bytes = experiment.clock, guest.get("memory_bytes", usual.memory_bytes)
+    if clock != usual.clock:
+        yield f"--clock {clock}"
+    cpus = (usual.cpus if clock == usual.clock else None) or CPUS[clock]
+    if guest.get("cpus", cpus) != cpus:
+        yield f"--cpus {guest['cpus']}"
+    if memory_bytes != usual.memory_bytes:
+        yield f"--memory {memory_bytes}"
+
+
+def _held(experiment: ExperimentResults) -> Iterator[str]:
+    """Yield the options for settings of the machine that were held, and for nothing repeated."""
+    held = {one["name"]: one["now"] for one in experiment.settings.get("tuned", ()) if one["left"] is None}
+    for name, value in held.items():
+        yield f"--tune {shlex.quote(f'{name}={value}')}"
+    if not experiment.settings.get("again", True):
+        yield "--no-again"
 
 
 def _set(experiment: ExperimentResults, levels: Mapping[str, Sequence[Level]]) -> Iterator[str]:
