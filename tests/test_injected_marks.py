@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import html
 import io
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -13,8 +14,10 @@ import numpy as np
 import pytest
 
 import synthetic
+import synthetic_kernel
 from cli_driver import CommandLine
 from oscope.labs import LABS
+from oscope.labs.kernel import KERNEL
 from oscope.model.samples import ExperimentResults
 from oscope.report.origins import command as repeat_command
 from oscope.runner.injection.causes import load
@@ -54,6 +57,9 @@ def test_an_injected_run_is_marked_in_every_view_of_it(oscope: CommandLine) -> N
     counted = f"{BANNER} It was at work in {is_on.sum()} of {len(is_on)} samples: median "
     assert counted in " ".join(oscope("show", run).out.split())
     assert counted in " ".join(oscope("explain-variation", run).out.split())
+    for each, causes in ((clean, []), (run, ["delay=2us"])):
+        (explained,) = json.loads(oscope("explain-variation", each, "--json", "-").out)["experiments"]
+        assert explained["injected"] == causes
     repeat = "oscope run syscall.cost --set call=getppid --set style=loop --reps 60 --inject delay=2us"
     assert oscope("report", run, "-o", "report.html").code == 0
     report = (oscope.folder / "report.html").read_text()
@@ -139,3 +145,31 @@ def test_the_command_that_repeats_has_the_amounts_of_the_run() -> None:
     assert "--reps" not in command(profile="full", reps=5, blocks=None)
     assert command(precision=0.02, budget_s=30.0, reps=1).endswith(" --precision 2% --budget 30s")
     assert command(spread_s=600.0).endswith(" --spread 600s")
+
+
+def test_the_command_that_repeats_measures_in_the_same_place_with_the_same_settings() -> None:
+    cost, fork = synthetic.cost(), synthetic_kernel.fork("instructions")
+
+    def command(
+        results: ExperimentResults, guest: dict[str, object] | None = None, **settings: object
+    ) -> str:
+        there = {**results.environment, **({} if guest is None else {"guest": guest})}
+        return repeat_command(
+            replace(results, environment=there, settings={**results.settings, "reps": 0, **settings}), LABS
+        )
+
+    def held(name: str, now: str, left: str | None = None) -> dict[str, str | None]:
+        return {"name": name, "path": f"/{name}", "before": "-", "now": now, "left": left}
+
+    plain = command(cost, again=True)
+    tuned = [held("aslr", "off"), held("aslr", "off"), held("interrupts", "0", left="busy")]
+    assert command(cost, tuned=tuned, again=False) == f"{plain} --tune aslr=off --no-again"
+    assert command(cost, place="ssh:there") == f"{plain} --on ssh:there"
+    guest = {"kernel": {"name": "my_precious"}, "clock": "wall", "cpus": 2, "memory_bytes": 1 << 30}
+    assert command(cost, guest) == f"{plain} --on guest:my_precious"
+    more = {"cpus": 4, "memory_bytes": 2 << 30}
+    assert command(cost, guest | more) == f"{plain} --on guest:my_precious --cpus 4 --memory {2 << 30}"
+    # The experiment itself names its guest.
+    designed = {"kernel": {"name": KERNEL}, "cpus": 1, "memory_bytes": 1 << 30}
+    assert "--" not in command(fork, designed).partition(" --set")[0]
+    assert command(fork, designed | {"kernel": {"name": "base"}}).endswith(" --on guest:base")

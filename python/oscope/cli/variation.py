@@ -112,6 +112,8 @@ def _plain(experiment: ExperimentResults, metric: str, every: list[Attributed]) 
         "run": experiment.run_id,
         "experiment": experiment.experiment,
         "metric": metric,
+        # As `--inject` takes it: with injected interference it is no clean measurement.
+        "injected": list(injected.causes_of(experiment)),
         "points": [
             {
                 "point": each.name,
