@@ -349,13 +349,14 @@ def test_advice_on_an_import_names_commands_that_exist(oscope: CommandLine, tmp_
     first, second = _imported_twice(oscope, tmp_path)
     gated = " ".join(oscope("gate", first, second).out.split())
     assert "oscope run" not in gated
-    assert (
-        "what lmbench measured shows no more: measure both sides interleaved, such as by oscope bench"
-        in gated
+    advice = (
+        "take more with lmbench and import them, or measure both sides interleaved: "
+        "oscope bench -- ./OLD --vs ./NEW"
     )
+    assert f"seen there: {advice}" in gated
     compared = " ".join(oscope("compare", first, second).out.split())
     assert "undecided in 1 of 1 (one reading a side shows none" in compared
-    assert "shows none; take more with lmbench, and import them)" in compared
+    assert f"shows none; {advice})" in compared
     assert "oscope run" not in compared
 
 

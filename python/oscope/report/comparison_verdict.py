@@ -9,7 +9,7 @@ from oscope.model import formatting
 from oscope.model.samples import ExperimentResults
 from oscope.model.units import format_share
 from oscope.statistics import ComparedMetric, Comparison
-from oscope.statistics.advice import beyond_blocks
+from oscope.statistics.advice import beyond_blocks, of_imports
 from oscope.statistics.compared import LARGEST_RATIO
 from oscope.statistics.comparison_text import LARGE, factor_text
 
@@ -25,8 +25,8 @@ def verdict(comparison: Comparison, first: ExperimentResults | None = None, more
 
     `more` says how more samples are taken, unless the `first` side comes from another tool.
     """
-    imported = None if first is None else first.environment.get("imported")
-    more = f"take more with {imported['tool']}, and import them" if imported else more
+    imported = None if first is None else of_imports([first])
+    more = imported or more
     rows, threshold = comparison.rows, format_share(comparison.threshold)
     differ, alike, inconclusive = (
         [row for row in rows if row.different == answer] for answer in ("yes", "no", "cannot tell")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from oscope.model.samples import ExperimentResults
 from oscope.statistics.compared import ComparedMetric
@@ -28,3 +28,14 @@ def beyond_blocks(rows: Sequence[ComparedMetric], first: ExperimentResults) -> s
 def instead_of_blocks(first: ExperimentResults) -> str:
     """Return what lowers the minimum detectable effect where blocks do not; `first` is the first side."""
     return f"a quieter machine, or interleaved sides: {interleaved_command(first)}"
+
+
+def of_imports(sides: Iterable[ExperimentResults]) -> str | None:
+    """Return what lowers the minimum detectable effect of results of other tools; None if one is Oscope's."""
+    found = list(sides)
+    tools = {(each.environment.get("imported") or {}).get("tool") for each in found}
+    if None in tools:
+        return None
+    named = " and ".join(sorted(map(str, tools)))
+    interleaved = interleaved_command(found[0])
+    return f"take more with {named} and import them, or measure both sides interleaved: {interleaved}"

@@ -30,8 +30,8 @@ from oscope.report.terminal import (
     table_width,
     without,
 )
-from oscope.statistics.advice import beyond_blocks, instead_of_blocks, is_thin
-from oscope.statistics.comparison_text import interleaved_command, tail_sentence
+from oscope.statistics.advice import beyond_blocks, instead_of_blocks, is_thin, of_imports
+from oscope.statistics.comparison_text import tail_sentence
 from oscope.statistics.estimating import FEWEST_CLUSTERS
 
 _MOST_NAMED = 5
@@ -104,13 +104,8 @@ def take_more(found: Gate) -> str:
     if measured and len(measured) < len(found.blind):
         return take_more(replace(found, rows=measured))
     rows, first = [judged.row for judged in found.blind], found.blind[0].experiment
-    tools = {(judged.experiment.environment.get("imported") or {}).get("tool") for judged in found.blind}
-    if None not in tools:
-        # Nothing can be added to the files of another tool.
-        return (
-            f"what {' and '.join(sorted(map(str, tools)))} measured shows no more: measure both sides "
-            f"interleaved, such as by {interleaved_command(first)}"
-        )
+    if (advice := of_imports(judged.experiment for judged in found.blind)) is not None:
+        return advice
     counts = [judged.enough for judged in found.blind]
     if (text := beyond_blocks(rows, first)) is not None:
         return text
