@@ -8,6 +8,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +18,7 @@ import pytest
 from cli_driver import Answer, CommandLine, as_nobody
 from oscope.model.factors import Level
 from oscope.tools.disk.file_transfers import FileSession
+from recordings import at_terminal
 from waiting import wait_until_gone
 
 ENGINES = ("auto", "read", "mmap", "direct", "uring")
@@ -70,6 +72,18 @@ def test_every_way_of_reading_gives_the_xor_of_numpy(
         assert re.fullmatch(r"[0-9a-f]{8}  \d+\.\d{6} s  (?!0\.00)[\d.]+ ([KMG]i)?B/s\n", line.out), line
     found += [line.out[:8] for line in lines]
     assert found == [xor(content)] * len(found)
+
+
+def test_notes_wrap_on_a_terminal(disk: CommandLine, random: np.random.Generator) -> None:
+    put(disk, random.bytes(4097))
+    command = [sys.executable, "-m", "oscope", "disk", "fast", "data"]
+    noted = disk("disk", "fast", "data").errors[0]
+    assert len(noted) > 80
+    with at_terminal(command, disk.folder, {**os.environ, **disk.environment}) as person:
+        person.wait_for(b"B/s")
+        lines = person.seen.decode().splitlines()
+    assert max(map(len, lines)) <= 80
+    assert " ".join(noted.split()[:6]) in " ".join(lines)
 
 
 def test_every_length_has_the_xor_of_numpy(probe: Path, tmp_path: Path, random: np.random.Generator) -> None:

@@ -25,8 +25,15 @@ def print_error(error: BaseException, *, verbose: bool) -> int:
 
 
 def note(text: str) -> None:
-    """Tell something beside the data."""
-    print(f"oscope: {one_line(text)}", file=sys.stderr, flush=True)
+    """Report something beside the data; on a terminal it wraps."""
+    line = f"oscope: {one_line(text)}"
+    if sys.stderr.isatty():
+        # It loads Rich, for which no start has to wait.
+        from oscope.report.terminal import console, print_note  # noqa: PLC0415 - start-up
+
+        print_note(line, console(to_standard_error=True))
+    else:
+        print(line, file=sys.stderr, flush=True)
 
 
 def one_line(text: str) -> str:

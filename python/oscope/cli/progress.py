@@ -18,6 +18,7 @@ from oscope.figures.answer_text import kind
 from oscope.model.units import format_duration, format_share
 from oscope.planning.plan import Plan, PlannedExperiment
 from oscope.probe.catalogue import format_level
+from oscope.report.terminal import print_note
 from oscope.runner.progress import Listener, Progress
 
 if TYPE_CHECKING:
@@ -184,7 +185,7 @@ class Bar(Notes):
 
     def _write(self, line: str) -> None:
         """Write the line above the bar."""
-        self._console.print(line, soft_wrap=True)
+        print_note(line, self._console)
 
 
 def _make_bar(plan: Plan, console: Console) -> RichProgress:

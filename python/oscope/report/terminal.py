@@ -97,9 +97,19 @@ def print_remedy(remedy: str, out: Console) -> None:
 
     On a terminal the text wraps, but a command in it never does: pasted, its lines would be two commands.
     """
-    if not isinstance(out, Piped):
-        remedy = _COMMAND.sub(lambda found: found[0].replace(" ", "\u00a0"), remedy)
-    print_indented(remedy, out, first="  → ", indent="    ")
+    print_indented(_glued(remedy, out), out, first="  → ", indent="    ")
+
+
+def print_note(text: str, out: Console) -> None:
+    """Print a note of a command; it wraps as a remedy does."""
+    print_indented(_glued(text, out), out, first="", indent="")
+
+
+def _glued(text: str, out: Console) -> str:
+    """Return `text` for a terminal with commands that are not broken."""
+    if isinstance(out, Piped):
+        return text
+    return _COMMAND.sub(lambda found: found[0].replace(" ", "\u00a0"), text)
 
 
 def print_indented(text: str, out: Console, *, first: str, indent: str) -> None:
