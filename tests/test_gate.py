@@ -154,7 +154,7 @@ def test_compare_and_gate_give_the_same_advice_on_two_separate_runs() -> None:
     gate, comparison = judged(a, b), compare_results(a, b)
     advice = (
         "how much runs differ does not shrink with their blocks: it would take a quieter machine, "
-        "or interleaved sides: oscope ab PROBE_A PROBE_B syscall.cost"
+        "or interleaved sides: oscope ab OLD/oscope-probe NEW/oscope-probe syscall.cost"
     )
     assert {row.method.partition(" ")[0] for row in comparison.rows} == {"unpaired"}
     assert take_more(gate) == advice

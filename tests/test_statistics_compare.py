@@ -473,7 +473,7 @@ def test_separate_runs_are_told_what_interleaving_would_find() -> None:
     (note,) = [each for each in compare_results(a, b).caveats if each.startswith("two separate runs")]
     assert "the store has fewer than 2 other comparable runs of this machine" in note
     assert "without which verdicts may be too sure)" in note
-    assert note.endswith(f": oscope ab PROBE_A PROBE_B {a.experiment}")
+    assert note.endswith(f": oscope ab OLD/oscope-probe NEW/oscope-probe {a.experiment}")
     # Rows have the mde after the correction for all rows: no figure that contradicts theirs.
     assert " % of what it is" in note
     assert "instead of" not in note

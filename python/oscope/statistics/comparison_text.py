@@ -220,4 +220,4 @@ def interleaved_command(a: ExperimentResults) -> str:
         return f"oscope kernel ab {a.experiment}"
     if a.environment.get("program"):
         return f"oscope ab ./OLD ./NEW {a.experiment}"
-    return f"oscope ab PROBE_A PROBE_B {a.experiment}"
+    return f"oscope ab OLD/oscope-probe NEW/oscope-probe {a.experiment}"
