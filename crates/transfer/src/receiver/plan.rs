@@ -96,6 +96,7 @@ impl Receiver<'_, '_> {
             self.link.alive()?;
             (item.plan, item.room) = self.plan_file(item, &mut seen, &mut outdated)?;
         }
+        self.dirs.calls += outdated.calls;
         let mut part = Vec::new();
         let mut size = 0;
         for item in items.iter() {
