@@ -30,7 +30,7 @@ from oscope.report.comparison import (
 )
 from oscope.report.comparison_verdict import verdict
 from oscope.report.forms import encode
-from oscope.report.terminal import Piped, aligned, console, grid, prose, table_width
+from oscope.report.terminal import Piped, aligned, console, grid, print_prose, prose, table_width
 from oscope.statistics import Comparison, compare_results, compare_within, summarise
 
 
@@ -328,6 +328,18 @@ def test_a_paragraph_breaks_neither_within_a_number_nor_before_its_unit() -> Non
         assert " ".join(line.strip() for line in lines) == text.strip()
         for line in lines[1:]:
             assert line.split()[0] not in {"cycles", "ns", "Mcalls/s", "%", "MiB"}
+
+
+@pytest.mark.parametrize("kind", [Console, Piped])
+def test_a_paragraph_does_not_break_a_command(kind: type[Console]) -> None:
+    command = "oscope bench -- ./OLD --vs ./NEW"
+    for before in range(30):
+        out = kind(file=io.StringIO(), width=40)
+        print_prose(f"{'a ' * before}or interleaved: {command}", out)
+        assert isinstance(out.file, io.StringIO)
+        printed = out.file.getvalue()
+        assert any(command in line for line in printed.splitlines())
+        assert "\u00a0" not in printed
 
 
 def test_what_is_told_of_a_run_is_counted_with_its_plural() -> None:

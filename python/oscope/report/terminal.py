@@ -86,8 +86,8 @@ def prose(text: str, width: int, *, indent: str = "") -> Text:
 
 
 def print_prose(text: str, out: Console, *, indent: str = "", style: str = "") -> None:
-    """Print a paragraph as `prose` breaks it."""
-    broken = prose(text, out.width, indent=indent)
+    """Print a paragraph as `prose` breaks it, but no command in it."""
+    broken = prose(_glued(text), out.width, indent=indent)
     broken.stylize(style)
     out.print(broken, soft_wrap=True)
 
@@ -97,18 +97,16 @@ def print_remedy(remedy: str, out: Console) -> None:
 
     On a terminal the text wraps, but a command in it never does: pasted, its lines would be two commands.
     """
-    print_indented(_glued(remedy, out), out, first="  → ", indent="    ")
+    print_indented(_glued(remedy), out, first="  → ", indent="    ")
 
 
 def print_note(text: str, out: Console) -> None:
     """Print a note of a command; it wraps as a remedy does."""
-    print_indented(_glued(text, out), out, first="", indent="")
+    print_indented(_glued(text), out, first="", indent="")
 
 
-def _glued(text: str, out: Console) -> str:
-    """Return `text` for a terminal with commands that are not broken."""
-    if isinstance(out, Piped):
-        return text
+def _glued(text: str) -> str:
+    """Return `text` with commands that `prose` does not break."""
     return _COMMAND.sub(lambda found: found[0].replace(" ", "\u00a0"), text)
 
 
@@ -118,7 +116,7 @@ def print_indented(text: str, out: Console, *, first: str, indent: str) -> None:
     A word is never broken: a path or an option can be copied.
     """
     if isinstance(out, Piped):
-        out.print(Text(f"{first}{text}"), soft_wrap=True)
+        out.print(Text(f"{first}{text}".replace("\u00a0", " ")), soft_wrap=True)
         return
     for index, line in enumerate(prose(text, out.width - len(indent)).plain.splitlines()):
         out.print(Text(f"{indent if index else first}{line}"), soft_wrap=True)
