@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -32,7 +32,7 @@ class RunEntry:
     """The causes of the interference that was injected into it, as `--inject` takes them."""
     programs: tuple[str, ...]
     """The commands or functions that a bench measures, the user's workload programs, builds of the probe."""
-    digests: Mapping[str, frozenset[str]]
+    digests: Mapping[str, Sequence[str]] = field(hash=False)
     """By experiment what its user's programs or functions are known by; empty for one that has none."""
 
     @property
@@ -59,7 +59,7 @@ def entry_of(row: sa.Row[Any], status: str, samples: int) -> RunEntry:
         samples=samples,
         injected=injected_causes(plan["injection"]) if plan.get("injection") else (),
         programs=_programs(plan),
-        digests={each["name"]: frozenset(each.get("digests", ())) for each in plan["experiments"]},
+        digests={each["name"]: sorted({*each.get("digests", ())}) for each in plan["experiments"]},
     )
 
 
