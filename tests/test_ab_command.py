@@ -132,6 +132,12 @@ def test_the_report_has_the_command_that_repeats_both_sides(builds: CommandLine)
     for name in ("sort.list", "sum.list"):
         command = f"oscope ab ./old ./new {name} --set size=10,20 --way interleaved --budget 0.5s"
         assert page.count(f"<pre><code>{command}</code></pre>") == 2
+    # A side by itself has none: the other build is in the other run.
+    (side, *_) = builds.runs()
+    assert builds("report", side, "-o", "side.html").code == 0
+    alone = (builds.folder / "side.html").read_text()
+    assert "oscope ab" not in alone
+    assert "oscope run" not in alone
     again = builds(*command.split()[1:], "--json", "again.json")
     assert again.code == 0, again.err
     first, second = (record.read(builds.folder / file).experiments for file in ("both.json", "again.json"))

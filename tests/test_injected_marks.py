@@ -24,6 +24,7 @@ from oscope.runner.injection.causes import load
 from oscope.runner.injection.spec import Injection
 from oscope.statistics import injected
 from oscope.storage import record
+from oscope.targets.kernel.kernel import NOT_BUILT
 from viewed import viewing
 
 BANNER = "Interference was injected on purpose: delay=2us: no clean measurement."
@@ -164,11 +165,26 @@ def test_the_command_that_repeats_measures_in_the_same_place_with_the_same_setti
     plain = command(cost, again=True)
     tuned = [held("aslr", "off"), held("aslr", "off"), held("interrupts", "0", left="busy")]
     assert command(cost, tuned=tuned, again=False) == f"{plain} --tune aslr=off --no-again"
-    assert command(cost, place="ssh:there") == f"{plain} --on ssh:there"
+    # A fleet's name of a host is not its address.
+    assert command(cost, place="ssh:web1", address="root@10.0.0.1") == f"{plain} --on ssh:root@10.0.0.1"
+    assert command(cost, place="ssh:web1") == ""
     guest = {"kernel": {"name": "my_precious"}, "clock": "wall", "cpus": 2, "memory_bytes": 1 << 30}
     assert command(cost, guest) == f"{plain} --on guest:my_precious"
     more = {"cpus": 4, "memory_bytes": 2 << 30}
     assert command(cost, guest | more) == f"{plain} --on guest:my_precious --cpus 4 --memory {2 << 30}"
+    assert command(cost, guest, interleaved=["a", "b"]) == "", "oscope kernel ab"
+    kernel = {"id": "0123456789ab", "source": "linux-source-6.1 6.1.192-2", "patches": ["my_precious"]}
+    names = {
+        "my_precious": kernel | {"name": "my_precious"},
+        "my_precious,debug": kernel | {"name": "my_precious,debug", "variant": "debug"},
+        # Built from what is the user's own: its name would mean another kernel.
+        "0123456789ab": kernel | {"name": "base", "source": "a tree", "patches": []},
+        "0123456789ab ": kernel | {"name": "my", "patches": ["my"]},
+        "0123456789ab  ": kernel | {"name": "base,fast", "variant": "fast", "patches": []},
+    }
+    for name, one in names.items():
+        assert command(cost, guest | {"kernel": one}) == f"{plain} --on guest:{name.strip()}"
+    assert command(cost, guest | {"kernel": kernel | {"name": "bzImage", "source": NOT_BUILT}}) == ""
     # The experiment itself names its guest.
     designed = {"kernel": {"name": KERNEL}, "cpus": 1, "memory_bytes": 1 << 30}
     assert "--" not in command(fork, designed).partition(" --set")[0]

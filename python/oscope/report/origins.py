@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from oscope.model.experiment import Design, GuestSpec, Lab
 from oscope.model.factors import Level, Profile
@@ -13,6 +14,10 @@ from oscope.model.samples import ExperimentResults, Results
 from oscope.statistics.injected import causes_of
 from oscope.statistics.machines import build_name
 from oscope.targets.guest.spec import GUEST, SSH
+from oscope.targets.kernel.config import DEBUG, PADDED
+from oscope.targets.kernel.kernel import NOT_BUILT
+from oscope.targets.kernel.patches import known
+from oscope.targets.kernel.source import PACKAGE
 from oscope.targets.target import LOCAL
 
 EXPERIMENTS: Mapping[str, Sequence[str]] = {
@@ -108,17 +113,21 @@ def command(
 ) -> str:
     """Return the command that measures the same points again, of a side of `oscope ab` both sides.
 
-    `beside` are the other results of the report. Empty for what another tool measured, and where no lab has
-    the experiment.
+    `beside` are the other results of the report. Empty for what another tool measured, where no lab has the
+    experiment, and where a command cannot say what or where: of `oscope kernel ab`, of a side of `oscope ab`
+    without the other one, of an image of a kernel, of a host whose address the record does not have.
     """
-    if experiment.environment.get("imported"):
+    where = None if experiment.environment.get("imported") else _where(experiment, labs)
+    if where is None:
         return ""
     designed = next(
         (each for lab in labs for each in lab.experiments if each.name == experiment.experiment), None
     )
     program = experiment.environment.get("program")
-    builds = _builds(experiment, beside)
-    if builds:
+    if experiment.settings.get("interleaved") and build_name(experiment):
+        builds = _builds(experiment, beside)
+        if len(builds) != 2:
+            return ""
         levels = designed.design("quick").factors if designed else dict.fromkeys(experiment.names, ())
         parts = ["oscope", "ab", *map(shlex.quote, builds), experiment.experiment]
         parts += [*_set(experiment, levels), "--way", experiment.settings.get("way", "interleaved")]
@@ -132,19 +141,16 @@ def command(
     design = designed.design(profile)
     parts = ["oscope", "run", experiment.experiment]
     parts += ["--profile", "quick"] if profile == "quick" else []
-    options = (*_amount(experiment, design.reps), *_where(experiment, designed.guest), *_held(experiment))
+    options = (*_amount(experiment, design.reps), *where, *_held(experiment))
     return " ".join([*parts, *_set(experiment, design.factors), *options])
 
 
 def _builds(experiment: ExperimentResults, beside: Sequence[ExperimentResults]) -> list[str]:
-    """Return both builds that `oscope ab` measured, as the user wrote them; empty for any other run."""
-    if experiment.settings.get("blocks", 1) is not None or experiment.environment.get("guest"):
-        return []
+    """Return the builds that `oscope ab` measured, as the user wrote them, as far as they are here."""
     sides = {each.run_id: each for each in beside if each.experiment == experiment.experiment}
     runs = experiment.settings.get("interleaved") or ()
     names = [build_name(sides[run]) for run in runs if run in sides]
-    found = [name for name in names if name is not None]
-    return found if len(found) == 2 else []
+    return [name for name in names if name is not None]
 
 
 def _amount(experiment: ExperimentResults, designed_reps: int | None) -> Iterator[str]:
@@ -175,25 +181,47 @@ def _own_command(experiment: ExperimentResults, program: str, design: Design | N
     return " ".join([*parts, *_set(experiment, known), *amount, *_held(experiment)])
 
 
-def _where(experiment: ExperimentResults, designed: GuestSpec | None) -> Iterator[str]:
-    """Yield the options by which it was measured elsewhere than in the guest `designed`; None: here."""
-    place = str(experiment.settings.get("place", ""))
-    if place.startswith(f"{SSH}:") or (place == LOCAL and designed is not None):
-        yield f"--on {shlex.quote(place)}"
-    guest = experiment.environment.get("guest")
+def _where(experiment: ExperimentResults, labs: Sequence[Lab]) -> list[str] | None:
+    """Return the options for where it was measured, if not where its lab does; None: no option says it."""
+    every = (each for lab in labs for each in lab.experiments)
+    designed = next((each.guest for each in every if each.name == experiment.experiment), None)
+    settings, guest = experiment.settings, experiment.environment.get("guest")
+    place = str(settings.get("place", ""))
+    if place.startswith(f"{SSH}:"):
+        address = settings.get("address")
+        return None if address is None else [f"--on {shlex.quote(f'{SSH}:{address}')}"]
     if not guest:
-        return
-    kernel, usual = guest["kernel"]["name"], designed or GuestSpec(clock="wall")
-    if designed is None or kernel != usual.kernel:
-        yield f"--on {shlex.quote(f'{GUEST}:{kernel}')}"
+        return [f"--on {LOCAL}"] if place == LOCAL and designed is not None else []
+    kernel = _kernel(guest["kernel"])
+    if kernel is None or settings.get("interleaved"):
+        return None
+    usual = designed or GuestSpec(clock="wall")
+    found = [] if designed is not None and kernel == usual.kernel else [f"--on {GUEST}:{shlex.quote(kernel)}"]
     clock, memory_bytes = experiment.clock, guest.get("memory_bytes", usual.memory_bytes)
     if clock != usual.clock:
-        yield f"--clock {clock}"
+        found.append(f"--clock {clock}")
     cpus = (usual.cpus if clock == usual.clock else None) or CPUS[clock]
     if guest.get("cpus", cpus) != cpus:
-        yield f"--cpus {guest['cpus']}"
+        found.append(f"--cpus {guest['cpus']}")
     if memory_bytes != usual.memory_bytes:
-        yield f"--memory {memory_bytes}"
+        found.append(f"--memory {memory_bytes}")
+    return found
+
+
+def _kernel(kernel: Mapping[str, Any]) -> str | None:
+    """Return what `--on guest:` takes for a kernel; None for an image that Oscope did not build.
+
+    Its name means another kernel where it is built from a tree, a patch or a fragment of the user's.
+    """
+    source = kernel.get("source", PACKAGE)
+    if source == NOT_BUILT:
+        return None
+    own = {*kernel.get("patches", ())} - {*known()} | {*kernel.get("variant", "").split(",")} - {
+        "",
+        DEBUG,
+        PADDED,
+    }
+    return str(kernel["id"] if own or not source.startswith(PACKAGE) else kernel["name"])
 
 
 def _held(experiment: ExperimentResults) -> Iterator[str]:
@@ -209,7 +237,7 @@ def _set(experiment: ExperimentResults, levels: Mapping[str, Sequence[Level]]) -
     """Yield the options `--set` for the factors that have other levels here than `levels`."""
     for name in experiment.names:
         own = experiment.levels(name)
-        if name in levels and set(own) != set(levels[name]):
+        if set(own) != set(levels.get(name, ())):
             yield "--set"
             yield f"{name}={','.join(map(_written, own))}"
 

@@ -17,6 +17,8 @@ def settings_of(plan: Plan, experiment: PlannedExperiment, events: Mapping[str, 
     return {
         "profile": plan.profile,
         "place": plan.place,
+        # Only of a host that ssh reaches by the user's own configuration.
+        **({} if plan.host is None or plan.host.ssh_config else {"address": plan.host.address}),
         "reps": experiment.reps,
         "blocks": experiment.blocks,
         "min_time_ns": experiment.min_time_ns,

@@ -10,6 +10,10 @@ BASE = "base"
 """What a kernel without a patch is called."""
 
 
+NOT_BUILT = "not built here"
+"""The source of a kernel of which there is no more than its image."""
+
+
 @dataclass(frozen=True)
 class Kernel:
     """A kernel that can be booted."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from oscope.model.errors import OscopeError, UsageError
 from oscope.targets.kernel import build, built, config, patches, recipe
-from oscope.targets.kernel.kernel import BASE, Kernel
+from oscope.targets.kernel.kernel import BASE, NOT_BUILT, Kernel
 from oscope.targets.kernel.listener import Listener
 from oscope.targets.kernel.recipe import Recipe
 
@@ -81,7 +81,7 @@ def _image(path: Path) -> Kernel:
     if release is None:
         raise UsageError(f"{path} is not a kernel's image", remedy="name a bzImage")
     digest = hashlib.sha256(content).hexdigest()[:_ID_DIGITS]
-    return Kernel(digest, release, path, "not built here", (), "", None)
+    return Kernel(digest, release, path, NOT_BUILT, (), "", None)
 
 
 def _release(image: bytes) -> str | None:
