@@ -27,8 +27,6 @@ PAGES = SIZE // PAGE
 FLUSHED = 16 * MEBIBYTE // PAGE
 """Pages of the buffer that is walked between initialisation and function, to flush the first cache."""
 LIMIT_S = 120.0
-GEOMETRY = re.compile(r"name a geometry: ([\w-]+)")
-"""The remedy where a hypervisor hides the TLBs of the CPU, whose caches the model cannot simulate then."""
 FEW_FAULTS = 300
 """Faults of code, stack and the like; far fewer than the pages of what is measured."""
 
@@ -45,15 +43,8 @@ def measure(probe: Path) -> Iterator[Measure]:
     with ProbeSession(notes.append) as session:
 
         def once(**params: Level) -> Metrics:
-            asked: dict[str, Level] = {"size": SIZE, "sets": 64, "wait": 0.0} | params
-            try:
-                return dict(session.measure("memory.access", asked, limit_s=LIMIT_S).metrics)
-            except RefusedError as error:
-                named = GEOMETRY.match(error.refusal.remedy or "")
-                if named is None or params.get("geometry", "host") != "host":
-                    raise
-                asked["geometry"] = named[1]
-                return dict(session.measure("memory.access", asked, limit_s=LIMIT_S).metrics)
+            asked = {"size": SIZE, "sets": 64, "wait": 0.0} | params
+            return dict(session.measure("memory.access", asked, limit_s=LIMIT_S).metrics)
 
         yield once
 

@@ -138,6 +138,13 @@ impl Geometry {
             .map(|core| (core.name, core.geometry))
     }
 
+    /// The geometry of the newest core of this vendor that is known, with its name.
+    #[must_use]
+    pub fn of_vendor(vendor: &str) -> Option<(&'static str, Self)> {
+        let newest = TABLE.iter().rfind(|core| core.vendor == vendor)?;
+        Some((newest.name, newest.geometry))
+    }
+
     /// The data TLBs for pages of this size.
     ///
     /// # Errors
@@ -221,6 +228,7 @@ const INTEL_HUGE: TlbShape = tlb(32, 4);
 /// descriptors of CPUID leaf 2 that these CPUs report (SDM, volume 2A, table "Encoding of CPUID Leaf 2 Descriptors"),
 /// named at each. AMD: Software Optimization Guide for Family 19h (56665), sections "L1/L2 Translation Lookaside
 /// Buffers" and "Cache", and CPUID 8000_0005H and 8000_0006H of such a CPU.
+/// Of a vendor, the oldest first.
 const TABLE: &[Core] = &[
     Core {
         name: "nehalem",

@@ -12,7 +12,7 @@ type Leaves = (Tlbs, Option<Tlbs>, Vec<String>);
 /// The data TLBs of this CPU.
 ///
 /// # Errors
-/// That CPUID does not report them, and that no common core is known for this model.
+/// That CPUID does not report them, and that no common core of this vendor is known.
 #[cfg(target_arch = "x86_64")]
 pub fn read() -> Found<Leaves> {
     use raw_cpuid::{CpuId, cpuid};
@@ -65,10 +65,19 @@ pub fn read() -> Found<Leaves> {
     Err("only x86 reports its TLBs to a program".to_owned())
 }
 
-/// TLBs of the common core that has this model, for guests whose hypervisor hides them.
+/// TLBs of the common core that has this model, for guests whose hypervisor hides them; of a model that is not known,
+/// and a hypervisor can show one that never was, those of another core of this vendor.
 fn of_model(vendor: &str, family: u8, model: u8) -> Option<Leaves> {
-    let (name, geometry) = Geometry::of_model(vendor, family, model)?;
-    let note = format!("CPUID reports no TLB here: those of {name} are taken, by family and model");
+    let found = Geometry::of_model(vendor, family, model);
+    let (name, geometry) = found.or_else(|| Geometry::of_vendor(vendor))?;
+    let why = match found {
+        Some(_) => "by family and model".to_owned(),
+        None => format!(
+            "another core, for family {family:#x}, model {model:#x} is not known; or name a geometry: {}",
+            Geometry::NAMES.join(", ")
+        ),
+    };
+    let note = format!("CPUID reports no TLB here: those of {name} are taken, {why}");
     Some((geometry.base, geometry.huge, vec![note]))
 }
 
@@ -285,6 +294,19 @@ mod tests {
         let (base, _, notes) = of_model("GenuineIntel", 6, 0x55).expect("it is in the table");
         assert_eq!(base.second, Some(tlb(1536, 6)));
         assert!(notes[0].contains("skylake-server"), "{}", notes[0]);
-        assert_eq!(of_model("GenuineIntel", 6, 0xff), None);
+    }
+
+    #[test]
+    fn a_model_that_is_not_known_has_the_tlbs_of_another_core_and_a_note_says_so() {
+        let (base, _, notes) =
+            of_model("GenuineIntel", 6, 0xa7).expect("Intel has cores in the table");
+        assert_eq!(base.second, Some(tlb(1536, 6)));
+        assert!(
+            notes[0].contains("skylake-server are taken, another core"),
+            "{}",
+            notes[0]
+        );
+        assert!(notes[0].contains("model 0xa7 is not known"), "{}", notes[0]);
+        assert_eq!(of_model("Nobody", 6, 0xa7), None);
     }
 }
