@@ -142,7 +142,7 @@ def print_findings(findings: Sequence[Finding], out: Console) -> None:
     for finding in findings:
         text = Text(finding.found)
         if finding.status != "ok":
-            text.append(f" (for {finding.needed_for})", style="dim")
+            text.append(f"; matters for {finding.needed_for}", style="dim")
         if finding.remedy:
             text.append(f"\n→ {finding.remedy}")
         table.add_row(Text(finding.status, style=STATUS_STYLES[finding.status]), Text(finding.name), text)
