@@ -11,6 +11,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::fcntl::{Flock, FlockArg};
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, unshare};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::socket::sockopt::ReuseAddr;
 use nix::sys::socket::{
@@ -40,6 +42,47 @@ pub fn file_of(bytes: &[u8]) -> File {
     let mut file = tempfile::tempfile().unwrap();
     file.write_all(bytes).unwrap();
     file
+}
+
+/// A folder with a tmpfs of one MiB on it, for the calling thread and those that it starts (a mount namespace, so it
+/// goes with them). Needs root.
+pub fn small_disk() -> TempDir {
+    const NOWHERE: Option<&str> = None;
+    let folder = tempfile::tempdir().unwrap();
+    // It changes the name space of mounts of this thread only.
+    unshare(CloneFlags::CLONE_NEWNS).expect("needs root");
+    mount(
+        NOWHERE,
+        "/",
+        NOWHERE,
+        MsFlags::MS_REC | MsFlags::MS_PRIVATE,
+        NOWHERE,
+    )
+    .unwrap();
+    mount(
+        Some("tmpfs"),
+        folder.path(),
+        Some("tmpfs"),
+        MsFlags::empty(),
+        Some("size=1m,mode=700"),
+    )
+    .unwrap();
+    folder
+}
+
+/// Fills the disk to the last byte, with the file `filler`.
+pub fn fill_up(folder: &Path) {
+    let file = File::options()
+        .create(true)
+        .append(true)
+        .open(folder.join("filler"))
+        .unwrap();
+    let mut block = &[1_u8; 4096][..];
+    while !block.is_empty() {
+        if (&file).write(block).is_err() {
+            block = &block[..block.len() / 2];
+        }
+    }
 }
 
 /// A folder that sshd wants as root, at each connection. Who needs it holds a shared lock on it; other servers of tests

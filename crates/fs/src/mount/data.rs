@@ -63,15 +63,20 @@ impl Shared {
         known.grown(offset.saturating_add(data.len() as u64));
         // Counted on both sides: a copying back in between must see that what it read may be old.
         handle.file.wrote();
-        let written = match copy.write_all_at(data, place) {
-            Err(error) if error.raw_os_error() == Some(libc::ENOSPC) => {
-                self.store.make_room(data.len() as u64)?;
-                copy.write_all_at(data, place)
-            }
+        let attempt = || copy.write_all_at(data, place).map_err(errno);
+        let written = match attempt() {
+            Err(Errno::ENOSPC) => self
+                .store
+                .make_room(data.len() as u64)
+                .and_then(|()| attempt()),
             answer => answer,
         };
+        if let (Err(_), Some(Append::InTurn)) = (written, appends) {
+            // The kernel counts nothing of it: a part that stayed would come before what is appended next.
+            let _ = copy.set_len(place);
+        }
         handle.file.wrote();
-        written.map_err(errno).map(|()| place != offset)
+        written.map(|()| place != offset)
     }
 
     /// Reserves or frees room in a copy (fallocate): done here, copied back with the rest.

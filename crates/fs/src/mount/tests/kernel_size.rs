@@ -9,9 +9,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use nix::mount::{MntFlags, umount2};
+
 use super::rig::{Rig, number, options, through_daemon};
 use crate::mount::Options;
-use crate::testing::contents;
+use crate::testing::{contents, fill_up, small_disk};
 
 /// Mounts whose kernel believes attributes: for the time that is usual, and for longer than the test takes.
 fn believing() -> impl Iterator<Item = Options> {
@@ -247,4 +249,40 @@ fn a_long_append_past_the_pages_keeps_the_sequence_of_its_parts() {
     file.write_all(part).unwrap();
     drop(file);
     assert!(fs::read(rig.on("f")).unwrap()[4096..] == *part);
+}
+
+#[test]
+fn an_append_that_fails_for_want_of_room_leaves_no_part_of_itself() {
+    let disk = small_disk();
+    let mut rig = Rig::new(through_daemon());
+    rig.unmount();
+    rig.cache = disk.path().join("cache");
+    rig.mount();
+    let mut how = OpenOptions::new();
+    let mut file = how.append(true).create(true).open(rig.at("log")).unwrap();
+    file.write_all(b"first\n").unwrap();
+    fill_up(disk.path());
+    // Room for some blocks of one request of the kernel.
+    let filler = disk.path().join("filler");
+    let full = filler.metadata().unwrap().len();
+    let filling = OpenOptions::new().write(true).open(&filler).unwrap();
+    filling.set_len(full - (16 << 10)).unwrap();
+    drop(filling);
+    let record = contents(64 << 10);
+    let mut rest = &record[..];
+    let why = loop {
+        match file.write(rest) {
+            Ok(count) => rest = &rest[count..],
+            error => break number(error),
+        }
+    };
+    assert_eq!(why, libc::ENOSPC);
+    fs::remove_file(filler).unwrap();
+    file.write_all(rest).unwrap();
+    drop(file);
+    let wanted = [b"first\n", &record[..]].concat();
+    assert!(fs::read(rig.on("log")).unwrap() == wanted);
+    assert!(fs::read(rig.at("log")).unwrap() == wanted);
+    drop(rig);
+    umount2(disk.path(), MntFlags::MNT_DETACH).unwrap();
 }

@@ -1,57 +1,13 @@
-//! A full disk: a tmpfs of its own, seen by this thread alone (a mount namespace, so it goes with the thread). Needs
-//! root.
+//! A full disk.
 
-use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use nix::errno::Errno;
-use nix::mount::{MsFlags, mount};
-use nix::sched::{CloneFlags, unshare};
 
 use super::super::Store;
 use super::{LIMIT, changed, fetched, find, next_life, open, read, version};
-
-const NOWHERE: Option<&str> = None;
-
-/// A folder with a tmpfs of one MiB on it, for the calling thread and those that it starts.
-fn small_disk() -> tempfile::TempDir {
-    let folder = tempfile::tempdir().unwrap();
-    // It changes the name space of mounts of this thread only.
-    unshare(CloneFlags::CLONE_NEWNS).expect("needs root");
-    mount(
-        NOWHERE,
-        "/",
-        NOWHERE,
-        MsFlags::MS_REC | MsFlags::MS_PRIVATE,
-        NOWHERE,
-    )
-    .unwrap();
-    mount(
-        Some("tmpfs"),
-        folder.path(),
-        Some("tmpfs"),
-        MsFlags::empty(),
-        Some("size=1m,mode=700"),
-    )
-    .unwrap();
-    folder
-}
-
-/// Fills the disk to the last byte.
-fn fill_up(folder: &Path) {
-    let file = fs::OpenOptions::new()
-        .create(true)
-        .append(true)
-        .open(folder.join("filler"))
-        .unwrap();
-    let mut block = &[1_u8; 4096][..];
-    while !block.is_empty() {
-        if std::io::Write::write(&mut &file, block).is_err() {
-            block = &block[..block.len() / 2];
-        }
-    }
-}
+use crate::testing::{fill_up, small_disk};
 
 fn unmount(store: Store, folder: tempfile::TempDir) {
     drop(store);
