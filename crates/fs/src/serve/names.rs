@@ -173,15 +173,26 @@ fn rename_new(from: &Path, to: &Path) -> Result<(), Errno> {
         done => return done,
     }
     match linkat(AT_FDCWD, from, AT_FDCWD, to, LinkatFlags::empty()) {
-        Ok(()) => nix::unistd::unlink(from),
-        // A folder, or a file system without links: what comes in after the look is lost, of folders an empty one.
-        Err(Errno::EPERM | Errno::EOPNOTSUPP | Errno::ENOSYS) => match to.symlink_metadata() {
-            Ok(_) => Err(Errno::EEXIST),
-            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => {
-                rename(from, to, RenameFlags::empty())
+        Ok(()) => match nix::unistd::unlink(from) {
+            // NFS repeats a removal of which no answer came.
+            Ok(()) | Err(Errno::ENOENT) => Ok(()),
+            Err(why) => {
+                // It was not renamed, so it must not have both names. A kill before this leaves both.
+                let _ = nix::unistd::unlink(to);
+                Err(why)
             }
-            Err(error) => Err(errno(error)),
         },
+        // A folder, a file system without links, or a file with all that it can have: what comes in after the look is
+        // lost, of folders an empty one.
+        Err(Errno::EPERM | Errno::EOPNOTSUPP | Errno::ENOSYS | Errno::EMLINK) => {
+            match to.symlink_metadata() {
+                Ok(_) => Err(Errno::EEXIST),
+                Err(error) if error.raw_os_error() == Some(libc::ENOENT) => {
+                    rename(from, to, RenameFlags::empty())
+                }
+                Err(error) => Err(errno(error)),
+            }
+        }
         Err(why) => Err(why),
     }
 }

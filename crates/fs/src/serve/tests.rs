@@ -3,7 +3,7 @@
 use std::fs::{self, FileTimes};
 use std::io::Cursor;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, UNIX_EPOCH};
@@ -14,7 +14,7 @@ use nix::mount::{MntFlags, umount2};
 use super::*;
 use crate::remote::wire::{Answer, Status, flag};
 use crate::remote::{Attributes, Change, Kind, Time};
-use crate::testing::Server;
+use crate::testing::{Server, unprivileged};
 
 /// The answers to these requests, on one connection.
 fn answers(requests: &[Vec<u8>]) -> Vec<Answer> {
@@ -204,7 +204,8 @@ fn a_file_is_replaced_only_if_it_is_the_one_expected() {
     );
 }
 
-/// A folder that is mounted by sshfs: a file system that refuses all flags of a rename, as NFS does.
+/// A folder that is mounted by sshfs: a file system that refuses all flags of a rename, as NFS does. Its server
+/// checks permissions.
 struct Sshfs {
     here: PathBuf,
     _server: Server,
@@ -214,7 +215,11 @@ impl Sshfs {
     fn new() -> Self {
         let server = Server::new();
         let (there, here) = (server.folder("served"), server.folder("here"));
-        let target = server.target(&there);
+        let mut target = server.target(&there);
+        if let Some(user) = unprivileged() {
+            target.host = format!("{}@{}", user.name, target.host);
+            chown(&there, Some(user.uid.as_raw()), None).unwrap();
+        }
         let mut command = Command::new("sshfs");
         command
             .arg("-F")
@@ -286,6 +291,21 @@ fn a_name_is_taken_where_nothing_is_by_a_file_system_that_refuses_the_flags_of_a
         fs::read_link(at("moved link")).unwrap(),
         Path::new("nowhere")
     );
+}
+
+#[test]
+fn a_file_that_cannot_lose_its_old_name_does_not_get_the_new_one() {
+    let mounted = Sshfs::new();
+    let at = |name: &str| mounted.here.join(name);
+    fs::create_dir(at("kept")).unwrap();
+    fs::write(at("kept/f"), "text").unwrap();
+    let set = |mode| fs::set_permissions(at("kept"), fs::Permissions::from_mode(mode)).unwrap();
+    set(0o555);
+    let rename = about(kind::RENAME, &at("kept/f")).text(at("f").as_os_str().as_bytes());
+    assert_eq!(status_of(rename), Status::PermissionDenied);
+    assert!(!at("f").exists());
+    assert_eq!(fs::read_to_string(at("kept/f")).unwrap(), "text");
+    set(0o755);
 }
 
 #[test]

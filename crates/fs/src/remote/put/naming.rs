@@ -60,6 +60,10 @@ impl Putting<'_> {
     /// To remove the temporary decides it: if it can be removed it was not renamed, and never will be; if it is gone,
     /// it was, unless an earlier removal was done without an answer. Then what has the name now decides.
     ///
+    /// Weaker where the server gives names by a link, as its file system has no flags of a rename (NFS): if it is
+    /// killed before it removes the temporary, the file has both names, and this says no. The next try finds its own
+    /// content.
+    ///
     /// # Errors
     /// EIO: the server does not say, or it has another version. What is there then is for the next try to judge.
     pub(super) fn was_named(&self, temporary: &Path, stored: &Stored) -> Result<bool, Errno> {
