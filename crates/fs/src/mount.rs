@@ -70,7 +70,7 @@ use std::sync::{
 use std::time::Duration;
 
 use crate::remote::Remote;
-use crate::store::{Copy, Store};
+use crate::store::{Copy, Rename, Store};
 
 pub use operations::OPERATIONS;
 pub use recover::{Recovered, recover};
@@ -119,6 +119,8 @@ pub struct Shared {
     left: Mutex<HashSet<PathBuf>>,
     /// Renames of which no answer came.
     unresolved_renames: Mutex<Vec<Arc<UnresolvedRename>>>,
+    /// Those of earlier lives that recovery could not resolve. No node was at their names when this life began.
+    left_renames: Mutex<Vec<Rename>>,
     /// The way to tell the kernel something that it has not asked for; there once it is mounted.
     kernel: OnceLock<fuser::Notifier>,
 }

@@ -115,6 +115,7 @@ impl Shared {
 
     /// What earlier lives left and no node is bound to: nobody may ever look it up.
     fn retry_left(&self) {
+        self.resolve_left_renames();
         let files = self.tree().files();
         let bound: HashSet<_> = files
             .iter()

@@ -38,6 +38,7 @@ impl Mounted {
         remote.journal(Arc::<Temporaries>::clone(store.temporaries()));
         let root = remote.lstat(Path::new("")).unwrap_or(UNKNOWN);
         let left: HashSet<_> = store.dirty_paths().into_iter().collect();
+        let left_renames = store.unresolved_renames();
         let shared = Shared {
             remote,
             store,
@@ -52,6 +53,7 @@ impl Mounted {
             spare: Mutex::new(None),
             left: Mutex::new(left),
             unresolved_renames: Mutex::new(Vec::new()),
+            left_renames: Mutex::new(left_renames),
             kernel: OnceLock::new(),
         };
         let shared = Arc::new(shared);

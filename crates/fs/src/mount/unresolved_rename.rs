@@ -34,7 +34,8 @@ pub struct UnresolvedRename {
 pub fn was_renamed(remote: &Remote, from: &Path, to: &Path) -> Result<bool, Errno> {
     let there = |path| match remote.lstat(path) {
         Ok(_) => Ok(true),
-        Err(Errno::ENOENT) => Ok(false),
+        // A server that reports the error number itself has the latter where a folder on the way is a file by now.
+        Err(Errno::ENOENT | Errno::ENOTDIR) => Ok(false),
         Err(why) => Err(why),
     };
     Ok(!there(from)? && there(to)?)
@@ -89,13 +90,58 @@ impl Shared {
             file.renamed_late.store(true, Ordering::Relaxed);
         }
         if let Err(why) = self.rename_done(from, to, &files, replaced, record) {
-            crate::log::note(&format!(
-                "that {} was renamed cannot be written down: {}",
-                record.to.display(),
-                why.desc()
-            ));
+            not_written_down(record, why);
         }
         self.forget_names_of_kernel([&unresolved.from, &unresolved.to]);
+        Ok(())
+    }
+
+    /// Finds the outcome of renames that earlier lives left. Call it without gates: it takes them.
+    pub(super) fn resolve_left_renames(&self) {
+        // Taken before the loop: in its head the lock would be held to the loop's end.
+        let left_renames = locked(&self.left_renames).clone();
+        for rename in left_renames {
+            if !self.is_down() && self.resolve_left(&rename).is_ok() {
+                locked(&self.left_renames).retain(|other| *other != rename);
+            }
+        }
+    }
+
+    /// Where it was done, what is left below it gets its new name.
+    ///
+    /// # Errors
+    /// EBUSY: a file is in use under one of the names: it must not change places with what is left. As for
+    /// [`was_renamed`].
+    fn resolve_left(&self, rename: &Rename) -> Result<(), Errno> {
+        let concerned =
+            |path: &Path| path.starts_with(&rename.from) || path.starts_with(&rename.to);
+        let mut files: Files = {
+            let tree = self.tree();
+            let mut files = tree.files();
+            files.retain(|(ino, _)| tree.paths(*ino).iter().any(|path| concerned(path)));
+            files
+        };
+        files.sort_by_key(|(ino, _)| *ino);
+        let _gates = gates(&files);
+        if !was_renamed(&self.remote, &rename.from, &rename.to)? {
+            self.store.cancel_rename(rename);
+            return Ok(());
+        }
+        if files.iter().any(|(_, file)| file.in_use()) {
+            return Err(Errno::EBUSY);
+        }
+        let _names = self.names_change();
+        if let Err(why) = self.store.finish_rename(rename) {
+            not_written_down(rename, why);
+        }
+        let moved = self.store.dirty_paths();
+        let mut left = locked(&self.left);
+        left.retain(|path| !path.starts_with(&rename.from));
+        left.extend(
+            moved
+                .into_iter()
+                .filter(|path| path.starts_with(&rename.to)),
+        );
         Ok(())
     }
 
@@ -215,4 +261,12 @@ impl Shared {
 /// The gates of files that are in the order of their nodes.
 pub fn gates(files: &[(u64, Arc<FileNode>)]) -> Vec<MutexGuard<'_, ()>> {
     files.iter().map(|(_, file)| file.gate()).collect()
+}
+
+fn not_written_down(rename: &Rename, why: Errno) {
+    crate::log::note(&format!(
+        "that {} was renamed cannot be written down: {}",
+        rename.to.display(),
+        why.desc()
+    ));
 }

@@ -28,7 +28,8 @@ pub(super) fn line(path: &Path, outcome: &Result<Outcome, Errno>) -> Option<Stri
              then recover again"
         ),
         Ok(Outcome::Unresolved) => format!(
-            "{name}: not copied back, for whether it was renamed is not known; recover again"
+            "{name}: not copied back, for whether it was renamed is not known; a mount asks again by itself, \
+             without a mount recover again"
         ),
         Err(why) => format!("{name}: not copied back: {}", why.desc()),
     })

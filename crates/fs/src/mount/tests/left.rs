@@ -4,7 +4,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown};
 
-use super::rig::{Rig, number, options, until};
+use super::rig::{IMPATIENT, Rig, number, options, until};
 use crate::mount::file::set_times;
 use crate::mount::tree::ROOT;
 use crate::mount::{Recovered, recover};
@@ -361,4 +361,61 @@ fn a_file_whose_rename_cannot_be_resolved_waits_until_its_name_is_known() {
     assert_eq!((done.copied_back, done.conflicts, done.left), (1, 0, 0));
     assert_eq!(fs::read(rig.on("e/g")).unwrap(), b"new");
     assert!(!rig.on("d/f").exists());
+}
+
+/// `d/f`, changed here, and a rename of it to `e/g` of which no answer came; a recovery could not resolve it, for the
+/// connection broke.
+fn unresolved_by_recovery(done: bool) -> (Rig, Store) {
+    let mut rig = Rig::new(options());
+    rig.unmount();
+    for folder in ["d", "e"] {
+        fs::create_dir(rig.on(folder)).unwrap();
+    }
+    rig.serve("d/f", b"old");
+    let store = store(&rig);
+    let (copy, base) = fetched(&rig, &store, "d/f");
+    store.mark_dirty(&copy, Some(base), None).unwrap();
+    copy.file().write_all_at(b"new", 0).unwrap();
+    store.begin_rename("d/f".as_ref(), "e/g".as_ref()).unwrap();
+    if done {
+        fs::rename(rig.on("d/f"), rig.on("e/g")).unwrap();
+    }
+    let remote = Remote::connect(rig.server.target(&rig.there), IMPATIENT).unwrap();
+    rig.server.stop();
+    let found = recover(&remote, &store, &mut |_| ()).unwrap();
+    assert!(found.left > 0 && store.unresolved_renames().len() == 1);
+    rig.server.start();
+    (rig, store)
+}
+
+#[test]
+fn a_rename_that_recovery_could_not_resolve_is_resolved_by_the_mount() {
+    for done in [true, false] {
+        let (mut rig, store) = unresolved_by_recovery(done);
+        rig.mount_over(store);
+        rig.shared().copy_back_idle(true);
+        let (there, gone) = if done { ("e/g", "d/f") } else { ("d/f", "e/g") };
+        assert_eq!(fs::read(rig.on(there)).unwrap(), b"new");
+        assert_eq!(fs::read(rig.at(there)).unwrap(), b"new");
+        assert!(!rig.on(gone).exists() && !rig.at(gone).exists());
+        assert!(rig.shared().report().dirty.is_empty());
+        assert!(rig.shared().store.unresolved_renames().is_empty());
+        assert!(rig.conflicts().is_empty());
+    }
+}
+
+#[test]
+fn what_is_left_takes_no_name_from_a_file_that_is_in_use() {
+    let (mut rig, store) = unresolved_by_recovery(true);
+    rig.mount_over(store);
+    // The mount may be the first to look.
+    let open = File::open(rig.at("e/g")).unwrap();
+    rig.shared().copy_back_idle(true);
+    drop(open);
+    until("it went back", || {
+        fs::read(rig.on("e/g")).unwrap() == b"new"
+    });
+    until("all went back", || rig.shared().report().dirty.is_empty());
+    assert!(!rig.on("d/f").exists());
+    assert!(rig.conflicts().is_empty());
 }
