@@ -159,8 +159,7 @@ class Scene:
         numbers = struct.pack("<QqI", status.st_size, status.st_mtime_ns, stat.S_IMODE(status.st_mode))
         key = bytes.fromhex(self._secret.read_text().strip())
         origin = b"\0keyed" if which == "keyed" else b""
-        hashes = (path.name.encode(), numbers + path.name.encode() + origin)
-        first = ".oscope-partial-" + "-".join(blake3(each, key).hex()[:32] for each in hashes)
+        first = f".oscope-partial-{blake3(numbers + path.name.encode() + origin, key).hex()[:32]}"
         return [self.into / first, *(self.into / f"{first}-{number}" for number in range(1, 8))]
 
     def say(self, which: str, sent: bytes, user: int = SOMEBODY) -> bytes:

@@ -13,7 +13,7 @@ use nix::sys::time::TimeSpec;
 use nix::unistd::{UnlinkatFlags, symlinkat, unlinkat};
 
 use super::names::{self, Origin};
-use super::naming::{give_name, link, taken};
+use super::naming::{give_name, link};
 use super::partial::{Partial, no_name, time};
 use super::stop::Stop;
 use super::wire::{Entry, SEGMENT};
@@ -95,11 +95,7 @@ pub fn put_hard(
     let own = file.metadata().map_err(|error| refused(error.into()))?;
     let there = fstatat(parent, base, AtFlags::AT_SYMLINK_NOFOLLOW);
     if there.is_ok_and(|there| there.st_ino == own.ino() && there.st_dev == own.dev()) {
-        // A file of one name has this one only where names that differ in capitals are one name.
-        return match own.nlink() {
-            1 => Err(refused(taken())),
-            _ => Ok(true),
-        };
+        return Ok(true);
     }
     for name in names::partials(entry, Origin::Plain) {
         let path = CString::new(name.as_str()).map_err(|error| refused(no_name(&error)))?;

@@ -13,9 +13,6 @@ use oscope_sys::error::Failure;
 /// What the name of a file that is not whole begins with.
 pub const PARTIAL: &str = ".oscope-partial-";
 
-/// Hexadecimal digits of each of the two hashes behind it.
-const DIGITS: usize = 32;
-
 /// How many of them a file may have.
 const PARTIALS: u32 = 8;
 
@@ -146,19 +143,7 @@ pub fn partial(entry: &Entry, origin: Origin) -> String {
         }
     }
     let hex = hash.finalize().to_hex();
-    format!("{}{}", partial_prefix(entry.name), &hex[..DIGITS])
-}
-
-/// What all partial files of one name begin with, whatever size, time and mode the file had, and however it came.
-pub fn partial_prefix(name: &[u8]) -> String {
-    let hex = blake3::keyed_hash(secret(), name).to_hex();
-    format!("{PARTIAL}{}-", &hex[..DIGITS])
-}
-
-/// The [`partial_prefix`] of a name that is as of a partial file.
-pub fn prefix_of(base: &[u8]) -> Option<&[u8]> {
-    let prefix = base.get(..PARTIAL.len() + DIGITS + 1)?;
-    (prefix.starts_with(PARTIAL.as_bytes()) && prefix.ends_with(b"-")).then_some(prefix)
+    format!("{PARTIAL}{}", &hex[..32])
 }
 
 /// What the names of this user's partial files are made with. Where it cannot be kept, no later process resumes them.

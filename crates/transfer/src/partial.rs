@@ -1,14 +1,11 @@
 //! A file while it is not whole: under another name, locked, and given its own name at the end.
 
-mod outdated;
-mod there;
-
 use std::cell::Cell;
 use std::ffi::{CStr, CString, NulError};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::sync::Arc;
 
 use nix::errno::Errno;
@@ -23,9 +20,6 @@ use super::names::{self, Origin};
 use super::naming::{flush, give_name, link};
 use super::wire::{Entry, SEGMENT};
 use oscope_sys::error::Failure;
-
-pub use outdated::Outdated;
-pub use there::{There, at_place};
 
 /// Bits of a mode beside the file's type.
 const MODE: u32 = 0o7777;
@@ -60,6 +54,16 @@ pub struct Partial {
     name: CString,
     /// System calls made for it.
     pub calls: u64,
+}
+
+/// What is at the place of a file.
+pub enum There {
+    /// Nothing.
+    Nothing,
+    /// Something else, which will be replaced.
+    Other,
+    /// A file of this size, time and mode.
+    Alike(File),
 }
 
 impl Partial {
@@ -189,37 +193,17 @@ impl Partial {
     /// Give the file its mode, its time and, once the file system has taken its contents, its name, as [`give_name`].
     ///
     /// # Errors
-    /// That of [`Self::complete`] or [`Self::give_name`]: it keeps its partial name.
+    /// `Failure::Failed` with the errno of fchmod(2), utimensat(2) or close(2), or that of [`give_name`]: it keeps its
+    /// partial name.
     pub fn finish(
         &mut self,
         parent: BorrowedFd,
         entry: &Entry,
         replaces: bool,
     ) -> Result<(), Failure> {
-        self.complete(entry)?;
-        self.give_name(parent, entry, replaces)
-    }
-
-    /// Give the file its mode and its time, and have the file system take its contents.
-    ///
-    /// # Errors
-    /// `Failure::Failed` with the errno of fchmod(2), utimensat(2) or close(2).
-    pub fn complete(&mut self, entry: &Entry) -> Result<(), Failure> {
         self.calls += 4;
         dress(&self.file, entry)?;
-        flush(&self.file).map_err(|error| Failure::system("writing", error))
-    }
-
-    /// Give the file its name, as [`give_name`].
-    ///
-    /// # Errors
-    /// That of [`give_name`].
-    pub fn give_name(
-        &self,
-        parent: BorrowedFd,
-        entry: &Entry,
-        replaces: bool,
-    ) -> Result<(), Failure> {
+        flush(&self.file).map_err(|error| Failure::system("writing", error))?;
         give_name(parent, self.name.as_c_str(), entry, replaces)
     }
 
@@ -345,6 +329,58 @@ pub(super) fn time(entry: &Entry) -> TimeSpec {
         entry.mtime_ns.div_euclid(1_000_000_000),
         entry.mtime_ns.rem_euclid(1_000_000_000),
     )
+}
+
+/// Nanoseconds since 1970, of seconds and the rest; saturating beyond the years 1677 and 2262.
+fn modified(seconds: i64, nanoseconds: i64) -> i64 {
+    seconds
+        .saturating_mul(1_000_000_000)
+        .saturating_add(nanoseconds)
+}
+
+/// What has the file's own name now; with its device and inode, where it has no other name.
+///
+/// # Errors
+/// `Failure::Failed`: a folder has the name.
+pub fn at_place(parent: BorrowedFd, entry: &Entry) -> Result<(There, Option<(u64, u64)>), Failure> {
+    let (_, base) = names::split(entry.name);
+    match fstatat(parent, base, AtFlags::AT_SYMLINK_NOFOLLOW) {
+        Ok(stat) => {
+            let own = (stat.st_nlink == 1).then_some((stat.st_dev, stat.st_ino));
+            is_alike(parent, entry, &stat).map(|there| (there, own))
+        }
+        Err(_) => Ok((There::Nothing, None)),
+    }
+}
+
+/// Whether what has this status is like the file.
+fn is_alike(parent: BorrowedFd, entry: &Entry, stat: &FileStat) -> Result<There, Failure> {
+    let (_, base) = names::split(entry.name);
+    let kind = SFlag::from_bits_truncate(stat.st_mode & SFlag::S_IFMT.bits());
+    if kind == SFlag::S_IFDIR {
+        return Err(Failure::remediable(
+            "a folder has its name there",
+            "at the receiver, rename or remove that folder, or receive --into another folder",
+        ));
+    }
+    let modified = modified(stat.st_mtime, stat.st_mtime_nsec);
+    if kind != SFlag::S_IFREG
+        || u64::try_from(stat.st_size) != Ok(entry.size)
+        || modified != entry.mtime_ns
+    {
+        return Ok(There::Other);
+    }
+    let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK;
+    let Ok(handle) = openat(parent, base, flags, Mode::empty()) else {
+        return Ok(There::Other);
+    };
+    let file = File::from(handle);
+    match file.metadata() {
+        Ok(meta) if meta.is_file() && meta.permissions().mode() & KEPT == entry.mode & KEPT => {
+            Ok(There::Alike(file))
+        }
+        _ => Ok(There::Other),
+    }
 }
 
 /// What is there of a file that an earlier transfer began: how many bytes, `None` if it did not.

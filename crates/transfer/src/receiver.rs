@@ -310,20 +310,20 @@ impl<'a, 'w> Receiver<'a, 'w> {
         let digest = follower
             .finish(|| link.alive())?
             .map_err(|error| Stop::system(&item.name, "reading what arrived", &error))?;
-        if received_digest != digest {
-            return Err(mismatch(item).useless());
-        }
         let (folder, _) = names::split(&item.name);
         let parent = self
             .dirs
             .folder(folder)
             .map_err(|reason| item.refused(reason))?;
+        if received_digest != digest {
+            partial
+                .remove(parent)
+                .map_err(|reason| item.refused(reason))?;
+            return Err(mismatch(item));
+        }
         partial
-            .complete(&item.entry())
-            .map_err(|reason| item.refused(reason))?;
-        partial
-            .give_name(parent, &item.entry(), item.replaces())
-            .map_err(|reason| item.refused(reason).useless())?;
+            .finish(parent, &item.entry(), item.replaces())
+            .map_err(|reason| item.unnamed(reason))?;
         self.dirs.calls += partial.calls + 1;
         Ok(digest)
     }

@@ -9,7 +9,6 @@ mod hostile;
 mod keyed;
 mod left;
 mod names;
-mod outdated;
 mod pace;
 mod sparse;
 mod whole;

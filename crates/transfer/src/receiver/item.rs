@@ -3,6 +3,7 @@
 use crate::digest;
 use crate::link::Link;
 use crate::names::{self, Origin};
+use crate::naming::taken;
 use crate::options::DigestKind;
 use crate::outcome::FileDone;
 use crate::stop::Stop;
@@ -63,6 +64,13 @@ impl Item {
 
     pub fn refused(&self, reason: Failure) -> Stop {
         Stop::refused(&self.name, reason)
+    }
+
+    /// It did not get its name. Where another file has that, what arrived is not kept: it would never get it.
+    pub fn unnamed(&self, reason: Failure) -> Stop {
+        let is_taken = reason == taken();
+        let stop = self.refused(reason);
+        if is_taken { stop.useless() } else { stop }
     }
 
     pub fn done(&self, digest: &[u8], skipped: bool) -> FileDone {

@@ -10,7 +10,7 @@ use crate::digest::StreamingDigest;
 use crate::names::{self, Origin};
 use crate::naming;
 use crate::options::DigestKind;
-use crate::partial::{self, Outdated, There};
+use crate::partial::{self, There};
 use crate::stop::Stop;
 use crate::wire::{Entry, FOLDER, FilePlan, Frame, HARD, KIND, LINK, PART, SPARSE};
 
@@ -91,12 +91,10 @@ impl Receiver<'_, '_> {
             .collect();
         self.dirs.make_private(folders);
         let mut seen = Seen::new();
-        let mut outdated = Outdated::default();
         for item in &mut *items {
             self.link.alive()?;
-            (item.plan, item.room) = self.plan_file(item, &mut seen, &mut outdated)?;
+            (item.plan, item.room) = self.plan_file(item, &mut seen)?;
         }
-        self.dirs.calls += outdated.calls;
         let mut part = Vec::new();
         let mut size = 0;
         for item in items.iter() {
@@ -115,12 +113,7 @@ impl Receiver<'_, '_> {
     }
 
     /// What is wanted of a file, and what is in its way.
-    fn plan_file(
-        &mut self,
-        item: &Item,
-        seen: &mut Seen,
-        outdated: &mut Outdated,
-    ) -> Result<(FilePlan, Room), Stop> {
+    fn plan_file(&mut self, item: &Item, seen: &mut Seen) -> Result<(FilePlan, Room), Stop> {
         if item.kind == Kind::Folder {
             self.open_folder(item)?;
             return Ok((FilePlan::Whole, Room::Taken));
@@ -139,8 +132,6 @@ impl Receiver<'_, '_> {
             .dirs
             .folder(folder)
             .map_err(|reason| item.refused(reason))?;
-        outdated.look(folder, parent, || self.link.alive())?;
-        outdated.remove(parent, &item.entry(), item.origin);
         let (there, own) =
             partial::at_place(parent, &item.entry()).map_err(|reason| item.refused(reason))?;
         if let Some(own) = own.filter(|_| item.kind != Kind::Hard) {

@@ -21,16 +21,17 @@ const ENTRY: Entry = Entry {
 type Seen = (u64, u32, u32, u64, i64, Option<Vec<u8>>);
 
 /// What makes it at a path.
-pub(super) type Make = Box<dyn Fn(&Path)>;
+type Make = Box<dyn Fn(&Path)>;
 
 /// Something with the name of a partial file.
-pub(super) struct Foreign {
+struct Foreign {
     path: PathBuf,
     before: Seen,
 }
 
 impl Foreign {
-    pub(super) fn at(path: PathBuf, make: &dyn Fn(&Path)) -> Self {
+    fn at(place: &Place, make: &dyn Fn(&Path)) -> Self {
+        let path = place.there(&names::partial(&ENTRY, Origin::Plain));
         make(&path);
         let before = Self::seen(&path);
         Self { path, before }
@@ -49,18 +50,18 @@ impl Foreign {
         )
     }
 
-    pub(super) fn assert_untouched(&self) {
+    fn assert_untouched(&self) {
         assert_eq!(Self::seen(&self.path), self.before);
     }
 }
 
-pub(super) fn write(path: &Path) {
+fn write(path: &Path) {
     fs::write(path, "abc").expect("written");
     fs::set_permissions(path, Permissions::from_mode(0o600)).expect("a mode");
 }
 
 /// What may lie there. The first one takes root to make.
-pub(super) fn foreigners() -> Vec<(&'static str, Make)> {
+fn foreigners() -> Vec<(&'static str, Make)> {
     let mut all: Vec<(&str, Make)> = vec![
         (
             "a hard link to a file elsewhere",
@@ -112,8 +113,7 @@ pub(super) fn foreigners() -> Vec<(&'static str, Make)> {
 fn what_is_not_this_users_alone_is_not_gone_on_with() {
     for (what, make) in foreigners() {
         let place = Place::new();
-        let path = place.there(&names::partial(&ENTRY, Origin::Plain));
-        let foreign = Foreign::at(path, &make);
+        let foreign = Foreign::at(&place, &make);
         let parent = fs::File::open(place.root.join("into")).expect("a folder");
         assert_eq!(
             partial::begun(parent.as_fd(), &ENTRY, Origin::Plain),
