@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import subprocess
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import orjson
@@ -184,6 +186,32 @@ def test_children_of_a_program_that_has_ended_are_killed(waited: bool) -> None:
     if waited:
         assert program.wait() == 0
     program.kill()
+    wait_until(lambda: _has_ended(left), "the end of its child")
+
+
+@contextlib.contextmanager
+def _no_descriptor_left() -> Iterator[None]:
+    free = os.dup(0)
+    os.close(free)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.parametrize("asked", [Probe.close, Probe.wait])
+def test_a_program_is_killed_also_where_no_descriptor_is_left(
+    monkeypatch: pytest.MonkeyPatch, asked: Callable[[Probe], object]
+) -> None:
+    monkeypatch.setattr(Probe, "goodbye_limit_s", 0.2)
+    monkeypatch.setattr(Probe, "_read_hello", lambda *_: None)
+    program = Probe(["sh", "-c", "trap '' TERM; sleep 1000 >/dev/null 2>&1 & echo $!; wait"])
+    left = int(program.lines(300)[0][0])
+    with _no_descriptor_left(), contextlib.suppress(ProbeError):
+        asked(program)
+    assert not Path(f"/proc/{program.pid}").exists()
     wait_until(lambda: _has_ended(left), "the end of its child")
 
 

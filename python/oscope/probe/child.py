@@ -18,6 +18,8 @@ from oscope.model.errors import OscopeError, ProbeError
 
 _LOOK_S = 0.5
 """A signal handler shortens a wait by at most this."""
+_NAP_S = 0.01
+"""How often it is looked for the end of a program whose end the kernel does not report."""
 _LONGEST_LINE = 16 * 2**20
 _LAST_WORDS = 5
 _FRAME = re.compile(r'File "(.+)", line (\d+), in (.+)')
@@ -133,19 +135,34 @@ class Child:
 
     def ends_within(self, limit_s: float) -> bool:
         """Say whether it ends within that time. Its children may still be there."""
+        if limit_s > 0 and not self._has_ended():
+            self._await_end(limit_s)
+        return self._has_ended()
+
+    def _has_ended(self) -> bool:
+        """Say whether it has ended, without waiting for it: its group stays its own."""
         if self._process.returncode is not None:
             return True
         try:
-            ended = os.pidfd_open(self.pid)
-        except ProcessLookupError:
+            return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+        except ChildProcessError:
             # Another thread has waited for it meanwhile.
             return True
+
+    def _await_end(self, limit_s: float) -> None:
+        deadline = time.monotonic() + limit_s
         try:
-            with selectors.DefaultSelector() as selector:
-                selector.register(ended, selectors.EVENT_READ)
-                return bool(selector.select(limit_s))
-        finally:
-            os.close(ended)
+            ended = os.pidfd_open(self.pid)
+            try:
+                with selectors.DefaultSelector() as selector:
+                    selector.register(ended, selectors.EVENT_READ)
+                    selector.select(limit_s)
+            finally:
+                os.close(ended)
+        except OSError:
+            # No descriptor is left, or the kernel or a filter of system calls refuses it.
+            while not self._has_ended() and time.monotonic() < deadline:
+                time.sleep(_NAP_S)
 
     def _reap(self) -> int:
         """End it and all its children, and return its exit status."""

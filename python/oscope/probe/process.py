@@ -148,13 +148,15 @@ class Probe(Child):
 
     def close(self) -> None:
         """Let the probe end, and kill it if it does not."""
-        if self._process.stdin is not None and not self.ends_within(0):
-            with contextlib.suppress(OSError):
-                self._process.stdin.close()
-            if not self.ends_within(self.goodbye_limit_s):
-                self.terminate()
-                self.ends_within(self.goodbye_limit_s)
-        self.kill()
+        try:
+            if self._process.stdin is not None and not self.ends_within(0):
+                with contextlib.suppress(OSError):
+                    self._process.stdin.close()
+                if not self.ends_within(self.goodbye_limit_s):
+                    self.terminate()
+                    self.ends_within(self.goodbye_limit_s)
+        finally:
+            self.kill()
 
     def _read_hello(self, limit_s: float) -> Hello:
         lines: list[bytes] = []

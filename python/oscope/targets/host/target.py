@@ -63,9 +63,11 @@ class HostProbe(Probe):
 
     def kill(self) -> None:
         """End it, and release everything; where it still runs, its connection is ended for that."""
-        if not self.ends_within(0):
-            self._connection.close()
-        super().kill()
+        try:
+            if not self.ends_within(0):
+                self._connection.close()
+        finally:
+            super().kill()
 
     def doing(self) -> str:
         """Say nothing: the threads of ssh tell nothing of the probe's."""
