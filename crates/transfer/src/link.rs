@@ -169,14 +169,21 @@ impl Link {
     /// # Errors
     /// It has, or as for [`Self::failed`].
     pub fn again(&mut self, error: &io::Error) -> Result<(), Stop> {
-        match self.cancelled {
-            _ if !cancel::requested() => self.failed(error)?,
-            // A moment to end the segment under way, so that the reason can be sent to the peer.
-            None => self.cancelled = Some(Instant::now()),
-            Some(since) if since.elapsed() < GRACE => {}
-            Some(_) => return Err(Stop::silent("interrupted")),
+        match cancel::requested() {
+            true => self.grace()?,
+            false => self.failed(error)?,
         }
         self.aside()
+    }
+
+    /// Once a signal has asked to stop: a moment to end the segment under way, so that the reason can be sent to the
+    /// peer.
+    fn grace(&mut self) -> Result<(), Stop> {
+        let since = *self.cancelled.get_or_insert_with(Instant::now);
+        match since.elapsed() < GRACE {
+            true => Ok(()),
+            false => Err(Stop::silent("interrupted")),
+        }
     }
 
     /// The peer closed the connection too early.

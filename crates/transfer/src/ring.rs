@@ -14,7 +14,7 @@ use super::link::Link;
 use super::receive_methods::{ReceiveStep, unwritten, write};
 use super::send_methods::{Piece, SendStep};
 use super::stop::Stop;
-use oscope_sys::in_flight;
+use oscope_sys::{cancel, in_flight};
 
 /// How long one call on the socket waits.
 const SLICE_NS: u32 = 250_000_000;
@@ -141,6 +141,13 @@ impl SendStep for RingSender {
             // them.
             let answers = unsafe { self.ring.round(link, socket, file) }
                 .map_err(|error| Stop::system(piece.name, "reading", &error))?;
+            if cancel::requested() {
+                // What was read and is not sent does not count.
+                if let Some(answer) = answers.socket {
+                    sent += link.taken(since, judged(answer))?.unwrap_or(0);
+                }
+                break;
+            }
             if let Some(answer) = answers.socket {
                 let count = link.taken(since, judged(answer))?.unwrap_or(0);
                 link.send(&self.buffers[0][count.min(full)..full], 0)?;
@@ -164,6 +171,8 @@ impl SendStep for RingSender {
         }
         match unread {
             Some(error) if sent == 0 => Err(Stop::system(piece.name, "reading", &error)),
+            // Not 0: that is the end of the file.
+            None if sent == 0 && cancel::requested() => Err(Stop::file(piece.name, "interrupted")),
             _ => Ok(sent),
         }
     }
@@ -233,6 +242,9 @@ impl ReceiveStep for RingReceiver {
                 Some(Ok(None)) | None => {}
                 // What is in hand is written before the transfer ends.
                 Some(Err(stop)) => trouble = Some(stop),
+            }
+            if trouble.is_none() && cancel::requested() {
+                trouble = Some(Stop::file(piece.name, "interrupted"));
             }
         }
         match trouble {

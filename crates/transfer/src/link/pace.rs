@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use super::Link;
 use crate::stop::Stop;
 use crate::wire::Frame;
+use oscope_sys::cancel;
 
 /// Stall limits that contents may be behind: a line that fails again and again, each time for almost one, is slow and
 /// yet honest, and a socket takes and gives many kilobytes at once where the line carries one a second. Over ten limits
@@ -178,6 +179,9 @@ impl Link {
         let taken = match answer {
             Ok(taken) => {
                 self.progress();
+                if cancel::requested() {
+                    self.grace()?;
+                }
                 Some(taken)
             }
             Err(error) => {
