@@ -1,6 +1,6 @@
 //! A process that cleans up after its parent, however that ends.
 
-use nix::unistd::setpgid;
+use nix::unistd::{Pid, setpgid};
 
 use super::child::Child;
 use super::notify::{Notice, Notifier, notify_pipe};
@@ -25,6 +25,8 @@ impl CleanupProcess {
         let (end, life) = notify_pipe()?;
         let mut life = Some(life);
         let child = Child::fork_independent(|| {
+            // Also here: the parent may be killed before it does it.
+            let _ = setpgid(Pid::from_raw(0), Pid::from_raw(0));
             drop(life.take());
             for standard in 0..=2 {
                 // SAFETY: nothing in this process uses them any more.
@@ -60,7 +62,7 @@ mod tests {
     use std::io::{Read, Write};
 
     use nix::sys::signal::{Signal, killpg};
-    use nix::unistd::{Pid, pause};
+    use nix::unistd::pause;
 
     use super::*;
     use crate::testing::pipe;
