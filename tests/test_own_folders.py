@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from cli_driver import ROOT
+from oscope.model.errors import OscopeError
 from oscope.targets import own_folders
 
 PROCESSES = 6
@@ -50,6 +51,30 @@ def test_what_is_not_oscopes_stays(root: Path) -> None:
         pass
     own_folders.remove_left(pytest.fail)
     assert list(root.iterdir()) == [root / "notes"]
+
+
+def test_the_folder_that_they_lie_in_may_go_while_it_is_made(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root.mkdir(parents=True)
+
+    def gone(place: Path) -> bool:
+        place.rmdir()
+        return False
+
+    with monkeypatch.context() as removing:
+        # What `Path.mkdir` asks once it was told that there is one.
+        removing.setattr(Path, "is_dir", gone)
+        with own_folders.own_folder() as (path, _):
+            assert path.parent == root
+    assert not root.exists()
+
+
+def test_a_link_to_nowhere_is_refused(root: Path) -> None:
+    root.parent.mkdir(parents=True)
+    root.symlink_to(root.parent / "nowhere")
+    with pytest.raises(OscopeError, match="cannot be made"), own_folders.own_folder():
+        pass
 
 
 def test_processes_that_make_and_remove_them_at_the_same_time_do_not_fail(root: Path) -> None:

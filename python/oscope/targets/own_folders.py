@@ -181,11 +181,13 @@ def _locked(place: Path, *, make: bool) -> int:
     """Open a folder, and wait for its lock; return the descriptor, which the caller closes."""
     while True:
         if make:
-            place.mkdir(parents=True, exist_ok=True)
+            # It fails so also where another process removes the folder in the next moment.
+            with contextlib.suppress(FileExistsError):
+                place.mkdir(parents=True, exist_ok=True)
         try:
             descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except FileNotFoundError:
-            if not make:
+            if not make or place.is_symlink():
                 raise
             continue
         fcntl.flock(descriptor, fcntl.LOCK_EX)
