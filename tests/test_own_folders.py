@@ -63,7 +63,7 @@ def test_the_folder_that_they_lie_in_may_go_while_it_is_made(
         return False
 
     with monkeypatch.context() as removing:
-        # What `Path.mkdir` asks once it was told that there is one.
+        # What `Path.mkdir` calls where the folder exists.
         removing.setattr(Path, "is_dir", gone)
         with own_folders.own_folder() as (path, _):
             assert path.parent == root

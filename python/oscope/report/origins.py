@@ -117,12 +117,14 @@ def command(
     experiment, and where a command cannot say what or where: of `oscope kernel ab`, of a side of `oscope ab`
     without the other one, of an image of a kernel, of a host whose address the record does not have.
     """
-    where = None if experiment.environment.get("imported") else _where(experiment, labs)
-    if where is None:
+    if experiment.environment.get("imported"):
         return ""
     designed = next(
         (each for lab in labs for each in lab.experiments if each.name == experiment.experiment), None
     )
+    where = _where(experiment, designed.guest if designed else None)
+    if where is None:
+        return ""
     program = experiment.environment.get("program")
     if experiment.settings.get("interleaved") and build_name(experiment):
         builds = _builds(experiment, beside)
@@ -181,10 +183,11 @@ def _own_command(experiment: ExperimentResults, program: str, design: Design | N
     return " ".join([*parts, *_set(experiment, known), *amount, *_held(experiment)])
 
 
-def _where(experiment: ExperimentResults, labs: Sequence[Lab]) -> list[str] | None:
-    """Return the options for where it was measured, if not where its lab does; None: no option says it."""
-    every = (each for lab in labs for each in lab.experiments)
-    designed = next((each.guest for each in every if each.name == experiment.experiment), None)
+def _where(experiment: ExperimentResults, designed: GuestSpec | None) -> list[str] | None:
+    """Return the options for where it was measured; None where no option says it.
+
+    `designed` is the guest where the experiment is measured without an option; None: it is this machine.
+    """
     settings, guest = experiment.settings, experiment.environment.get("guest")
     place = str(settings.get("place", ""))
     if place.startswith(f"{SSH}:"):
@@ -216,12 +219,9 @@ def _kernel(kernel: Mapping[str, Any]) -> str | None:
     source = kernel.get("source", PACKAGE)
     if source == NOT_BUILT:
         return None
-    own = {*kernel.get("patches", ())} - {*known()} | {*kernel.get("variant", "").split(",")} - {
-        "",
-        DEBUG,
-        PADDED,
-    }
-    return str(kernel["id"] if own or not source.startswith(PACKAGE) else kernel["name"])
+    patches, variants = kernel.get("patches", ()), kernel.get("variant", "").split(",")
+    is_ours = source.startswith(PACKAGE) and {*patches} <= {*known()} and {*variants} <= {"", DEBUG, PADDED}
+    return str(kernel["name"] if is_ours else kernel["id"])
 
 
 def _held(experiment: ExperimentResults) -> Iterator[str]:
