@@ -79,9 +79,11 @@ def equal_runs(bench: Bench) -> Iterator[Figure]:
     for file in files:
         reps = bench.pick("20", "200", "200")
         oscope("run", "syscall.cost", *LOOP, "--reps", reps, "--json", str(file), store=store)
-    _, text = oscope("compare", *map(str, files), store=store)
-    alike = [line.strip() for line in text.splitlines() if "no difference found" in line]
-    yield Figure(EQUAL, 0 if alike else 1, detail=alike[0] if alike else " ".join(text.split())[:100])
+    _, text = oscope("compare", *map(str, files), "--format", "json", store=store)
+    rows = [row for table in json.loads(text) for row in table["rows"]]
+    different = [row for row in rows if row["different"] == "yes"]
+    ratios = ", ".join(f"{row['metric']} {row['B/A']}" for row in different or rows)
+    yield Figure(EQUAL, len(different), detail=f"of {len(rows)}; B/A {ratios}")
 
 
 def survey(bench: Bench) -> Iterator[Figure]:
