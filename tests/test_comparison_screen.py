@@ -122,7 +122,11 @@ def test_the_verdict_counts_what_is_undecided() -> None:
     assert few.startswith("undecided in 2 of 2 (too few samples to see one below a factor of 1.4 to 8.5;")
     assert "take more: --reps, or a longer --budget" in few
     assert "a factor of more than 100;" in of(replace(row, detectable=1e300))
-    assert "one reading a side shows none" in of(replace(row, n_a=1, n_b=1, detectable=1e300))
+    one = {"clusters_a": 1, "clusters_b": 1}
+    assert "one reading a side shows none" in of(replace(row, detectable=1e300, **one, n_a=1, n_b=1))
+    assert of(replace(row, **one)).startswith(
+        "undecided in 1 of 1 (one process a side shows none; take more: --reps"
+    )
     differs = replace(row, different="yes")
     assert (
         of(differs) == "1 of 1 differ, 0 by more than 1 %; cannot tell of 1 of them whether by more than 1 %"

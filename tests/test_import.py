@@ -220,7 +220,7 @@ def test_commands_of_one_name_are_levels_or_samples(tmp_path: Path) -> None:
         ("sleep", {"n": "1"}, 1),
         ("sleep", {"n": "2"}, 3),
     ]
-    assert [reading.block for reading in found.series[1].readings] == [0, 1, 1]
+    assert [reading.block for reading in found.series[1].readings] == [0, 1, 2]
 
 
 def test_jobs_of_fio_of_one_name_are_levels_by_their_options(tmp_path: Path) -> None:

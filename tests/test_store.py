@@ -114,7 +114,10 @@ def test_runs_are_listed_and_found(store: Store, plan: Plan) -> None:
     entry = store.runs()[0]
     assert (entry.status, entry.profile, entry.place, entry.samples) == ("unfinished", "full", "local", 0)
     assert entry.experiments == ("fake.experiment",)
-    assert store.resolve("last") == ids[-1]
+    assert store.resolve("last") == store.resolve("last~0") == ids[-1]
+    assert store.resolve("last~1") == ids[-2]
+    with pytest.raises(UsageError, match=r"no run 'last~99'"):
+        store.resolve("last~99")
     assert store.resolve(ids[1]) == ids[1]
     # Two of them may begin alike by chance.
     assert len({i[:-1] for i in ids}) < 3 or store.resolve(ids[1][:-1]) == ids[1]

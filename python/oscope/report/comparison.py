@@ -369,7 +369,7 @@ def _half(row: ComparedMetric) -> float | None:
     Of single readings nothing is known but themselves, and they keep their digits.
     """
     half = abs(row.median_a) * (row.ci95[1] - row.ci95[0]) / 2
-    return half if isfinite(half) and not row.is_single_reading else None
+    return half if isfinite(half) and not row.is_of_single_blocks else None
 
 
 def _ratio(row: ComparedMetric, ratio: float, *, plain: bool = False) -> str:
@@ -381,7 +381,7 @@ def _ratio(row: ComparedMetric, ratio: float, *, plain: bool = False) -> str:
 
 
 def _ratio_interval(row: ComparedMetric, *, plain: bool) -> str:
-    if not isfinite(row.ratio) or row.is_single_reading:
+    if not isfinite(row.ratio) or row.is_of_single_blocks:
         return formatting.MISSING
     return " to ".join(_ratio(row, side, plain=plain) for side in row.ci95)
 
@@ -397,4 +397,4 @@ def _difference(row: ComparedMetric, *, plain: bool) -> str:
 
 
 def _detectable(row: ComparedMetric, *, plain: bool) -> str:
-    return formatting.MISSING if row.is_single_reading else detectable_text(row.detectable, plain=plain)
+    return formatting.MISSING if row.is_of_single_blocks else detectable_text(row.detectable, plain=plain)

@@ -46,8 +46,9 @@ def verdict(comparison: Comparison, first: ExperimentResults | None = None, more
         parts.append(f"no difference found in {len(alike)} of {len(rows)}{would_be_found(alike)}")
     if inconclusive:
         found = would_be_found(inconclusive)
-        if all(row.is_single_reading for row in inconclusive):
-            found = f" (one reading a side shows none; {more})"
+        if all(row.is_of_single_blocks for row in inconclusive):
+            one = "reading" if all(row.n_a == row.n_b == 1 for row in inconclusive) else "process"
+            found = f" (one {one} a side shows none; {more})"
         parts.append(f"undecided in {len(inconclusive)} of {len(rows)}{found}")
     return "; ".join(parts)
 

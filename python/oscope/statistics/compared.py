@@ -73,12 +73,12 @@ class ComparedMetric:
     @property
     def is_of_one_block(self) -> bool:
         """Whether a side has one block, so that how blocks vary was not seen."""
-        return self.method.startswith(("repetitions", "one value"))
+        return min(self.clusters_a, self.clusters_b) == 1
 
     @property
-    def is_single_reading(self) -> bool:
-        """Whether each side is one reading, which shows neither an interval nor an mde."""
-        return self.n_a == self.n_b == 1
+    def is_of_single_blocks(self) -> bool:
+        """Whether each side is one block or reading, which shows neither an interval nor an mde."""
+        return self.clusters_a == self.clusters_b == 1
 
     @property
     def at_one_speed(self) -> bool:

@@ -51,7 +51,9 @@ def sentence(result: Result, different: str, matters: str, figures: tuple[float,
     ratio, low, high, mde = figures
     found, unit = result.estimate, result.metric.unit
     if not np.isfinite(found.error):
-        return "cannot tell: one sample a side does not show how samples vary"
+        readings = result.a.n == result.b.n == 1
+        what, vary = ("sample", "samples vary") if readings else ("process", "processes differ")
+        return f"cannot tell: one {what} a side does not show how {vary}"
     if result.constant is not None and found.effect == 0:
         return f"no difference found: identical in all {result.constant.units}"
     if found.p < effect.LEVEL and result.contradicts:

@@ -27,10 +27,6 @@ from oscope.statistics.pairing import Match
 from oscope.statistics.shape import group_medians
 from oscope.statistics.sides import ROUNDING, Measured
 
-ASSUMED_PROCESS_SPREAD = 0.02
-"""Relative deviation between processes that is assumed where a side has only one: 2 %, as usual on tuned
-machines."""
-
 FEWEST_CLUSTERS = 5
 
 
@@ -106,7 +102,6 @@ def estimate_difference(
     `clock_step` is that of the clock in the unit of the values: repetition does not refine it.
     """
     a, b, logarithmic = sides
-    alone = [side for side in (a, b) if side.level == "repetition"]
     caveats, between = [*_caveats(a, b)], between_runs.NONE
     explained: Explained | None = None
     paired = same_run and len(np.intersect1d(a.unit, b.unit)) >= 2
@@ -120,11 +115,6 @@ def estimate_difference(
     if min(len(a.value), len(b.value)) < 2:
         found = effect.single(a.value, b.value)
         method = "one value on a side"
-    elif alone:
-        # How processes differ is assumed below.
-        found, between, _ = _separate(match, metric, sides, None)
-        centre = a.median
-        method = "repetitions of one process"
     elif paired:
         first, second = _pairs(a, b)
         found = effect.paired(second - first)
@@ -133,14 +123,9 @@ def estimate_difference(
     else:
         found, between, explained = _separate(match, metric, sides, earlier)
         centre = a.median
-        units = "processes" if a.level == "process" else f"{replication.UNITS[a.level]}s"
-        method = f"unpaired over {units}"
+        method = f"unpaired over {replication.PLURAL[a.level]}"
         if explained is not None:
             method += AT_ONE_SPEED
-    if alone:
-        spread = ASSUMED_PROCESS_SPREAD * np.sqrt(len(alone)) * (1.0 if logarithmic else abs(centre))
-        found = effect.with_extra_error(found, spread)
-        method += f", {ASSUMED_PROCESS_SPREAD:.0%} assumed between processes"
     found = _with_clock(found, match, metric, sides, (constant, step, clock_step))
     if constant is not None and (clocks.counted(metric.unit) or a.level == "boot"):
         caveats.append(ONE_COURSE)
@@ -234,11 +219,8 @@ def median_of(point: PointSamples, metric: Column, logarithmic: bool) -> Median:
 
 
 def _caveats(a: Measured, b: Measured) -> Iterator[str]:
-    if "repetition" in (a.level, b.level):
-        yield (
-            "a side has one process, so how processes differ was not seen; a spread of "
-            f"{ASSUMED_PROCESS_SPREAD:.0%} was assumed: take 5 blocks or more"
-        )
+    if min(len(a.value), len(b.value)) < 2:
+        yield f"a side has one {a.level}, which does not show how {replication.PLURAL[a.level]} differ"
     elif min(len(a.value), len(b.value)) < FEWEST_CLUSTERS:
         yield f"fewer than {FEWEST_CLUSTERS} {replication.UNITS[a.level]}s on a side: weak evidence"
     if a.boots != b.boots and 1 in (a.boots, b.boots):

@@ -42,7 +42,7 @@ def find_constant(a: Measured, b: Measured, metric: Column, *, paired: bool) -> 
     Only what the instructions clock counts may differ by a constant: two times do by the step of their clock,
     and no more is known of them; nor do counts by a coarser step than an instruction (`coarse`).
     """
-    if min(len(a.value), len(b.value)) < 2 or "repetition" in (a.level, b.level) or coarse(metric):
+    if min(len(a.value), len(b.value)) < 2 or coarse(metric):
         return None
     words = f"{UNITS[a.level]}s"
     change = 0.0 if _equal(np.array([a.value[0], b.value[0]])) else float(b.value[0] - a.value[0])

@@ -127,7 +127,7 @@ def tail_differences(
     instructions are counted, which repeat exactly, nor over fewer clusters than `FEWEST_CLUSTERS`.
     """
     paired = result.method.startswith("paired")
-    if clocks.counted(result.metric.unit) or "repetition" in (result.a.level, result.b.level):
+    if clocks.counted(result.metric.unit) or result.fewest_clusters < 2:
         return
     if not np.isfinite([result.estimate.low, result.estimate.high]).all():
         return

@@ -28,6 +28,13 @@ UNITS: Mapping[Level, str] = {
 }
 """What is counted at each level, as comparisons name it."""
 
+PLURAL: Mapping[Level, str] = {
+    "host": "hosts",
+    "boot": "boots",
+    "process": "processes",
+    "repetition": "repetitions",
+}
+
 MOST_CLUSTERS = 200
 """More clusters than this are joined with their neighbours in time: it costs no validity and bounds time
 and memory."""

@@ -11,7 +11,7 @@ import scipy
 
 from oscope.model.clocks import UNIT
 from oscope.model.samples import Column, Floats, Ints, PointSamples
-from oscope.statistics import order, replication
+from oscope.statistics import order
 from oscope.statistics.replication import Level
 
 ROUNDING = 1e-12
@@ -27,7 +27,7 @@ class Measured:
     value: Floats
     """Logarithm of the cluster's median, or the median itself where values are not all positive."""
     unit: Ints
-    """Number of the block or boot that gave the value; for repetitions, of the batch."""
+    """Number of the block or boot that gave the value."""
     time: Floats
     """Mean start of the cluster's samples in seconds."""
     level: Level
@@ -88,16 +88,12 @@ def _multiples(a: Measured, b: Measured) -> bool:
 
 
 def _side(point: PointSamples, keep: npt.NDArray[np.bool_], metric: str, how: _How) -> Measured:
-    raw, fewest = point.metrics[metric][keep], how.fewest
+    raw = point.metrics[metric][keep]
     values = np.log(raw) if how.logarithmic else raw
     time = point.started_ns[keep] / 1e9
     units, code = np.unique(point.block[keep], return_inverse=True)
     level: Level = "process"
-    if len(units) == 1:
-        found = replication.clusters(values, code)
-        level, code, units = "repetition", found.code, np.arange(found.count)
-        fewest = len(values)
-    block_medians = _medians(values, code, fewest)
+    block_medians = _medians(values, code, how.fewest)
     when = _means(time, code)
     seen = point.boot[keep]
     if how.boots:

@@ -36,7 +36,6 @@ UNMEASURED = "failed or unmeasured samples left out."
 FEW_OUTLIERS = 0.01
 FEWEST_FOR_SHAPE = 10
 _NAN = float("nan")
-_PLURAL: Mapping[Level, str] = {"boot": "boots", "process": "processes", "repetition": "repetitions"}
 
 
 @dataclass(frozen=True)
@@ -303,7 +302,9 @@ def _notes(summary: Summary) -> tuple[str, ...]:
                 f"the interval resamples {found.count} batches of neighbours."
             )
     elif found.units < interval.SHARES_FROM and ci95[0] < ci95[1]:
-        notes.append(f"Only {found.units} {_PLURAL[found.level]}: the interval is wide for that reason.")
+        notes.append(
+            f"Only {found.units} {replication.PLURAL[found.level]}: the interval is wide for that reason."
+        )
     is_few, data, step = found.count < interval.SHARES_FROM, summary.data, summary.resolution
     if ci95 is not None and is_few and (ci95[0] < data.min() - step or ci95[1] > data.max() + step):
         # The range of 4 samples covers the median with a probability of 87.5 % only.

@@ -6,6 +6,7 @@ Rows are only added: what happens to a run after it was made is an event (see `o
 from __future__ import annotations
 
 import contextlib
+import re
 import secrets
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -243,11 +244,11 @@ class Store:
             return connection.scalar(query.order_by(table.c.id.desc()).limit(1))
 
     def resolve(self, text: str) -> str:
-        """Return the id of the run that `text` means: an id, the start of one, or `last`."""
+        """Return the id of the run that `text` means: an id, the start of one, `last`, or as in `last~1`."""
         run = schema.run
         newest = sa.select(run.c.id).order_by(run.c.started_ns.desc(), run.c.id.desc())
-        if text == "last":
-            query = newest.limit(1)
+        if before := re.fullmatch(r"last(?:~(\d{1,9}))?", text):
+            query = newest.offset(int(before[1] or 0)).limit(1)
         else:
             query = newest.where(run.c.id.startswith(text, autoescape=True))
         with self.reading() as connection:

@@ -43,8 +43,9 @@ def hyperfine(data: Any) -> Imported:
         if len(codes) != len(times):
             raise WrongFileError(f"{name} has {len(times)} times, but {len(codes)} exit codes")
         readings = [
-            Reading({"time_ns": 1e9 * amount(time, f"a time of {name}")}, failed=_exit(code))
-            for time, code in zip(times, codes, strict=True)
+            # A run is a process.
+            Reading({"time_ns": 1e9 * amount(time, f"a time of {name}")}, 1, block, _exit(code))
+            for block, (time, code) in enumerate(zip(times, codes, strict=True))
         ]
         found.append((Series(name, readings), each.get("parameters") or {}))
     series, parameters = with_levels(found)
