@@ -127,9 +127,7 @@ def test_no_answer_stands_beside_a_sentence_that_says_another() -> None:
 
 def test_one_process_a_side_cannot_tell() -> None:
     lone = replace(PLAIN, blocks=(1, 1), process_spread=0.0, spread=0.001)
-    # Processes of one program differ by as much as that where a neighbour or the layout of memory matters.
-    found = compare_results(*sides(lone, ratio=1.5))
-    [row] = found.rows
+    [row] = (found := compare_results(*sides(lone, ratio=1.5))).rows
     assert (row.different, row.matters) == ("cannot tell", "cannot tell")
     assert row.ratio == pytest.approx(1.5, rel=0.01)
     assert row.sentence == "cannot tell: one process a side does not show how processes differ"

@@ -381,7 +381,7 @@ def blocks_needed(row: ComparedMetric, share: float, tests: int) -> int | None:
     values around 0, or where it would take more than `MOST_CLUSTERS`.
     """
     seen = min(row.clusters_a, row.clusters_b)
-    if seen < 2 or row.is_of_one_block or not isfinite(row.detectable):
+    if seen < 2 or not isfinite(row.detectable):
         return None
     sides = 1 if row.method.startswith("paired") else 2
 

@@ -12,7 +12,7 @@ from oscope.statistics.estimating import FEWEST_CLUSTERS
 
 def is_thin(row: ComparedMetric) -> bool:
     """Return whether a side has so few blocks that how they vary was hardly seen."""
-    return row.is_of_one_block or min(row.clusters_a, row.clusters_b) < FEWEST_CLUSTERS
+    return min(row.clusters_a, row.clusters_b) < FEWEST_CLUSTERS
 
 
 def beyond_blocks(rows: Sequence[ComparedMetric], first: ExperimentResults) -> str | None:

@@ -71,11 +71,6 @@ class ComparedMetric:
     """Whose correction that is."""
 
     @property
-    def is_of_one_block(self) -> bool:
-        """Whether a side has one block, so that how blocks vary was not seen."""
-        return min(self.clusters_a, self.clusters_b) == 1
-
-    @property
     def is_of_single_blocks(self) -> bool:
         """Whether each side is one block or reading, which shows neither an interval nor an mde."""
         return self.clusters_a == self.clusters_b == 1
