@@ -60,6 +60,10 @@ SEPARATE_S = 10.0
 PILOT_S = 5.0
 MOST_BLOCKS = 4000
 LAGS = (1, 2, 3)
+KNOWN = (0, 3, 5)
+"""Verdicts are also judged with only so many runs known, those just before the two, as in a young store."""
+WITH_STATES = "pipe"
+"""Unchanged runs of these differ by where their two sides run: no young store can show by how much."""
 """A separate run is compared with the first, second and third run after it."""
 STEP = 1e-5
 """Of the logarithm of a block's median, as a packed file has it."""
@@ -353,6 +357,24 @@ def judge_separate(runs: Sequence[tuple[Measured, ExperimentResults]]) -> Iterat
         )
 
 
+def judge_few_known(runs: Sequence[tuple[Measured, ExperimentResults]]) -> Iterator[str]:
+    """Yield a line for each number of runs that the store has before the two: how often they differ."""
+    classes: dict[str, list[ExperimentResults]] = defaultdict(list)
+    for run, results in runs:
+        if not run.group and not run.subject.startswith(WITH_STATES):
+            classes[run.subject].append(results)
+    for known in KNOWN:
+        found = [
+            row.different == "yes"
+            for own in classes.values()
+            for lag in LAGS
+            for i in range(known, len(own) - lag)
+            for row in compare_results(own[i], own[i + lag], earlier=own[i - known : i]).rows
+        ]
+        if found:
+            yield f"{known} earlier runs known: false positives {Rate(sum(found), len(found))}"
+
+
 def _least_found(
     a: ExperimentResults, b: ExperimentResults, earlier: Sequence[ExperimentResults], deviation: float
 ) -> float:
@@ -403,7 +425,7 @@ def main(words: Sequence[str] | None = None) -> int:
             print(f"  {line}")
         for place, runs in packed.items():
             print(f"separate runs of {place}")
-            for line in judge_separate(runs):
+            for line in (*judge_separate(runs), *judge_few_known(runs)):
                 print(f"  {line}")
     return 0
 

@@ -27,7 +27,12 @@ NOISY = replace(QUIET, blocks=(6, 6), process_spread=0.05)
 BASE = {"read": 240.0, "getppid": 100.0}
 
 
+EARLIER = tuple(run(BASE, number) for number in range(20, 32))
+
+
 def judged(a: ExperimentResults, b: ExperimentResults, limit: float = 0.03, **options: object) -> Gate:
+    """Judge them where twelve earlier runs show how much unchanged ones differ."""
+    options = {"earlier": lambda *_: EARLIER, **options}
     return judge(Results((a,)), Results((b,)), limit, **options)  # type: ignore[arg-type]
 
 
@@ -123,7 +128,7 @@ def test_the_smallest_difference_found_has_a_column_before_what_is_the_same_in_a
     gate = judged(run(BASE), run(BASE, 1))
     longest = replace(gate.rows[0].row, metric="involuntary_switches_of_all_threads", ratio=float("nan"))
     rows = (replace(gate.rows[0], row=replace(longest, detectable=0.123)), *gate.rows[1:])
-    for width, named in ((140, set()), (90, {"limit"}), (70, {"95 % interval", "limit"})):
+    for width, named in ((140, set()), (90, {"limit"}), (72, {"95 % interval", "limit"})):
         _, heading, *others = shown(replace(gate, rows=rows), width)
         assert heading.split()[-1] == "mde"
         assert any(line.rstrip().endswith("12 %") for line in others)
@@ -224,7 +229,9 @@ def test_an_experiment_without_samples_leaves_the_verdicts_on_others() -> None:
         return replace(made, experiment="syscall.other", points=points)
 
     a, b = run(BASE), run({"read": 240.0, "getppid": 130.0}, 1)
-    gate = judge(Results((without_samples(0), a)), Results((without_samples(1), b)), 0.03)
+    gate = judge(
+        Results((without_samples(0), a)), Results((without_samples(1), b)), 0.03, earlier=lambda *_: EARLIER
+    )
     assert verdicts(gate) == verdicts(judged(a, b))
     assert any(caveat.startswith("syscall.other: ") for caveat in gate.caveats)
     with pytest.raises(UsageError):
@@ -283,7 +290,7 @@ def invented(name: str) -> ExperimentResults:
         case "same":
             return run(BASE, 1)
         case "slow":
-            return run({"read": 240.0, "getppid": 108.0}, 2)
+            return run({"read": 240.0, "getppid": 120.0}, 2)
         case "less":
             return run({"read": 240.0}, 3)
         case "noisy" | "noise":
@@ -296,16 +303,17 @@ def invented(name: str) -> ExperimentResults:
 
 COMMANDS = {
     "base.json same.json": (0, "0 of 2 worse by more than 3 %"),
-    "base.json same.json --strict": (0, "2 within"),
+    "base.json same.json --strict": (1, "cannot tell whether anything is worse by more than 3 %"),
+    "base.json same.json --max-regression 10% --strict": (0, "2 within"),
     "base.json slow.json": (1, "worse by more than 3 %: syscall.cost getppid time_ns\n"),
     "slow.json base.json": (0, "1 improved"),
-    "base.json slow.json --max-regression 20%": (0, "0 of 2 worse by more than 20 %"),
+    "base.json slow.json --max-regression 40%": (0, "0 of 2 worse by more than 40 %"),
     "base.json slow.json --metric calls_per_s": (
         1,
         "worse by more than 3 %: syscall.cost getppid calls_per_s",
     ),
     "base.json less.json": (0, "missing in the run: syscall.cost getppid"),
-    "base.json less.json --strict": (1, "missing in the run: syscall.cost getppid"),
+    "base.json less.json --max-regression 10% --strict": (1, "missing in the run: syscall.cost getppid"),
     "noisy.json noise.json --max-regression 1%": (0, "CANNOT TELL for 1 of 1"),
     "noisy.json noise.json --max-regression 1% --strict": (
         1,

@@ -472,8 +472,7 @@ def test_separate_runs_are_told_what_interleaving_would_find() -> None:
     a, b = (synthetic.cost(seed=seed, reps=400, blocks=80) for seed in (1, 2))
     a, b = (replace(each, run_id=f"run{i}", points=each.points[:1]) for i, each in enumerate((a, b)))
     (note,) = [each for each in compare_results(a, b).caveats if each.startswith("two separate runs")]
-    assert "the store has fewer than 2 other comparable runs of this machine" in note
-    assert "without which verdicts may be too sure)" in note
+    assert "at least 1.7 %: the store has fewer than 2 other comparable runs of this machine)" in note
     assert note.endswith(f": oscope ab OLD/oscope-probe NEW/oscope-probe {a.experiment}")
     # Rows have the mde after the correction for all rows: no figure that contradicts theirs.
     assert " % of what it is" in note

@@ -215,8 +215,8 @@ def test_a_run_that_wanders_shows_it() -> None:
     random = np.random.default_rng(3)
     code, size = np.repeat(np.arange(50), 20), np.full(50, 20.0)
     values = random.normal(0, 0.01, 1000)
-    steady = _part_deviation(_Side(values, code, size), 0.1, 0.001)
-    risen = _part_deviation(_Side(values + code / 100, code, size), 0.1, 0.001)
+    steady = _part_deviation(_Side(values, code, size), 0.1, 0.001, 0.004)
+    risen = _part_deviation(_Side(values + code / 100, code, size), 0.1, 0.001, 0.004)
     assert steady < 0.01 < 0.1 < risen
 
 

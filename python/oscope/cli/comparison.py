@@ -38,7 +38,7 @@ def compare(
         str | None,
         typer.Argument(
             metavar="A",
-            help="A run (its id, the start of it, or last), or a record file. "
+            help="A run (its id, its start, last or last~1), or a record file. "
             "[default: with B, the last two ended runs that may be compared]",
             autocompletion=run_ids,
         ),

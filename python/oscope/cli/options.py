@@ -67,7 +67,7 @@ PrecisionOption = Annotated[
 MemoryOption = Annotated[
     str | None, typer.Option("--memory", metavar="SIZE", help="Memory of a guest. [default: 1GiB]")
 ]
-RUN_HELP = "A run (its id, the start of it, or last), or a record file."
+RUN_HELP = "A run (its id, the start of it, last or last~1), or a record file."
 RunArgument = Annotated[str, typer.Argument(metavar="RUN", help=RUN_HELP, autocompletion=run_ids)]
 
 

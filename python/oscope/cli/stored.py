@@ -194,7 +194,7 @@ def report(
         list[str] | None,
         typer.Argument(
             metavar="[RUN]...",
-            help="Runs (ids, the start of one, or last) or record files. [default: the last one]",
+            help="Runs (ids, the start of one, last or last~1) or record files. [default: the last one]",
             autocompletion=run_ids,
         ),
     ] = None,

@@ -149,8 +149,8 @@ def separate_runs(results: Sequence[Result], command: str) -> Iterator[str]:
     source = f"the {count} newest runs of this machine"
     if most == 0:
         source = (
-            "the drift within these two; the store has fewer than 2 other comparable runs of this machine, "
-            "without which verdicts may be too sure"
+            f"the drift within these two, but at least {formatting.format_share(between_runs.ASSUMED)}: "
+            "the store has fewer than 2 other comparable runs of this machine"
         )
     elif fewest < between_runs.ASSUMED_RUNS:
         source = (

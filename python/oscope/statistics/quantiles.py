@@ -359,17 +359,18 @@ def _between(
         for each, side in zip(found, sides, strict=True)
     ]
     part_deviation = max(
-        _part_deviation(side, share, error) for side, error in zip(sides, errors, strict=True)
+        _part_deviation(side, share, error, between_runs.ASSUMED * scale)
+        for side, error in zip(sides, errors, strict=True)
     )
     error = float(np.sqrt(np.mean(np.square(errors))))
     return between_runs.spread(known, error / scale, part_deviation / scale).scaled(scale)
 
 
-def _part_deviation(side: _Side, share: float, error: float) -> float:
+def _part_deviation(side: _Side, share: float, error: float, least: float) -> float:
     """Return the deviation of the quantile between parts of a run beyond what its error explains."""
-    parts, least = between_runs.PARTS, between_runs.ASSUMED
+    parts = between_runs.PARTS
     if side.count < 2 * parts or len(side.value) * share < 2 * parts:
-        return between_runs.UNSEEN
+        return least
     part = side.code * parts // side.count
     quantiles = [np.quantile(side.value[part == number], 1 - share) for number in range(parts)]
     return float(np.sqrt(max(least**2, float(np.var(quantiles, ddof=1)) - parts * error**2)))
