@@ -72,7 +72,9 @@ def test_noise_as_large_as_the_limit_cannot_tell_and_asks_for_blocks_that_would_
     one = gate.rows[0]
     own = replace(one.experiment, environment={**one.experiment.environment, "program": {"name": "./a"}})
     gate = replace(gate, rows=(replace(one, enough=None, experiment=own),))
-    assert take_more(gate).endswith("or interleaved sides: oscope ab ./OLD ./NEW syscall.cost")
+    assert take_more(gate).endswith(
+        "or interleaved sides: oscope ab ./OLD ./NEW syscall.cost --set call=read"
+    )
 
 
 @pytest.mark.parametrize(
@@ -159,7 +161,7 @@ def test_compare_and_gate_give_the_same_advice_on_two_separate_runs() -> None:
     gate, comparison = judged(a, b), compare_results(a, b)
     advice = (
         "how much runs differ does not shrink with their blocks: it would take a quieter machine, "
-        "or interleaved sides: oscope ab OLD/oscope-probe NEW/oscope-probe syscall.cost"
+        "or interleaved sides: oscope ab OLD/oscope-probe NEW/oscope-probe syscall.cost --set call=read"
     )
     assert {row.method.partition(" ")[0] for row in comparison.rows} == {"unpaired"}
     assert take_more(gate) == advice

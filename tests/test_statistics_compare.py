@@ -473,7 +473,8 @@ def test_separate_runs_are_told_what_interleaving_would_find() -> None:
     a, b = (replace(each, run_id=f"run{i}", points=each.points[:1]) for i, each in enumerate((a, b)))
     (note,) = [each for each in compare_results(a, b).caveats if each.startswith("two separate runs")]
     assert "at least 1.7 %: the store has fewer than 2 other comparable runs of this machine)" in note
-    assert note.endswith(f": oscope ab OLD/oscope-probe NEW/oscope-probe {a.experiment}")
+    point = "syscall.cost --set call=getpid --set style=loop"
+    assert note.endswith(f": oscope ab OLD/oscope-probe NEW/oscope-probe {point}")
     # Rows have the mde after the correction for all rows: no figure that contradicts theirs.
     assert " % of what it is" in note
     assert "instead of" not in note
@@ -487,11 +488,11 @@ def test_separate_runs_are_told_what_interleaving_would_find() -> None:
     guests = [
         replace(each, environment={**each.environment, "guest": {"kernel": {"name": "k"}}}) for each in (a, b)
     ]
-    assert any(each.endswith(f"oscope kernel ab {a.experiment}") for each in compare_results(*guests).caveats)
+    assert any(each.endswith(f"oscope kernel ab {point}") for each in compare_results(*guests).caveats)
     own = [replace(each, environment={**each.environment, "program": {"name": "./a"}}) for each in (a, b)]
     commands = [replace(each, experiment="command.run") for each in (a, b)]
     for sides, command in (
-        (own, f"oscope ab ./OLD ./NEW {a.experiment}"),
+        (own, f"oscope ab ./OLD ./NEW {point}"),
         (commands, "oscope bench -- ./OLD --vs ./NEW"),
     ):
         assert any(each.endswith(command) for each in compare_results(*sides).caveats)

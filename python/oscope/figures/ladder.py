@@ -14,7 +14,7 @@ from typing import Any
 
 from oscope.figures.analysed import Analysed, levels, measured
 from oscope.figures.rungs import RUNGS, Kind, RungSpec, Usual
-from oscope.model.factors import Level
+from oscope.model.factors import Level, as_typed
 from oscope.model.formatting import Scale
 from oscope.model.samples import ExperimentResults, PointSamples, Results
 from oscope.model.units import format_bytes
@@ -78,7 +78,7 @@ class Rung:
     @property
     def command(self) -> str:
         """Return the command that measures just this point again."""
-        chosen = " ".join(f"--set {name}={_written(level)}" for name, level in sorted(self.factors.items()))
+        chosen = " ".join(f"--set {name}={as_typed(level)}" for name, level in sorted(self.factors.items()))
         return f"oscope run {self.experiment} {chosen}"
 
 
@@ -253,8 +253,3 @@ def _detail(experiment: ExperimentResults, point: PointSamples, spec: RungSpec) 
 def _described(spec: RungSpec) -> str:
     size = f", with {spec.sized} above 0" if spec.sized else ""
     return ", ".join(f"{name}={level}" for name, level in spec.where.items()) + size
-
-
-def _written(level: Level) -> str:
-    """Return a level as `--set` takes it."""
-    return str(level).lower() if isinstance(level, bool) else str(level)

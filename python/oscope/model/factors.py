@@ -31,6 +31,11 @@ class Condition:
         return f"{self.parameter}{'=' if self.within else ' other than '}{levels}"
 
 
+def as_typed(level: Level) -> str:
+    """Return a level as `--set` takes it."""
+    return str(level).lower() if isinstance(level, bool) else str(level)
+
+
 Conditions = Mapping[str, tuple[Condition, ...]]
 """Of each parameter that does not always have a meaning: what has to hold."""
 

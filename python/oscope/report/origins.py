@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from oscope.model.experiment import Design, GuestSpec, Lab
-from oscope.model.factors import Level, Profile
+from oscope.model.factors import Level, Profile, as_typed
 from oscope.model.guest import CPUS
 from oscope.model.samples import ExperimentResults, Results
 from oscope.statistics.injected import causes_of
@@ -239,9 +239,4 @@ def _set(experiment: ExperimentResults, levels: Mapping[str, Sequence[Level]]) -
         own = experiment.levels(name)
         if set(own) != set(levels.get(name, ())):
             yield "--set"
-            yield f"{name}={','.join(map(_written, own))}"
-
-
-def _written(level: Level) -> str:
-    """Return a level as `--set` takes it."""
-    return str(level).lower() if isinstance(level, bool) else str(level)
+            yield f"{name}={','.join(map(as_typed, own))}"

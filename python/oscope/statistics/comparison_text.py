@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
 from oscope.model import clocks, formatting
+from oscope.model.factors import as_typed
 from oscope.model.samples import ExperimentResults
 from oscope.statistics import between_runs, effect
 from oscope.statistics.compared import LARGEST_RATIO
@@ -27,6 +29,9 @@ _BENCHED = {
     "python.call": "oscope.bench(old, new)",
 }
 """What measures commands, and functions of Python, interleaved."""
+
+MOST_NAMED = 3
+"""Points whose levels a printed command names at most: more are mostly all that the experiment has."""
 
 LARGE = 1.0
 """From this relative difference on, what would have been found is written as a factor."""
@@ -213,13 +218,18 @@ def _interleaved(result: Result) -> float | None:
 
 
 def interleaved_command(a: ExperimentResults) -> str:
-    """Return the command that measures such sides interleaved."""
+    """Return the command that measures such sides interleaved, with the levels of few points."""
     if a.experiment in _BENCHED:
         return _BENCHED[a.experiment]
     if a.environment.get("imported"):
         return _BENCHED["command.run"]
     if a.environment.get("guest"):
-        return f"oscope kernel ab {a.experiment}"
-    if a.environment.get("program"):
-        return f"oscope ab ./OLD ./NEW {a.experiment}"
-    return f"oscope ab OLD/oscope-probe NEW/oscope-probe {a.experiment}"
+        words = ["oscope", "kernel", "ab"]
+    elif a.environment.get("program"):
+        words = ["oscope", "ab", "./OLD", "./NEW"]
+    else:
+        words = ["oscope", "ab", "OLD/oscope-probe", "NEW/oscope-probe"]
+    words.append(a.experiment)
+    for name in a.names if len(a.points) <= MOST_NAMED else ():
+        words += ["--set", f"{name}={','.join(map(as_typed, a.levels(name)))}"]
+    return shlex.join(words)

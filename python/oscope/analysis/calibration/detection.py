@@ -13,7 +13,7 @@ from oscope.analysis.calibration.certificate import INTERLEAVED, POWER, TIMES_S,
 from oscope.analysis.calibration.spec import DUET, QUICK_REPS
 from oscope.model.errors import UsageError
 from oscope.model.experiment import Experiment
-from oscope.model.factors import Factors, Level
+from oscope.model.factors import Factors, Level, as_typed
 from oscope.model.formatting import format_share
 from oscope.planning.plan import Plan, PlannedExperiment, counts_instructions
 
@@ -175,12 +175,8 @@ def interleaved_command(experiment: PlannedExperiment, effect: float) -> str:
     elif experiment.program is not None:
         words[2:4] = ["./OLD", "./NEW"]
     for name, levels in _levels(experiment).items():
-        words += ["--set", f"{name}={','.join(map(_level, levels))}"]
+        words += ["--set", f"{name}={','.join(map(as_typed, levels))}"]
     return shlex.join([*words, *last])
-
-
-def _level(level: Level) -> str:
-    return str(level).lower() if isinstance(level, bool) else str(level)
 
 
 def _rounded(share: float) -> float:
