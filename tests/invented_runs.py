@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 import null_compare as null
-from oscope.model.samples import Column, ExperimentResults, PointSamples, Results
+from oscope.model.samples import Column, ExperimentResults, Floats, PointSamples, Results
 from oscope.storage import record
 
 ENVIRONMENT: dict[str, Any] = {
@@ -20,6 +20,7 @@ ENVIRONMENT: dict[str, Any] = {
     "clock": {"kind": "tsc"},
     "laboratory": {"oscope": "0.1.0", "git_commit": "a" * 40},
 }
+TIME = Column("time_ns", "ns", "time", "less")
 RATE = Column("calls_per_s", "1/s", "calls a second", "more")
 QUIET = null.Scenario("quiet", blocks=(10, 10), reps=(5, 5), process_spread=0.004, spread=0.001)
 
@@ -57,3 +58,28 @@ def write(results: ExperimentResults, path: Path) -> str:
     """Write its record, and return the file's name."""
     record.write(Results((results,)), path)
     return path.name
+
+
+def results(side: int, values: Floats, metric: Column = TIME, *, together: bool = True) -> ExperimentResults:
+    """Return a run of one point with these values, blocks x repetitions."""
+    count, reps = values.shape
+    size, block = values.size, np.repeat(np.arange(count), reps)
+    begun = 20_000_000 * block + 1_000_000 * np.tile(np.arange(reps), count)
+    point = PointSamples(
+        factors={"call": "getppid"},
+        block=block,
+        process=block,
+        boot=np.zeros(size, dtype=np.int64),
+        rep=np.tile(np.arange(reps), count),
+        started_ns=begun + side * (10_000_000 if together else 10**12),
+        raw=np.zeros(size),
+        iterations=np.ones(size, dtype=np.int64),
+        correction=np.zeros(size),
+        metrics={metric.name: values.ravel()},
+        covariates={},
+    )
+    settings = {"interleaved": ["run0", "run1"]} if together else {}
+    environment = {"machine": "0", "clock": {"kind": "tsc"}}
+    named = {metric.name: metric}
+    head = (f"run{side}", "syscall.cost", "syscall.cost", 1, "", 0)
+    return ExperimentResults(*head, (point,), named, {}, environment, settings=settings)

@@ -11,9 +11,10 @@ import numpy.typing as npt
 import pytest
 from rich.console import Console
 
+from invented_runs import TIME, results
 from oscope.analysis import gate
 from oscope.cli.views.gate import print_gate
-from oscope.model.samples import Column, ExperimentResults, PointSamples, Results
+from oscope.model.samples import Column, Results
 from oscope.report.comparison import print_comparison
 from oscope.statistics import Comparison, compare_results
 from oscope.statistics.comparison_text import tail_sentence
@@ -23,7 +24,6 @@ from oscope.storage import record
 
 Floats = npt.NDArray[np.float64]
 Change = Callable[[Floats, np.random.Generator], Floats]
-TIME = Column("time_ns", "ns", "time", "less")
 SPEED = Column("calls_per_s", "calls/s", "speed", "more")
 CONTENDED = 0.02
 """Share of the blocks that take twice as long."""
@@ -49,31 +49,6 @@ def costs(random: np.random.Generator, blocks: int, reps: int, *, contended: flo
     noise = 0.01 * np.exp(random.normal(0, 1, (blocks, reps)))
     values = 100 * np.exp(random.normal(0, 0.01, (blocks, 1))) * (1 + noise)
     return np.asarray(np.where(random.random((blocks, 1)) < contended, 2 * values, values))
-
-
-def results(side: int, values: Floats, metric: Column = TIME, *, together: bool = True) -> ExperimentResults:
-    """Return a run of one point with these values, blocks x repetitions."""
-    count, reps = values.shape
-    size, block = values.size, np.repeat(np.arange(count), reps)
-    begun = 20_000_000 * block + 1_000_000 * np.tile(np.arange(reps), count)
-    point = PointSamples(
-        factors={"call": "getppid"},
-        block=block,
-        process=block,
-        boot=np.zeros(size, dtype=np.int64),
-        rep=np.tile(np.arange(reps), count),
-        started_ns=begun + side * (10_000_000 if together else 10**12),
-        raw=np.zeros(size),
-        iterations=np.ones(size, dtype=np.int64),
-        correction=np.zeros(size),
-        metrics={metric.name: values.ravel()},
-        covariates={},
-    )
-    settings = {"interleaved": ["run0", "run1"]} if together else {}
-    environment = {"machine": "0", "clock": {"kind": "tsc"}}
-    named = {metric.name: metric}
-    head = (f"run{side}", "syscall.cost", "syscall.cost", 1, "", 0)
-    return ExperimentResults(*head, (point,), named, {}, environment, settings=settings)
 
 
 def compared(

@@ -370,7 +370,9 @@ def _without_ratio(row: ComparedMetric, better: str, limit: float) -> Verdict:
     """
     if (row.difference > 0) != (better == "less"):
         return "improved"
-    return "regressed" if abs(row.difference) > limit * abs(row.median_a) else "not proven"
+    low, high = row.difference_ci95
+    least = low if row.difference > 0 else -high
+    return "regressed" if least > limit * abs(row.median_a) else "not proven"
 
 
 def blocks_needed(row: ComparedMetric, share: float, tests: int) -> int | None:

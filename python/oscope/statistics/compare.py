@@ -378,6 +378,7 @@ def _row(result: Result, p_holm: float, threshold: float, tests: int) -> Compare
         method=result.method,
         sentence=sentence(result, different, matters, (ratio, low, high, mde)),
         tests=tests,
+        difference_ci95=(float("nan"),) * 2 if result.logarithmic else (found.low, found.high),
     )
 
 

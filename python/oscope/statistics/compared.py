@@ -69,6 +69,8 @@ class ComparedMetric:
     """How many tests `p_holm` is corrected for."""
     correction: str = HOLM
     """Whose correction that is."""
+    difference_ci95: tuple[float, float] = (float("nan"), float("nan"))
+    """95 % interval of `difference`, in `unit`, of what has no ratio; else NaN: see `ci95`."""
 
     @property
     def is_of_single_blocks(self) -> bool:

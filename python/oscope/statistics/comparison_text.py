@@ -61,7 +61,7 @@ def sentence(result: Result, different: str, matters: str, figures: tuple[float,
         return f"cannot tell: one {what} a side does not show how {vary}"
     if result.constant is not None and found.effect == 0:
         return f"no difference found: identical in all {result.constant.units}"
-    if found.p < effect.LEVEL and result.contradicts:
+    if found.p < effect.LEVEL and result.contradicts and different != "no":
         return f"cannot tell: {_contradiction(result)}"
     if different != "yes":
         if np.isnan(mde):
@@ -100,6 +100,10 @@ def sentence(result: Result, different: str, matters: str, figures: tuple[float,
 
 def _contradiction(result: Result) -> str:
     """Say how the medians of all samples contradict the estimate."""
+    if result.estimate.effect == 0:
+        return (
+            "the typical pair of blocks is equal, though more pairs differ in one direction than in the other"
+        )
     estimated = "the typical pair of blocks" if result.explained is None else "what the core's speed leaves"
     if result.a.median == result.b.median:
         return f"the medians of all samples are equal, though {estimated} differs"

@@ -166,17 +166,24 @@ def single(a: Floats, b: Floats) -> Estimate:
     return estimate(change, spread * float(np.sqrt(1 / len(a) + 1 / len(b))), dof)
 
 
+def with_runs(found: Estimate, between: Spread) -> Estimate:
+    """Add by how much the runs of two sides differ to what varies within them (Satterthwaite)."""
+    own, runs = found.error**2, 2 * between.deviation**2
+    dof = (own + runs) ** 2 / (own**2 / found.dof + runs**2 / between.dof)
+    return estimate(found.effect, float(np.sqrt(own + runs)), dof)
+
+
 def with_extra_error(found: Estimate, extra: float) -> Estimate:
-    """Add an independent, known standard error; degrees of freedom by Satterthwaite."""
+    """Add an independent, known standard error."""
     if extra == 0 or not np.isfinite(found.error):
         return found
     error = float(np.hypot(found.error, extra))
     if extra <= 1e-3 * found.error:
         return found
-    dof = min(found.dof * (error / found.error) ** 4, 1e6) if found.error > 0 else found.dof
-    wider = estimate(found.effect, error, dof)
+    # No more degrees of freedom than before: of few values that happen to agree, the error is much too small.
+    wider = estimate(found.effect, error, found.dof)
     low, high, p = min(found.low, wider.low), max(found.high, wider.high), max(found.p, wider.p)
-    return replace(found, low=low, high=high, p=p, error=error, dof=dof)
+    return replace(found, low=low, high=high, p=p, error=error)
 
 
 def with_bias(found: Estimate, most: float) -> Estimate:

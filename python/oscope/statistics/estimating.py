@@ -53,11 +53,11 @@ class Result:
 
     @property
     def contradicts(self) -> bool:
-        """Whether the medians of all samples are equal, or differ in another direction than the typical pair.
+        """Whether the medians of all samples do not differ as the typical pair does, which has to differ.
 
         What is claimed, the medians that stand beside it have to show as well.
         """
-        return self.estimate.effect != 0 and (self.b.median - self.a.median) * self.estimate.effect <= 0
+        return (self.b.median - self.a.median) * self.estimate.effect <= 0
 
     @property
     def fewest_clusters(self) -> int:
@@ -115,6 +115,12 @@ def estimate_difference(
     if min(len(a.value), len(b.value)) < 2:
         found = effect.single(a.value, b.value)
         method = "one value on a side"
+        counted = clocks.counted(metric.unit) or not np.isfinite(found.error)
+        if earlier is not None and not same_run and _vary(sides) and not counted:
+            scale = scale_of(a, b, logarithmic=logarithmic)
+            part_deviation = max(between_runs.part_deviation(side.value / scale) for side in (a, b))
+            between = between_runs.spread(earlier.quantile(0.5), part_deviation=part_deviation)
+            found = effect.with_runs(found, between.scaled(scale))
     elif paired:
         first, second = _pairs(a, b)
         found = effect.paired(second - first)
@@ -168,11 +174,10 @@ def _separate(
     `earlier` are the points of earlier runs; None where runs are not what is compared.
     """
     a, b, logarithmic = sides
-    scale = 1.0 if logarithmic else abs(a.centre) or 1.0
+    scale = scale_of(a, b, logarithmic=logarithmic)
     first, second = (median_of(point, metric, logarithmic) for point in (match.a, match.b))
     between, explained = between_runs.NONE, None
-    exact = all(np.ptp(side.value) <= ROUNDING * max(1.0, abs(side.centre)) for side in (a, b))
-    if earlier is not None and not exact and not clocks.counted(metric.unit):
+    if earlier is not None and _vary(sides) and not clocks.counted(metric.unit):
         known = earlier.quantile(0.5)
         error = float(np.sqrt((first.error**2 + second.error**2) / 2)) / scale
         part_deviation = max(between_runs.part_deviation(side.value / scale) for side in (a, b))
@@ -186,6 +191,20 @@ def _separate(
         between, by = replace(explained.spread, within=between.within), explained.change
         second = replace(second, value=second.value - by, low=second.low - by, high=second.high - by)
     return effect.separate(first, second, between.scaled(scale)), between, explained
+
+
+def scale_of(a: Measured, b: Measured, *, logarithmic: bool) -> float:
+    """Return what relative deviations are of, on the scale of the values: that of the larger side."""
+    return 1.0 if logarithmic else max(abs(a.centre), abs(b.centre)) or 1.0
+
+
+def _vary(sides: tuple[Measured, Measured, bool]) -> bool:
+    """Say whether the values of a side differ by more than rounding, of logarithms by that of 1."""
+    a, b, logarithmic = sides
+    return any(
+        np.ptp(side.value) > ROUNDING * max(float(logarithmic), float(np.abs(side.value).max()))
+        for side in (a, b)
+    )
 
 
 def _usual_error(match: Match, metric: Column, earlier: EarlierPoints, logarithmic: bool) -> float:

@@ -48,6 +48,8 @@ LEAST_HOSTS = 4
 """With fewer there is no fleet that a host could be compared with."""
 LEAST_BLOCKS = 3
 """With fewer a host has no uncertainty of its own that could be judged."""
+LEAST_VARIANCE = 1e-12
+"""Share of all variance that a host has at least: the weight of one that repeats exactly has to be finite."""
 _MOST_ODD = 5
 """At most one in so many hosts is taken off."""
 QUANTILES: Mapping[Criterion, float] = {"median": 0.5, "fast samples": 0.1, "slow samples": 0.9}
@@ -382,7 +384,7 @@ def _spread(values: Floats, variances: Floats) -> tuple[float, Interval]:
 
     def heterogeneity(between: float) -> float:
         """Return Cochran's Q where hosts have this variance between them."""
-        weights = 1 / np.maximum(variances + between, np.finfo(float).tiny)
+        weights = 1 / np.maximum(variances + between, LEAST_VARIANCE * most)
         centre = (weights * values).sum() / weights.sum()
         return float((weights * (values - centre) ** 2).sum())
 

@@ -115,9 +115,11 @@ def _student(bins: Binned, kind: Range) -> Interval:
         # The logarithm and back would not quite give equal medians again.
         return min(centre, float(medians[0])), max(centre, float(medians[0]))
     limits = _t_limits(medians)
-    if kind == "amount" and medians.min() == 0:
+    # Amounts that a correction took below zero, such as times, have no logarithms.
+    least = float(bins.edges[0]) if kind == "amount" else -np.inf
+    if least >= 0 and medians.min() == 0:
         limits = np.maximum(_t_limits(np.sqrt(medians)), 0.0) ** 2
-    elif kind == "amount" and medians.min() > 0:
+    elif least >= 0 and medians.min() > 0:
         with np.errstate(over="ignore"):
             factors = np.exp(_t_limits(np.log(medians)))
         # Medians that lie hundreds of orders of magnitude apart have no limit that could be written.

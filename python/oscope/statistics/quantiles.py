@@ -353,7 +353,7 @@ def _between(
     known: Floats,
 ) -> Spread:
     """Return how much the quantile differs between runs: as those of earlier runs, or as these wander."""
-    scale = 1.0 if result.logarithmic else abs(found[0].value) or 1.0
+    scale = 1.0 if result.logarithmic else max(abs(each.value) for each in found) or 1.0
     errors = [
         (each.high - each.low) / 2 / student.limit(side.count - 1)
         for each, side in zip(found, sides, strict=True)
