@@ -121,9 +121,9 @@ def test_the_tables_are_on_standard_error_alone(program: Path, oscope: CommandLi
         assert words in answer.err
     errors = " ".join(answer.err.split())
     assert "does not show whether it made the command slower" in errors
-    assert (
-        "oscope bench --trace syscalls,sched,faults -- sh -c 'echo only this; exit 3' measures it" in errors
-    )
+    # A command that fails fails there as well.
+    command = "oscope bench --trace syscalls,sched,faults --ignore-failure -- sh -c 'echo only this; exit 3'"
+    assert f"{command} measures it" in errors
     assert re.search(r"^execve +1 ", answer.err, re.MULTILINE)
     as_data = oscope("trace", "--json", "-", "--", str(program), "10", "alone")
     assert (as_data.code, as_data.err) == (STATUS, "")

@@ -309,7 +309,7 @@ def check_comparison(viewed: Viewed, oscope: CommandLine, a: str, b: str) -> str
 
 def options_in(words: str) -> list[str]:
     """Return the options of the command line that a page names outside a command."""
-    return re.findall(r"(?<!\S)--[a-z-]+", re.sub(r"oscope [^:;,.]*", "", words))
+    return re.findall(r"(?<!\S)--[a-z-]+", re.sub(r"oscope (?:[^:;,.]|[:;,.](?=\S))*", "", words))
 
 
 def test_a_comparison_has_all_that_compare_prints(viewed: Viewed, stored: CommandLine) -> None:

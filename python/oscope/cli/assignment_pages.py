@@ -66,7 +66,7 @@ def measure(
         results = store.results(outcome.run_id)
     _write(document, results, target, figures)
     out = terminal.console(to_standard_error=target.path is None)
-    terminal.print_stored(outcome.run_id, out)
+    terminal.print_stored(outcome.run_id, out, store.option)
     if outcome.failures:
         more = f" (and {len(outcome.failures) - 1} more)" if len(outcome.failures) > 1 else ""
         raise OscopeError(

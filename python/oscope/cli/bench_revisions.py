@@ -152,7 +152,7 @@ def _conclude(bisection: Bisection, metric: str, repository: Repository, store: 
     store.add(last, (), [StoredEvent("bisection", found)])
     out = terminal.console(to_standard_error=files.take_standard_output)
     print_bisection(bisection, lines, out)
-    terminal.print_stored(last, out)
+    terminal.print_stored(last, out, store.option)
     files.write(store.results(last), lambda kind: bisection_export(found, kind))
     return DONE
 

@@ -131,7 +131,7 @@ def _write(store: Store, outcome: Outcome, files: Files) -> None:
     findings = find(results)
     out = terminal.console(to_standard_error=files.take_standard_output)
     print_findings(findings, out)
-    terminal.print_stored(outcome.run_id, out)
+    terminal.print_stored(outcome.run_id, out, store.option)
     files.write(results, lambda kind: export(findings, kind))
     given_up = [row for row in findings.rows if row.point.skipped is not None]
     if given_up:

@@ -53,4 +53,4 @@ def import_results(
         text = f"run {earlier} has the same content already; this is another run of it"
         apart = "" if name else ". To keep them apart, name the experiment: --as NAME"
         terminal.print_prose(f"note: {text}{apart}", out)
-    terminal.print_stored(run_id, out)
+    terminal.print_stored(run_id, out, opened.option)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -68,6 +67,5 @@ def raise_if_interrupted(outcomes: Sequence[Outcome]) -> None:
 
 
 def _remedy(run_id: str, store: Store, command: str, then: str) -> str:
-    option = "" if store.place is None else f" --store {shlex.quote(str(store.place))}"
-    after = f", then {then} {run_id}{option}" if then else ""
-    return f"continue with {command} --resume {run_id}{option}{after}"
+    after = f", then {then} {run_id}{store.option}" if then else ""
+    return f"continue with {command} --resume {run_id}{store.option}{after}"

@@ -66,7 +66,7 @@ def _measure_into(
         _leave(store, outcome, destinations)
         raise interrupted(outcome.run_id, store, _COMMAND)
     results = store.results(outcome.run_id)
-    _write(results, outcome, destinations, verbose=verbose)
+    _write(store, results, outcome, destinations, verbose=verbose)
     _judge(results, outcome, selection.named)
     return DONE
 
@@ -74,12 +74,14 @@ def _measure_into(
 def _leave(store: Store, outcome: Outcome, destinations: Destinations) -> None:
     """Name the run after Ctrl-C, and write its record if asked: a summary would take seconds to compute."""
     out = terminal.console(to_standard_error=destinations.take_standard_output)
-    terminal.print_stored(outcome.run_id, out)
+    terminal.print_stored(outcome.run_id, out, store.option)
     if destinations.json is not None:
         destinations.json.write(record.to_json(store.results(outcome.run_id)))
 
 
-def _write(results: Results, outcome: Outcome, destinations: Destinations, *, verbose: bool) -> None:
+def _write(
+    store: Store, results: Results, outcome: Outcome, destinations: Destinations, *, verbose: bool
+) -> None:
     """Print the summary, of a survey one screen, and write the files asked for."""
     # The summaries are computed once, for the terminal and for the report.
     results = Analysed.of(results)
@@ -87,7 +89,7 @@ def _write(results: Results, outcome: Outcome, destinations: Destinations, *, ve
     survey = is_survey(results)
     if not survey:
         print_results(results, out, verbose=verbose)
-        terminal.print_stored(outcome.run_id, out)
+        terminal.print_stored(outcome.run_id, out, store.option)
     if destinations.json is not None:
         destinations.json.write(record.to_json(results))
     if destinations.report is not None:

@@ -32,10 +32,12 @@ def print_report(traced: Traced, out: Console) -> None:
     if "faults" in reading:
         _faults(reading["faults"], out)
     print_prose(_losses(traced), out)
-    kinds = ",".join(traced.kinds) or "syscalls"
+    options = f"--trace {','.join(traced.kinds) or 'syscalls'}"
+    if traced.ended.exit_code:
+        options += " --ignore-failure"
     print_prose(
         "probe effect: tracing costs time; a single run does not show whether it made the command slower. "
-        f"oscope bench --trace {kinds} -- {shlex.join(traced.command)} measures it for this command",
+        f"oscope bench {options} -- {shlex.join(traced.command)} measures it for this command",
         out,
     )
 

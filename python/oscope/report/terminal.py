@@ -122,10 +122,13 @@ def print_indented(text: str, out: Console, *, first: str, indent: str) -> None:
         out.print(Text(f"{indent if index else first}{line}"), soft_wrap=True)
 
 
-def print_stored(run_id: str, out: Console) -> None:
-    """Print under which id a run is kept: before anything that may still fail."""
+def print_stored(run_id: str, out: Console, option: str) -> None:
+    """Print under which id a run is kept: before anything that may still fail.
+
+    `option` names its store to a command (`Store.option`).
+    """
     out.print()
-    out.print(Text(f"run {run_id} is stored: oscope show {run_id}"), soft_wrap=True)
+    out.print(Text(f"run {run_id} is stored: oscope show {run_id}{option}"), soft_wrap=True)
 
 
 def print_written(what: object, out: Console) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import re
 import secrets
+import shlex
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -243,6 +244,11 @@ class Store:
         with self.reading() as connection:
             return connection.scalar(query.order_by(table.c.id.desc()).limit(1))
 
+    @property
+    def option(self) -> str:
+        """What names this store to a command, a blank before it; empty for the default store."""
+        return "" if self.place is None else f" --store {shlex.quote(str(self.place))}"
+
     def resolve(self, text: str) -> str:
         """Return the id of the run that `text` means: an id, the start of one, `last`, or as in `last~1`."""
         run = schema.run
@@ -253,11 +259,13 @@ class Store:
             query = newest.where(run.c.id.startswith(text, autoescape=True))
         with self.reading() as connection:
             found = list(connection.scalars(query))
+            is_empty = not found and connection.scalar(newest.limit(1)) is None
         if text in found or len(found) == 1:
             return text if text in found else found[0]
         if not found:
             what = "the store has no run yet" if text == "last" else f"the store has no run {text!r}"
-            raise UsageError(what, remedy="`oscope runs` lists those there are")
+            known = f"`oscope runs{self.option}` lists those there are"
+            raise UsageError(what, remedy="`oscope run` makes one" if is_empty else known)
         raise UsageError(
             f"{len(found)} runs begin with {text!r}", remedy=f"give more of the id, such as {found[0]}"
         )
