@@ -53,7 +53,7 @@ class Result:
 
     @property
     def contradicts(self) -> bool:
-        """Whether the medians of all samples do not differ as the typical pair does, which has to differ.
+        """Whether the typical pair, or the medians of all samples, are equal, or these differ the other way.
 
         What is claimed, the medians that stand beside it have to show as well.
         """
