@@ -60,11 +60,11 @@ SEPARATE_S = 10.0
 PILOT_S = 5.0
 MOST_BLOCKS = 4000
 LAGS = (1, 2, 3)
+"""A separate run is compared with the first, second and third run after it."""
 KNOWN = (0, 3, 5)
 """Verdicts are also judged with only so many runs known, those just before the two, as in a young store."""
 WITH_STATES = "pipe"
 """Unchanged runs of these differ by where their two sides run: no young store can show by how much."""
-"""A separate run is compared with the first, second and third run after it."""
 STEP = 1e-5
 """Of the logarithm of a block's median, as a packed file has it."""
 SHIFTS = np.arange(2.0, 12.01, 0.1)

@@ -134,8 +134,7 @@ def test_hosts_whose_blocks_repeat_exactly_have_the_deviation_of_their_values(ho
 
 def test_points_of_one_run_do_not_count_how_runs_differ() -> None:
     metric = Column("time_ns", "ns", "", "less")
-    a, b = (unchanged(7, unit, metric, 1) for unit in (100.0, 103.0))
-    b = unchanged(7, 103.0, metric)
+    a, b = unchanged(7, 100.0, metric, 1), unchanged(7, 103.0, metric)
     row = compare_points(a.points[0], b.points[0], metric, same_run=True)
     assert row.method == "one value on a side"
     assert row.different == "yes"

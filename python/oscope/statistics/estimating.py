@@ -115,9 +115,8 @@ def estimate_difference(
     if min(len(a.value), len(b.value)) < 2:
         found = effect.single(a.value, b.value)
         method = "one value on a side"
-        counted = clocks.counted(metric.unit) or not np.isfinite(found.error)
-        if earlier is not None and not same_run and _vary(sides) and not counted:
-            scale = scale_of(a, b, logarithmic=logarithmic)
+        if earlier is not None and not same_run and np.isfinite(found.error) and _runs_differ(sides, metric):
+            scale = scale_of(a.centre, b.centre, logarithmic=logarithmic)
             part_deviation = max(between_runs.part_deviation(side.value / scale) for side in (a, b))
             between = between_runs.spread(earlier.quantile(0.5), part_deviation=part_deviation)
             found = effect.with_runs(found, between.scaled(scale))
@@ -174,10 +173,10 @@ def _separate(
     `earlier` are the points of earlier runs; None where runs are not what is compared.
     """
     a, b, logarithmic = sides
-    scale = scale_of(a, b, logarithmic=logarithmic)
+    scale = scale_of(a.centre, b.centre, logarithmic=logarithmic)
     first, second = (median_of(point, metric, logarithmic) for point in (match.a, match.b))
     between, explained = between_runs.NONE, None
-    if earlier is not None and _vary(sides) and not clocks.counted(metric.unit):
+    if earlier is not None and _runs_differ(sides, metric):
         known = earlier.quantile(0.5)
         error = float(np.sqrt((first.error**2 + second.error**2) / 2)) / scale
         part_deviation = max(between_runs.part_deviation(side.value / scale) for side in (a, b))
@@ -193,15 +192,16 @@ def _separate(
     return effect.separate(first, second, between.scaled(scale)), between, explained
 
 
-def scale_of(a: Measured, b: Measured, *, logarithmic: bool) -> float:
-    """Return what relative deviations are of, on the scale of the values: that of the larger side."""
-    return 1.0 if logarithmic else max(abs(a.centre), abs(b.centre)) or 1.0
+def scale_of(a: float, b: float, *, logarithmic: bool) -> float:
+    """Return what relative deviations are of, on the scale of the two sides' values: the larger one."""
+    return 1.0 if logarithmic else max(abs(a), abs(b)) or 1.0
 
 
-def _vary(sides: tuple[Measured, Measured, bool]) -> bool:
-    """Say whether the values of a side differ by more than rounding, of logarithms by that of 1."""
+def _runs_differ(sides: tuple[Measured, Measured, bool], metric: Column) -> bool:
+    """Say whether runs may differ: no count of instructions, and a side varies by more than rounding does."""
     a, b, logarithmic = sides
-    return any(
+    # Logarithms round as numbers near 1 do.
+    return not clocks.counted(metric.unit) and any(
         np.ptp(side.value) > ROUNDING * max(float(logarithmic), float(np.abs(side.value).max()))
         for side in (a, b)
     )

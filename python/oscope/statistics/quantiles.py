@@ -31,7 +31,7 @@ from oscope.model.samples import Floats, Ints, PointSamples
 from oscope.statistics import between_runs, effect, replication, student
 from oscope.statistics.between_runs import Spread
 from oscope.statistics.effect import Estimate, Median
-from oscope.statistics.estimating import Result
+from oscope.statistics.estimating import Result, scale_of
 from oscope.statistics.multiplicity import false_discoveries
 
 SHARES = (0.1, 0.01, 0.001)
@@ -353,7 +353,7 @@ def _between(
     known: Floats,
 ) -> Spread:
     """Return how much the quantile differs between runs: as those of earlier runs, or as these wander."""
-    scale = 1.0 if result.logarithmic else max(abs(each.value) for each in found) or 1.0
+    scale = scale_of(found[0].value, found[1].value, logarithmic=result.logarithmic)
     errors = [
         (each.high - each.low) / 2 / student.limit(side.count - 1)
         for each, side in zip(found, sides, strict=True)
