@@ -321,6 +321,22 @@ def test_the_command_measures_again_and_says_so(oscope: CommandLine) -> None:
     assert "--no-again" in refused.err
 
 
+def test_a_comparison_warns_of_the_side_that_others_affected(
+    catalogue: Catalogue, store: Store, oscope: CommandLine, tmp_path: Path
+) -> None:
+    paths = []
+    for reps in (12, 12, 6):
+        run_id = execute(planned(catalogue, "stolen", reps=reps), store).run_id
+        paths.append(tmp_path / f"{run_id}.json")
+        paths[-1].write_bytes(record.to_json(store.results(run_id)))
+    many, also, few = map(str, paths)
+    for command in ("compare", "gate"):
+        texts = [" ".join(oscope(command, *sides).out.split()) for sides in ((many, also), (many, few))]
+        assert [text.count("others took the CPU") for text in texts] == [2, 1], texts
+        name = paths[0].stem
+        assert f"note: run {name}: others took the CPU during 20 % of the samples or more" in texts[0]
+
+
 def test_the_interface_can_leave_it_out(
     fake_probe: Path, store_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -232,7 +232,7 @@ def test_levels_and_the_reach_of_the_tlb_are_those_put_in(survey: dict[str, Sect
 def test_a_cache_that_the_curve_does_not_show_is_said(survey: dict[str, Section]) -> None:
     assert survey[LEVELS].tables[1].rows == [
         ["L1", "48 KiB", "between 32 KiB and 64 KiB"],
-        ["L2", "2 MiB", "none of its own"],
+        ["L2", "2 MiB", "no step of the curve near it"],
     ]
 
 

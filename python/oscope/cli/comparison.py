@@ -17,6 +17,7 @@ from oscope.cli.request import parse_threshold
 from oscope.figures.analysed import level_text
 from oscope.model.errors import NoCommonValueError, OscopeError, UsageError
 from oscope.model.units import parse_bytes, parse_duration
+from oscope.planning import interference
 from oscope.programs.findings import revision_notes
 from oscope.report import terminal
 from oscope.report.comparison import KnownIntervals, comparison_table, intervals, print_comparison
@@ -92,7 +93,9 @@ def compare(
         with paged(terminal.console()) as out:
             for experiment, comparison, sides in compared:
                 print_comparison(experiment, comparison, out, sides, noted)
-            for text in dict.fromkeys(text for side in sides_measured for text in _revisions(side)):
+            revisions = (text for side in sides_measured for text in _revisions(side))
+            affected = interference.of_runs(side.experiments for side in sides_measured)
+            for text in dict.fromkeys((*revisions, *affected)):
                 print_prose(f"note: {text}", out)
     found = [name for experiment, comparison, _ in compared for name in worse(experiment, comparison)]
     if threshold is not None and found:

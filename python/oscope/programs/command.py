@@ -279,5 +279,6 @@ def locate(word: str, path: str, folder: str | None = None) -> str:
     found = shutil.which(word, path=path)
     if found is None:
         hint = f"; for the file here write ./{word}" if Path(word).exists() else ""
-        raise UsageError(f"there is no program {word} in PATH", remedy=f"check its name{hint}")
+        remedy = f"check its name, or quote a command with its arguments as one{hint}"
+        raise UsageError(f"there is no program {word} in PATH", remedy=remedy)
     return str(Path(found).absolute())

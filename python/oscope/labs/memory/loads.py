@@ -74,7 +74,7 @@ def _changes(run: q.Run, chases: Sequence[Chase]) -> list[tuple[str, str, str]]:
             steps.remove(beside)
             found = f"between {q.format_bytes(beside[0])} and {q.format_bytes(beside[1])}"
         elif size < chosen.found[-1].size:
-            found = "none of its own"
+            found = "no step of the curve near it"
         else:
             found = f"not reached: the curve ends at {q.format_bytes(chosen.found[-1].size)}"
         rows.append((f"L{each['level']}", q.format_bytes(size), found))
