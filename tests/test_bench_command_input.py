@@ -176,7 +176,7 @@ def row(
         (row(0.5, 0.4, 0.6, metric="max_rss_bytes"), "B uses 50 % [40, 60] less than A in max_rss_bytes"),
         (
             row(1.0, 0.99, 1.01, different="cannot tell"),
-            "no difference found between B and A; one of 0.50 % would have been found",
+            "cannot tell whether B differs from A: a difference of 0.50 % would have been found",
         ),
         (row(1.0, 0.999, 1.001, different="no"), "B and A do not differ by more than 1.0 %"),
         (row(math.nan, math.nan, math.nan), "B differs from A: by 1 ns"),

@@ -14,7 +14,11 @@ import pytest
 from rich.console import Console
 
 import oscope
+from oscope.analysis.side_warnings import side_warnings
+from oscope.cli.summary import notes
 from oscope.cli.views.bench import print_findings
+from oscope.figures.analysed import Analysed
+from oscope.figures.experiments import view
 from oscope.programs.experiment import name_point
 from oscope.programs.export import export
 from oscope.programs.findings import Findings, find
@@ -73,7 +77,7 @@ def test_a_start_as_long_as_a_time_is_not_called_a_part_of_it(measured: Findings
     found = with_metrics(measured, time_ns=(590 * US, 3 * MS), start_ns=(580 * US, 600 * US))
     overhead, only = starts(found)
     assert overhead.endswith("takes 590 µs, the median beside all commands")
-    assert only.startswith("true takes no longer than such a start")
+    assert only.startswith("true takes hardly longer than such a start")
 
 
 def test_commands_of_one_name_are_each_looked_at(measured: Findings) -> None:
@@ -90,7 +94,7 @@ def test_with_a_shell_its_own_start_is_the_one_that_counts(measured: Findings) -
     found = with_metrics(measured, start_ns=(1253 * US, 1253 * US), **values)
     first, second = starts(found)
     assert first == "the shell's own start takes 617 µs: net_ns is without it, time_ns with it"
-    assert second.startswith("true takes no longer than such a start")
+    assert second.startswith("true takes hardly longer than such a start")
 
 
 def test_a_mode_without_a_tick_is_not_shown_as_zero(measured: Findings) -> None:
@@ -105,6 +109,23 @@ def test_a_mode_without_a_tick_is_not_shown_as_zero(measured: Findings) -> None:
     assert '"system_ns": 0.0' in export(found, "json").decode()
     seen = with_metrics(measured, user_ns=(200 * MS, 150 * MS), system_ns=(4 * MS, 50 * MS))
     assert not [note for note in seen.notes if "ticks" in note]
+
+
+def test_commands_that_waited_for_a_cpu_are_told_wherever_the_run_is_shown(measured: Findings) -> None:
+    switches = {"involuntary_switches": (9, 9), "voluntary_switches": (1, 1)}
+    found = with_metrics(measured, time_ns=(100 * MS, 100 * MS), cpu_ns=(99 * MS, 40 * MS), **switches)
+    text = (
+        "other processes used the CPUs: commands did not run for up to 60 % of their time; "
+        "--metric cpu_ns judges what they use themselves"
+    )
+    assert text in found.notes
+    results, experiment = Analysed.of(found.results), found.experiment
+    assert f"note: {text}" in list(notes(results, experiment))
+    assert text in view(results, experiment).notes
+    assert list(side_warnings([[experiment]])) == [f"run {experiment.run_id}: {text}"]
+    alone = with_metrics(measured, time_ns=(100 * MS, 100 * MS), cpu_ns=(99 * MS, 95 * MS), **switches)
+    assert text not in alone.notes
+    assert list(side_warnings([[alone.experiment]])) == []
 
 
 def test_a_command_is_named_with_its_values() -> None:

@@ -186,6 +186,14 @@ def test_runs_of_another_build_of_ones_own_program_are_no_unchanged_runs() -> No
     ]
 
 
+def test_runs_whose_self_check_failed_do_not_show_how_much_runs_differ() -> None:
+    others = [run(number, 100.0, 4500.0) for number in range(3, 7)]
+    failed = {**others[1].environment, "self_check": {"ratio_of_double_work": 7.9, "ok": False}}
+    others[1] = replace(others[1], environment=failed)
+    found = EarlierRuns.of(run(1, 100.0, 4500.0), run(2, 100.0, 4500.0), others)
+    assert [each.run_id for each in found.runs] == [others[place].run_id for place in (0, 2, 3)]
+
+
 def test_runs_of_another_build_of_a_command_are_no_unchanged_runs() -> None:
     def built(number: int, digest: str | None) -> ExperimentResults:
         made = run(number, 100.0, 4500.0)

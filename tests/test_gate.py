@@ -52,6 +52,14 @@ def test_a_regression_is_proven_in_both_directions_of_better_and_comes_first() -
     assert [each.verdict for each in gate.rows[:2]] == ["regressed", "regressed"]
 
 
+def test_a_side_whose_self_check_failed_is_told() -> None:
+    b = run(BASE, 1)
+    failed = {**b.environment, "self_check": {"ratio_of_double_work": 7.9, "ok": False}}
+    text = f"run {b.run_id}: do not trust its figures: the probe's self-check failed"
+    assert text in judged(run(BASE), replace(b, environment=failed)).caveats
+    assert text not in judged(run(BASE), b).caveats
+
+
 def test_the_other_way_round_it_is_an_improvement() -> None:
     gate = judged(run({"read": 108.0}), run({"read": 100.0}, 1))
     assert set(verdicts(gate).values()) == {"improved"}

@@ -172,7 +172,7 @@ def test_a_failed_self_check_comes_first() -> None:
     cost = synthetic.cost()
     broken = {**cost.environment, "self_check": {"ratio_of_double_work": 1.2, "ok": False}}
     assert verdict(Results((dataclasses.replace(cost, environment=broken),))).startswith(
-        "Do not trust these figures"
+        "Do not trust these figures: the probe's self-check failed. Twice the work took 1.2 times as long"
     )
 
 

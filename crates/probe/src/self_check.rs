@@ -1,6 +1,8 @@
 //! Does no work take no time, twice the work twice the time, and a second a second? An instrument that fails this is
 //! not believed.
 
+use std::ops::RangeInclusive;
+
 use serde::Serialize;
 
 use crate::clock::{Clock, median, median_and_mad};
@@ -11,6 +13,10 @@ use crate::steps::lcg_steps;
 const STEPS: u64 = 40_000;
 /// Pairs of the smaller and the larger piece, taken in turn so that a change of the core's frequency meets both.
 const PAIRS: usize = 9;
+/// How often the pairs are taken at most: a busy machine may stretch most of one try, a broken clock fails in each.
+const TRIES: usize = 5;
+/// What twice the work may take of the work's time.
+const TWICE: RangeInclusive<f64> = 1.9..=2.1;
 /// Empty regions measured: some 50 µs.
 const EMPTY: usize = 1001;
 /// For how long the clock is compared with the kernel's; readings are good to some 20 ns, so this gives 1e-5.
@@ -21,7 +27,7 @@ const KERNEL_SHARE: f64 = 1e-3;
 /// What came out. Serialises as `environment.self_check` of the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct SelfCheck {
-    /// Time of twice the work over time of the work; medians of several.
+    /// Time of twice the work over time of the work; medians of several, of the first try that passes.
     pub ratio_of_double_work: f64,
     /// What an empty measured region shows once the clock's own cost is taken off, in ticks: the median of many, which
     /// shall be 0.
@@ -60,7 +66,7 @@ impl SelfCheck {
             empty_ticks,
             empty_mad_ticks,
             kernel_clock_ratio,
-            ok: (1.9..=2.1).contains(&ratio)
+            ok: TWICE.contains(&ratio)
                 && empty.iter().all(|ticks| ticks.is_finite())
                 && empty_ticks.abs() <= most
                 && kernel_clock_ratio.is_none_or(|ratio| (ratio - 1.0).abs() <= KERNEL_SHARE),
@@ -68,9 +74,21 @@ impl SelfCheck {
     }
 }
 
-/// What twice the work takes over what the work takes. `time` does so many steps and says how long they took.
+/// What twice the work takes over what the work takes, tried again where it is not twice as much. `time` does so many
+/// steps and says how long they took.
 fn ratio_of_double_work(mut time: impl FnMut(u64) -> f64) -> f64 {
     time(2 * STEPS);
+    let mut ratio = ratio_of_pairs(&mut time);
+    for _ in 1..TRIES {
+        if TWICE.contains(&ratio) {
+            break;
+        }
+        ratio = ratio_of_pairs(&mut time);
+    }
+    ratio
+}
+
+fn ratio_of_pairs(time: &mut impl FnMut(u64) -> f64) -> f64 {
     let (single, double): (Vec<f64>, Vec<f64>) =
         (0..PAIRS).map(|_| (time(STEPS), time(2 * STEPS))).unzip();
     median(&double) / median(&single)
@@ -124,6 +142,17 @@ mod tests {
             steps as f64 + if timings % 5 == 0 { 1e7 } else { 0.0 }
         });
         assert!(judged(ratio, &[0.0], None).ok);
+    }
+
+    #[test]
+    fn a_machine_that_is_busy_for_a_while_does_not_matter() {
+        let mut timings = 0;
+        let ratio = ratio_of_double_work(|steps| {
+            timings += 1;
+            let busy = timings <= 3 * PAIRS && steps > STEPS;
+            steps as f64 * if busy { 4.0 } else { 1.0 }
+        });
+        assert!(judged(ratio, &[0.0], None).ok, "{ratio}");
     }
 
     #[test]

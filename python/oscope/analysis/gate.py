@@ -25,9 +25,9 @@ import numpy as np
 
 from oscope.analysis.launcher_size import is_larger, sizes_beside_launcher
 from oscope.analysis.missing import Missing, has_value, missing_points
+from oscope.analysis.side_warnings import side_warnings
 from oscope.model.errors import NoCommonValueError, UsageError
 from oscope.model.samples import ExperimentResults, Results
-from oscope.planning import interference
 from oscope.statistics import ComparedMetric, compare_results
 from oscope.statistics.effect import LEVEL, Estimate
 from oscope.statistics.estimating import FEWEST_CLUSTERS
@@ -164,7 +164,7 @@ def judge(
     order = {verdict: place for place, verdict in enumerate(_WORST_FIRST)}
     rows.sort(key=lambda each: (order[each.verdict], -each.worse if isfinite(each.worse) else -float("inf")))
     ids = [tuple(dict.fromkeys(side.run_id for side in sides)) for sides in zip(*pairs, strict=True)]
-    caveats += interference.of_runs(zip(*pairs, strict=True))
+    caveats += side_warnings(zip(*pairs, strict=True))
     notes = tuple(dict.fromkeys(caveats))
     return Gate(
         limit,

@@ -298,7 +298,8 @@ def read_commands(lines: Sequence[str], words: Sequence[str] | None, names: Sequ
         given = [*_parted(words)]
     if len(names) > len(given):
         raise UsageError(
-            f"{len(names)} times --name for {len(given)} commands", remedy="give one name a command"
+            f"there are more names (--name) than commands: {len(names)} and {len(given)}",
+            remedy="give one name a command",
         )
     if any(not each.strip() for each in names):
         raise UsageError("--name: a name is empty", remedy="give each command a name of its own")
@@ -314,9 +315,8 @@ def _parted(words: Sequence[str]) -> list[list[str]]:
         else:
             parts[-1].append(word)
     if not all(parts):
-        raise UsageError(
-            "a command is missing before or after --vs", remedy="write -- A ARGUMENT… --vs B ARGUMENT…"
-        )
+        where = "before or after --vs" if len(parts) > 1 else "after --"
+        raise UsageError(f"a command is missing {where}", remedy="write -- A ARGUMENT… --vs B ARGUMENT…")
     return parts
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from oscope.analysis.earlier_runs import earlier_runs
+from oscope.analysis.side_warnings import side_warnings
 from oscope.cli.chosen_runs import last_two
 from oscope.cli.completion import run_ids
 from oscope.cli.errors import DONE, note
@@ -17,7 +18,6 @@ from oscope.cli.request import parse_threshold
 from oscope.figures.analysed import level_text
 from oscope.model.errors import NoCommonValueError, OscopeError, UsageError
 from oscope.model.units import parse_bytes, parse_duration
-from oscope.planning import interference
 from oscope.programs.findings import revision_notes
 from oscope.report import terminal
 from oscope.report.comparison import KnownIntervals, comparison_table, intervals, print_comparison
@@ -75,7 +75,7 @@ def compare(
             remedy="leave out one of B and --by"
             if by is not None
             else "name a second run (oscope compare A B), or two levels of a factor in this one "
-            "(oscope compare last --by style=loop,single)",
+            "(oscope compare last --by FACTOR=A,B)",
         )
     a = a or "last"
     names = [a] if b is None else [a, b]
@@ -94,8 +94,8 @@ def compare(
             for experiment, comparison, sides in compared:
                 print_comparison(experiment, comparison, out, sides, noted)
             revisions = (text for side in sides_measured for text in _revisions(side))
-            affected = interference.of_runs(side.experiments for side in sides_measured)
-            for text in dict.fromkeys((*revisions, *affected)):
+            warned = side_warnings(side.experiments for side in sides_measured)
+            for text in dict.fromkeys((*revisions, *warned)):
                 print_prose(f"note: {text}", out)
     found = [name for experiment, comparison, _ in compared for name in worse(experiment, comparison)]
     if threshold is not None and found:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.text import Text
 
+from oscope.analysis.waiting import waiting_note
 from oscope.cli.views.answers_found import sentences
 from oscope.cli.views.columns import injected_columns, measurement_columns, median_column
 from oscope.figures import traces
@@ -23,7 +24,7 @@ from oscope.model.samples import Column, ExperimentResults, Inspected, PointSamp
 from oscope.planning import interference
 from oscope.programs.findings import SUBJECTS, revision_notes
 from oscope.report.build import answers
-from oscope.report.machine import DO_NOT_TRUST, failed_self_check
+from oscope.report.machine import distrust
 from oscope.report.terminal import (
     aligned,
     print_columns,
@@ -86,9 +87,8 @@ def print_results(results: Results, out: Console, *, verbose: bool = False, foun
 
 def _warnings(results: Analysed) -> Iterator[str]:
     """Yield what has to be known before any figure: the probe's own check failed, or the run is not whole."""
-    if failed_self_check(results.experiments):
-        yield DO_NOT_TRUST
-    yield from filter(None, (injected.banner(results.experiments), emulation(results.experiments)))
+    found = (distrust, injected.banner, emulation)
+    yield from filter(None, (each(results.experiments) for each in found))
     # A run without any sample says why where its figures would be.
     measured = [e for e in results.experiments if any(len(p) > len(p.failed) for p in e.points)]
     for status in dict.fromkeys(each.status for each in measured if each.status != "done"):
@@ -303,7 +303,7 @@ def shape(summary: Summary) -> str:
 
 def notes(results: Analysed, experiment: ExperimentResults, *, verbose: bool = False) -> Iterator[str]:
     """Yield a line for each distinct note, with the points that it is about; technical ones if `verbose`."""
-    for text in revision_notes(experiment):
+    for text in (*revision_notes(experiment), *filter(None, [waiting_note(experiment)])):
         yield f"note: {text}"
     about: dict[str, list[PointSamples]] = defaultdict(list)
     for point in experiment.points:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from oscope.analysis.waiting import waiting_note
 from oscope.figures import plots, traces, variation
 from oscope.figures.analysed import WORDS, Analysed, label, level_text, measured, shown_metrics
 from oscope.figures.answer_text import cause, with_unit
@@ -267,7 +268,7 @@ def _notes(results: Analysed, experiment: ExperimentResults) -> list[str]:
         for remark in remarks:
             found.setdefault(remark, {})[where] = None
     everywhere = len(experiment.points)
-    general = (interference.remark(experiment), carryover.remark(experiment))
+    general = (interference.remark(experiment), waiting_note(experiment), carryover.remark(experiment))
     return [
         *(
             text if len(where) == everywhere else f"{'; '.join(where)}: {text}"

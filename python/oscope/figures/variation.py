@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -41,6 +42,14 @@ class Attributed:
     found: Attribution
     units: Mapping[str, str] = field(default_factory=dict)
     """Of the covariates."""
+    shared: frozenset[str] = frozenset()
+    """Names of covariates that metrics have too, as of a program that was measured: another quantity."""
+
+    def told_apart(self, text: str) -> str:
+        """Return a text that names covariates, with those told apart that share a metric's name."""
+        if not self.shared:
+            return text
+        return re.sub(rf"\b({'|'.join(sorted(self.shared))})\b", r"\1 (measuring thread)", text)
 
     @property
     def judged(self) -> bool:
@@ -54,7 +63,8 @@ def attributed(
     """Attribute the variation of one metric at one point, which figures and tables call `name`."""
     found = results.attribution(experiment, point, metric)
     units = {name: column.unit or "" for name, column in experiment.covariates.items()}
-    return Attributed(name, experiment.metrics[metric].unit, measured(point, metric)[0], found, units)
+    shared = frozenset(experiment.metrics) & frozenset(units)
+    return Attributed(name, experiment.metrics[metric].unit, measured(point, metric)[0], found, units, shared)
 
 
 def of_experiment(results: Analysed, experiment: ExperimentResults, metric: str) -> list[Attributed]:
@@ -86,7 +96,9 @@ def figure(every: Sequence[Attributed]) -> Figure | None:
     def share(each: Attributed, name: str) -> float:
         return 100 * sum(cause.share for cause in each.found.causes if cause.name == name)
 
-    series = [plots.Bars(name, [share(each, name) for each in judged]) for name in named]
+    series = [
+        plots.Bars(judged[0].told_apart(name), [share(each, name) for each in judged]) for name in named
+    ]
     others = [100 * sum(c.share for c in each.found.causes if c.name not in named) for each in judged]
     if any(others):
         series.append(plots.Bars("other covariates", others))
@@ -128,7 +140,7 @@ def table(every: Sequence[Attributed]) -> Table:
             [
                 each.name,
                 count,
-                cause.label,
+                each.told_apart(cause.label),
                 str(percent),
                 f"{100 * cause.low:.0f} to {100 * cause.high:.0f}",
                 cause.direction,
@@ -184,7 +196,7 @@ def slow(every: Sequence[Attributed]) -> list[Table]:
             str(one.index + 1),
             format_value(one.value, one.value / 100, each.unit),
             f"{ratio:.3g}",
-            ", ".join(one.causes) or f"{MISSING} nothing recorded was unusual",
+            each.told_apart(", ".join(one.causes)) or f"{MISSING} nothing recorded was unusual",
         ]
         for _, ratio, one, each in found[:SLOW_ROWS]
     ]
@@ -225,7 +237,13 @@ def _tail_rows(tail: Tail, each: Attributed) -> list[list[str]]:
     if not tail.causes:
         return [[*start, "none beyond chance"]]
     return [
-        [*start, cause.name, *_compared(cause, each.units), f"{cause.odds_ratio:.3g}", f"{cause.p:.2g}"]
+        [
+            *start,
+            each.told_apart(cause.name),
+            *_compared(cause, each.units),
+            f"{cause.odds_ratio:.3g}",
+            f"{cause.p:.2g}",
+        ]
         for cause in tail.causes[:TAIL_EACH]
     ]
 

@@ -160,6 +160,11 @@ class ExperimentResults:
         return next(iter(self.metrics))
 
     @property
+    def has_failed_self_check(self) -> bool:
+        """Whether the probe found that twice the work does not take twice the time: then nothing holds."""
+        return (self.environment.get("self_check") or {}).get("ok") is False
+
+    @property
     def has_samples(self) -> bool:
         """Whether any point has a sample, failed ones included."""
         return any(map(len, self.points))

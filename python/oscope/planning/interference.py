@@ -21,7 +21,7 @@ has passed meanwhile the block's median is of unaffected samples.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -112,13 +112,6 @@ def warning(results: Sequence[ExperimentResults]) -> str | None:
     what = f"during {100 * MANY:g} % of the samples or more"
     where = f" in {many} of {len(found)} experiments" if len(found) > 1 else ""
     return f"others took the CPU {what}{where}: repeat it when idle" if many else None
-
-
-def of_runs(sides: Iterable[Sequence[ExperimentResults]]) -> Iterator[str]:
-    """Yield the `warning` of each side of a comparison that has one, with its runs."""
-    for side in sides:
-        if (text := warning(side)) is not None:
-            yield f"run {', '.join(dict.fromkeys(each.run_id for each in side))}: {text}"
 
 
 def _affected(results: ExperimentResults) -> tuple[Counter[str], int]:

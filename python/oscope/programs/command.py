@@ -278,7 +278,9 @@ def locate(word: str, path: str, folder: str | None = None) -> str:
         return str(place)
     found = shutil.which(word, path=path)
     if found is None:
-        hint = f"; for the file here write ./{word}" if Path(word).exists() else ""
+        hint = (
+            f"; for the file here write ./{word}" if os.access(word, os.X_OK) and Path(word).is_file() else ""
+        )
         remedy = f"check its name, or quote a command with its arguments as one{hint}"
         raise UsageError(f"there is no program {word} in PATH", remedy=remedy)
     return str(Path(found).absolute())

@@ -277,7 +277,8 @@ def _params(command: Command, values: Mapping[str, str], context: CommandContext
     if context.shell is None:
         if command.operator is not None:
             raise UsageError(
-                f"{command.label}: {command.operator} needs a shell", remedy="give --shell, or quote it"
+                f"{command.label}: {command.operator} needs a shell",
+                remedy="give --shell; or quote it once more, for the program to get it",
             )
         params |= {"program": locate(words[0], path, context.programs), "arguments": words}
     else:

@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from oscope.analysis.waiting import OF_THE_WALL, waiting_note
 from oscope.figures.analysed import Analysed, measured
 from oscope.figures.answer_text import counted, emulation, listed
 from oscope.function_worker import NAME as FUNCTION_EXPERIMENT
 from oscope.model.errors import OscopeError, UsageError
 from oscope.model.factors import Level
-from oscope.model.formatting import format_interval, format_share, format_value
+from oscope.model.formatting import format_interval, format_value
 from oscope.model.revision import FACTOR, Revision, Revisions
 from oscope.model.samples import ExperimentResults, PointSamples, Results
 from oscope.programs.experiment import name_point
@@ -32,10 +33,6 @@ SAMPLED = ("user_ns", "system_ns")
 """Metrics that the kernel counts in ticks, and scales to the CPU time."""
 WALL_TIME = "time_ns"
 """The metric shown as well where no wall time is judged."""
-OF_THE_WALL = (WALL_TIME, "net_ns")
-"""The metrics that are a wall time."""
-MOST_WAITING = 0.1
-"""Share of a command's time that it may wait for a CPU without a word."""
 MOST_FAILING = 5
 """Commands whose failures are reported; of further ones the number."""
 NEAR_CALL = 1.5
@@ -135,7 +132,7 @@ class Findings:
             *self._where_traced(),
             *self._starts(),
             *self._ticks(),
-            *self._waits(),
+            *filter(None, [waiting_note(self.experiment)]),
             *self._energy(),
             *self._pairs(),
             *(self.comparison.caveats if self.comparison else ()),
@@ -159,17 +156,6 @@ class Findings:
         ratios = listed([f"{row.ratio_of_medians:.3g}" for row in unlike])
         what = "the ratio" if len(unlike) == 1 else "ratios"
         return [f"compared block by block; {what} of the medians in the table: {ratios}"]
-
-    def _waits(self) -> list[str]:
-        """Say that the commands had to wait for a CPU, so that their times are also others'."""
-        if self.metric not in OF_THE_WALL:
-            return []
-        shares = [share for row in _untraced(self.rows) if (share := _waiting(row.point)) > MOST_WAITING]
-        if not shares:
-            return []
-        most = format_share(max(shares))
-        text = f"other processes used the CPUs: commands did not run for up to {most} of their time"
-        return [f"{text}; --metric cpu_ns judges what they use themselves"]
 
     def _starts(self) -> list[str]:
         sentences = start_notes(_untraced(self.rows), alone=len(self.rows) == 1)
@@ -337,19 +323,6 @@ def _without_revision(row: ProgramRow) -> dict[str, Level]:
 def _median(points: Sequence[PointSamples], metric: str) -> float | None:
     values = np.concatenate([np.zeros(0), *(measured(point, metric)[0] for point in points)])
     return float(np.median(values)) if len(values) else None
-
-
-def _waiting(point: PointSamples) -> float:
-    """Return which share of its time a command waited for a CPU; 0 where it waited for something else, too.
-
-    One that is taken off its CPU at least as often as it gives it up is not on one because others are.
-    """
-    time_ns, cpu_ns, involuntary, voluntary = (
-        _median([point], name) for name in ("time_ns", "cpu_ns", "involuntary_switches", "voluntary_switches")
-    )
-    if not time_ns or cpu_ns is None or not involuntary or involuntary < (voluntary or 0.0):
-        return 0.0
-    return max(0.0, 1 - cpu_ns / time_ns)
 
 
 def _compare(

@@ -88,7 +88,7 @@ def _times(row: Row) -> Floats:
 def _only_starts(times: Sequence[tuple[str, float]], start: Start) -> list[str]:
     """Name the commands that do little but start, each name once."""
     return [
-        f"{name} takes no longer than such a start: its own work does not show; "
+        f"{name} takes hardly longer than such a start: its own work does not show; "
         "have it do more, or repeat it within one command"
         for name in dict.fromkeys(name for name, time_ns in times if time_ns < NEAR_START * start.median)
     ]

@@ -30,9 +30,8 @@ def verdict(row: ComparedMetric, first: str, name: str, threshold: float) -> str
         advice = f": take {ENOUGH} runs or more of each (--reps)" if min(row.n_a, row.n_b) < ENOUGH else ""
         return f"cannot tell whether {name} differs from {first}{what}{advice}"
     found = "would have been found" if row.detectable < LARGE else "could have been missed"
-    return (
-        f"no difference found between {name} and {first}{what}; one of {format_share(row.detectable)} {found}"
-    )
+    size = format_share(row.detectable)
+    return f"cannot tell whether {name} differs from {first}{what}: a difference of {size} {found}"
 
 
 def _difference(row: ComparedMetric) -> str:

@@ -21,7 +21,7 @@ from oscope.report import embed
 from oscope.report.builds import compared
 from oscope.report.embed import Packed
 from oscope.report.first_screen import FirstScreen, first_screen
-from oscope.report.machine import DO_NOT_TRUST, Unmeasured, failed_self_check, unmeasured
+from oscope.report.machine import Unmeasured, distrust, unmeasured
 from oscope.report.origins import EXPERIMENTS, Origin, command, origins
 from oscope.statistics import injected
 from oscope.statistics.compare import THRESHOLD
@@ -243,7 +243,7 @@ def verdict(results: Results) -> str:
     all_there = "everything asked for was measured" if results.experiments else "nothing asked for is missing"
     text = "; ".join(parts) + (f", and {all_there}." if whole else ".")
     text = " ".join([text, *_repeated(results)])
-    return f"{DO_NOT_TRUST} {text}" if failed_self_check(results.experiments) else text
+    return " ".join(filter(None, (distrust(results.experiments), text)))
 
 
 def _inspections(results: Results) -> list[str]:

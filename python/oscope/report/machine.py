@@ -23,6 +23,8 @@ UNKNOWN = (
     "How often intervals hold and how small a change is found here is not known: "
     f"`{CALIBRATE}` measures it in two minutes."
 )
+TWICE = 2.0
+"""What twice the work takes of the work's time; a self-check that fails by it is off by more than 0.1."""
 DO_NOT_TRUST = "Do not trust these figures: the probe's self-check failed."
 _HYPERVISORS = {"kvm": "KVM", "xen": "Xen", "vmware": "VMware", "microsoft": "Hyper-V"}
 
@@ -74,16 +76,22 @@ def date(started: str) -> str:
     return f"{day.day} {day:%b %Y}"
 
 
-def failed_self_check(experiments: Iterable[ExperimentResults]) -> bool:
-    """Say whether a probe found that twice the work does not take twice the time."""
-    return any((each.environment.get("self_check") or {}).get("ok") is False for each in experiments)
+def distrust(experiments: Iterable[ExperimentResults]) -> str | None:
+    """Say that the figures are not to be trusted, and why, where a probe's self-check failed."""
+    failed = next((each for each in experiments if each.has_failed_self_check), None)
+    if failed is None:
+        return None
+    ratio = failed.environment["self_check"].get("ratio_of_double_work")
+    if ratio is None or round(ratio, 1) == TWICE:
+        return DO_NOT_TRUST
+    return f"{DO_NOT_TRUST} Twice the work took {ratio:.3g} times as long: repeat it when nothing else runs."
 
 
 def badge(results: Results) -> Badge | None:
     """Return the machine's certificate in a few words, or how to get one; None where nothing was timed."""
     if all(each.environment.get("imported") for each in results.experiments):
         return None
-    if failed_self_check(results.experiments):
+    if distrust(results.experiments) is not None:
         return Badge("self-check failed", "Do not trust these figures.", calibrated=False, failed=True)
     known = [e.settings["calibrated"] for e in results.experiments if e.settings.get("calibrated")]
     if not known:

@@ -22,11 +22,14 @@ def beyond_blocks(rows: Sequence[ComparedMetric], first: ExperimentResults) -> s
     """
     if any(map(is_thin, rows)) or not any(row.method.startswith("unpaired") for row in rows):
         return None
-    return f"how much runs differ does not shrink with their blocks: it would take {instead_of_blocks(first)}"
+    instead = instead_of_blocks(rows, first)
+    return f"how much runs differ does not shrink with their blocks: it would take {instead}"
 
 
-def instead_of_blocks(first: ExperimentResults) -> str:
+def instead_of_blocks(rows: Sequence[ComparedMetric], first: ExperimentResults) -> str:
     """Return what lowers the minimum detectable effect where blocks do not; `first` is the first side."""
+    if not any(row.method.startswith("unpaired") for row in rows):
+        return "or a quieter machine"
     return f"a quieter machine, or interleaved sides: {interleaved_command(first)}"
 
 

@@ -70,11 +70,14 @@ def unchanged(
 ) -> Iterator[ExperimentResults]:
     """Yield the runs that show how much runs of A differ, but A and B themselves, as they come.
 
-    Runs of another build of a program of the user's own are no unchanged runs. The newest of runs that were
+    Runs of another build of a program of the user's own are no unchanged runs, and those whose self-check
+    failed say nothing. The newest of runs that were
     interleaved stands for all: they share their time, and so its mood.
     """
     counted = {a.run_id, b.run_id}
     for run in newest_first:
+        if run.has_failed_self_check:
+            continue
         together = {run.run_id, *(run.settings.get("interleaved") or ())}
         if not together & counted and is_alike(a, run) and _program(a) == _program(run):
             yield run

@@ -290,7 +290,10 @@ def _by_phase(found: Explanation, out: Console) -> None:
         _times("in calls", [each.time_ns or None for each in sums]),
         _times("took", [each.span_ns for each in sums]),
     ]
-    _table("by phase, all programs together", columns, "", out)
+    # A parent's wait for its child holds the child's phases, which are counted there as well.
+    overlap = "took: what programs do at the same time counts for each, also a wait for another"
+    several = len(found.tree.tasks) > 1
+    _table("by phase, all programs together", columns, overlap if several else "", out)
 
 
 def _by_call(found: Explanation, shown: Shown, out: Console) -> None:

@@ -112,7 +112,7 @@ def take_more(found: Gate) -> str:
     if any(map(is_thin, rows)):
         amount = f"{FEWEST_CLUSTERS} blocks a side or more"
     elif None in counts:
-        return f"it would take more than {MOST_CLUSTERS} blocks a side, {instead_of_blocks(first)}"
+        return f"it would take more than {MOST_CLUSTERS} blocks a side, {instead_of_blocks(rows, first)}"
     else:
         amount = f"about {max(filter(None, counts))} blocks a side"
     names = list(dict.fromkeys(judged.experiment.experiment for judged in found.blind))

@@ -25,7 +25,7 @@ from oscope.model.samples import Results
 from oscope.model.units import format_duration
 from oscope.planning import interference
 from oscope.report.build import labs_run
-from oscope.report.machine import DO_NOT_TRUST, failed_self_check, unmeasured
+from oscope.report.machine import DO_NOT_TRUST, distrust, unmeasured
 from oscope.report.terminal import LEAST_WIDTH, prose
 from oscope.statistics import injected
 
@@ -107,7 +107,7 @@ def _heading(results: Analysed, width: int) -> list[Text]:
     where = Text(machine(environment))
     where.truncate(max(width - len(name) - len(elapsed) - 4, 1), overflow="ellipsis")
     lines = [Text.assemble((name, "bold"), "  ", where, f"  {elapsed}" if elapsed else "")]
-    if failed_self_check(results.experiments):
+    if distrust(results.experiments) is not None:
         lines.append(Text(DO_NOT_TRUST, style="bold red"))
     return lines
 

@@ -155,7 +155,7 @@ def _figure(experiment: ExperimentResults, found: Comparison) -> Figure | None:
 
 def _answer(different: str, matters: str) -> str:
     if different != "yes":
-        return "no difference found"
+        return "no difference" if different == "no" else "cannot tell whether they differ"
     return {"yes": "different, and it matters", "no": "different, too little to matter"}.get(
         matters, "different; whether it matters is open"
     )
