@@ -32,6 +32,8 @@ class Rounds:
         self._mount, self._server, self._folder, self._allowed = mount, server, folder, allowed
         self._model: dict[str, bytes] = {}
         self.refused = self.removed = self.kept = 0
+        self.errors: set[int] = set()
+        """What programs were told."""
         self.lingers = False
         """Whether the server does not even let a temporary file be removed, while the trouble lasts."""
 
@@ -64,9 +66,8 @@ class Rounds:
             meanwhile = rng.choice(("nothing", "nothing", "remove", "rename"))
             if not done:
                 self.refused += 1
-                if meanwhile == "remove":
-                    path.unlink()
-                    self.removed += 1
+                if meanwhile == "remove" and not self._remove(path):
+                    meanwhile = "nothing"
                 elif meanwhile == "rename":
                     path = self._rename(path, f"file{rng.randrange(NAMES)}")
         if not done and meanwhile == "remove":
@@ -101,6 +102,16 @@ class Rounds:
         self.kept += not synced
         return True
 
+    def _remove(self, path: Path) -> bool:
+        """Return whether it is gone; that may be refused as well."""
+        try:
+            path.unlink()
+        except OSError as error:
+            self._check(error)
+            return False
+        self.removed += 1
+        return True
+
     def _rename(self, path: Path, other: str) -> Path:
         """Return the name that the file has then; that may be refused as well."""
         try:
@@ -114,6 +125,7 @@ class Rounds:
     def _check(self, error: OSError) -> None:
         if error.errno not in self._allowed:
             raise error
+        self.errors.add(error.errno)
 
     def _handles_are_closed(self) -> None:
         def held() -> list[str]:

@@ -6,6 +6,8 @@ import contextlib
 import errno
 import os
 import random
+import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,6 +28,9 @@ from test_fs_trouble import as_root, small_disk
 
 ROUNDS = rounds(40, full=1000)
 INODES = 60
+QUOTA_DISK = 256 << 20
+METADATA = 1 << 20
+"""What btrfs reserves at most for the names and blocks of a file, beside its content."""
 HELPED = pytest.mark.parametrize("helped", [False, True], ids=["sftp", "helper"])
 
 
@@ -64,6 +69,76 @@ def test_rounds_of_filling_and_freeing_lose_nothing(
             course.run_all(ROUNDS, filled)
         print(f"{ROUNDS} rounds, {course.refused} refused, {course.removed} of them removed")
         assert course.refused > ROUNDS // 5
+
+
+def btrfs(*words: object) -> str:
+    done = subprocess.run(
+        ["btrfs", *map(str, words)], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, f"{words}: {done.stderr}"
+    return done.stdout
+
+
+@contextlib.contextmanager
+def quota_disk(at: Path) -> Iterator[Path]:
+    """Mount an empty btrfs on `at`; return a folder in it that has a quota of its own."""
+    image = at.with_suffix(".image")
+    with image.open("wb") as file:
+        file.truncate(QUOTA_DISK)
+    subprocess.run(["mkfs.btrfs", "-q", image], check=True, stdout=subprocess.DEVNULL, timeout=300)
+    at.mkdir()
+    done = subprocess.run(["mount", "-o", "loop", image, at], check=False, timeout=300)
+    if done.returncode and "btrfs" not in Path("/proc/filesystems").read_text():
+        pytest.skip("this kernel has no btrfs")
+    done.check_returncode()
+    try:
+        btrfs("quota", "enable", at)
+        btrfs("subvolume", "create", at / "served")
+        btrfs("quota", "rescan", "-w", at)
+        yield at / "served"
+    finally:
+        subprocess.run(["umount", "-l", at], check=True, timeout=300)
+        image.unlink()
+
+
+def allow(folder: Path, more: int | None) -> None:
+    """Have the folder's quota allow so many bytes more than there are; None: as many as the disk has."""
+    # What was removed counts until then.
+    btrfs("filesystem", "sync", folder)
+    # Asked above the folder: a change of its quota would need room in it.
+    group, used = btrfs("qgroup", "show", "--raw", "-f", folder).split("\n")[-2].split()[:2]
+    limit = "none" if more is None else int(used) + more
+    btrfs("qgroup", "limit", limit, group, folder.parent)
+
+
+@as_root
+@pytest.mark.skipif(
+    shutil.which("mkfs.btrfs") is None, reason="needs mkfs.btrfs: apt-get install btrfs-progs"
+)
+@pytest.mark.timeout(3600)
+@HELPED
+def test_rounds_of_a_quota_that_is_used_up_lose_nothing(
+    helped: bool, fs_server: SshServer, tmp_path: Path
+) -> None:
+    with quota_disk(tmp_path / "small") as folder:
+
+        @contextlib.contextmanager
+        def used_up(rng: random.Random, size: int) -> Iterator[None]:
+            """Leave room for a part of the file, or not even for its name."""
+            allow(folder, rng.randrange(size + METADATA))
+            try:
+                yield
+            finally:
+                allow(folder, None)
+
+        with mount(fs_server, folder, tmp_path / "home", *AT_ONCE, *helper(helped)) as mounted_at:
+            # As below, by SFTP alone no reason is given.
+            course = Rounds(mounted_at, fs_server, folder, {errno.EDQUOT, errno.EIO, errno.EBUSY})
+            course.lingers = True
+            course.run_all(ROUNDS, used_up)
+        print(f"{ROUNDS} rounds, {course.refused} refused, {course.removed} of them removed")
+        assert course.refused > ROUNDS // 5
+        assert errno.EDQUOT in course.errors or not helped
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["sftp", "helper"])

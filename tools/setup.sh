@@ -45,6 +45,7 @@ if [ "$purpose" != run ]; then
   want ssh openssh-client
   [ -x /usr/sbin/sshd ] || wanted+=(openssh-server)
   want sshfs sshfs
+  want mkfs.btrfs btrfs-progs
   # The server of a shared store.
   compgen -G '/usr/lib/postgresql/*/bin/postgres' >/dev/null || wanted+=(postgresql)
   # The DHCP lab, and peers of what lists devices.

@@ -163,7 +163,7 @@ def _of_factors(experiment: ExperimentResults) -> Iterator[NotableContrast]:
     metric = experiment.headline
     if experiment.metrics[metric].better is None:
         return
-    more, less = "{times} times higher", "{times} times lower"
+    more, less = "higher by a factor of {times}", "lower by a factor of {times}"
     slower, faster = (more, less) if experiment.metrics[metric].better == "less" else (less, more)
     what = f"{experiment.title or experiment.experiment}: {meaning(experiment.metrics[metric])}"
     for name in experiment.varied():
