@@ -1,6 +1,6 @@
 //! Small files that are fetched before they are opened.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 
 use super::Shared;
 use super::tree::is_small;
@@ -11,6 +11,14 @@ impl Shared {
         match self.is_far() && !self.is_down() {
             true => self.tree().next_to_fetch(ino),
             false => None,
+        }
+    }
+
+    /// A name was looked up: what of its folder had better be fetched now.
+    pub(super) fn first_to_fetch(&self, parent: u64, name: &OsStr) -> Vec<OsString> {
+        match self.is_far() && !self.is_down() {
+            true => self.tree().first_to_fetch(parent, name),
+            false => Vec::new(),
         }
     }
 

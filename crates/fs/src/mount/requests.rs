@@ -22,7 +22,9 @@ use super::change::SetAttributes;
 use super::data::Append;
 use super::names::Maker;
 use super::opening::Use;
-use super::replies::{kernel_errno, reply_attr, reply_created, reply_opened, reply_room};
+use super::replies::{
+    kernel_errno, reply_attr, reply_created, reply_entry, reply_opened, reply_room,
+};
 use super::session::Session;
 
 impl Filesystem for Session {
@@ -38,8 +40,14 @@ impl Filesystem for Session {
 
     fn lookup(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         self.count("lookup");
-        let name = name.to_owned();
-        self.entry(reply, move |shared| shared.lookup(parent.0, &name));
+        let (name, fetch) = (
+            name.to_owned(),
+            self.fetch_behind(parent.0, name.to_owned()),
+        );
+        self.later(move |shared| {
+            reply_entry(shared, reply, shared.lookup(parent.0, &name));
+            fetch();
+        });
     }
 
     fn forget(&self, _request: &Request, ino: INodeNo, count: u64) {

@@ -1,5 +1,6 @@
 //! How the kernel's requests are dealt with: at once, or by a worker; and what is agreed with the kernel at the start.
 
+use std::ffi::OsString;
 use std::sync::Arc;
 
 use fuser::{InitFlags, KernelConfig, ReplyEmpty, ReplyEntry};
@@ -33,9 +34,26 @@ impl Session {
 
     /// Has small files fetched that will be opened next by who opened this one to read it.
     pub(super) fn fetch_ahead(&self, ino: u64) -> impl FnOnce() + Send + 'static {
+        self.fetch(move |shared| shared.next_to_fetch(ino))
+    }
+
+    /// Has small files fetched that will be opened next by who looked this name up.
+    pub(super) fn fetch_behind(
+        &self,
+        parent: u64,
+        name: OsString,
+    ) -> impl FnOnce() + Send + 'static {
+        self.fetch(move |shared| Some((parent, shared.first_to_fetch(parent, &name))))
+    }
+
+    /// Has workers fetch these names of a folder.
+    fn fetch(
+        &self,
+        guess: impl FnOnce(&Shared) -> Option<(u64, Vec<OsString>)> + Send + 'static,
+    ) -> impl FnOnce() + Send + 'static {
         let (shared, workers) = (Arc::clone(&self.shared), self.workers.clone());
         move || {
-            let Some((parent, names)) = shared.next_to_fetch(ino) else {
+            let Some((parent, names)) = guess(&shared) else {
                 return;
             };
             for name in names {

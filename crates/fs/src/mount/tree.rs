@@ -18,12 +18,14 @@ mod displaced;
 mod lifetime;
 mod listing;
 mod names;
+mod walk;
 
 use ahead::Ahead;
 pub use ahead::is_small;
 use asked::Asked;
 pub use displaced::Displaced;
 use listing::Listing;
+use walk::Walk;
 
 /// Bytes of a name that every common file system takes (NAME_MAX, linux/limits.h).
 const ORDINARY_NAME: usize = 255;
@@ -36,6 +38,7 @@ pub struct Tree {
     nodes: HashMap<u64, Node>,
     keep: Duration,
     displaced: Vec<Displaced>,
+    walk: Option<Walk>,
     /// Nodes that may be dropped now: files that were in use when they were to be, and folders that lost a child so.
     droppable: HashSet<u64>,
 }
@@ -79,6 +82,7 @@ impl Tree {
             nodes: HashMap::from([(ROOT, node)]),
             keep,
             displaced: Vec::new(),
+            walk: None,
             droppable: HashSet::new(),
         }
     }

@@ -70,6 +70,30 @@ fn files_that_are_read_one_after_the_other_are_there_before_they_are_opened() {
 }
 
 #[test]
+fn the_next_folder_has_its_files_fetched_at_its_first_name() {
+    const NEXT: usize = 20;
+    let rig = rig(options());
+    let next = |number: usize| format!("e/{number:02}");
+    fs::create_dir(rig.on("e")).unwrap();
+    (0..NEXT).for_each(|number| rig.serve(next(number), b"next"));
+    let cached = || -> Vec<usize> {
+        let store = &rig.shared().store;
+        let has = |number: &usize| store.entry(Path::new(&next(*number))).unwrap().is_some();
+        (0..NEXT).filter(has).collect()
+    };
+    fs::metadata(rig.at(next(0))).unwrap();
+    read(&rig, 0..8);
+    assert!(cached().is_empty(), "nobody went there");
+    fs::metadata(rig.at(next(1))).unwrap();
+    until("the next ones are fetched", || cached().len() == 16);
+    assert_eq!(cached(), (2..18).collect::<Vec<_>>());
+    for number in 0..NEXT {
+        assert_eq!(fs::read(rig.at(next(number))).unwrap(), b"next");
+    }
+    assert!(rig.conflicts().is_empty());
+}
+
+#[test]
 fn what_was_changed_after_it_was_fetched_ahead_is_seen() {
     let rig = rig(options());
     read(&rig, 0..8);

@@ -4,7 +4,7 @@
 //! each: one to open it, one to read it. What was fetched before needs one: its opening asks for the version alone.
 
 use std::collections::HashSet;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::ops::Bound;
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ const SMALL: u64 = 64 << 10;
 /// So many files are fetched one by one before others are fetched ahead.
 const FEWEST: usize = 2;
 /// So many are fetched ahead of the last one that was opened at most, and never more than were read before.
-const MOST: usize = 16;
+pub(super) const MOST: usize = 16;
 /// So many names of a folder are remembered at most: then its reading counts as begun anew.
 const REMEMBERED: usize = 10_000;
 /// What was read longer ago belongs to other work.
@@ -34,6 +34,8 @@ pub(super) struct Ahead {
     fetched: HashSet<OsString>,
     run: usize,
     last: Option<Instant>,
+    /// It was listed as the next folder of a walk: its files may be fetched from the first one on.
+    pub(super) begins: bool,
 }
 
 impl Ahead {
@@ -71,21 +73,31 @@ impl Tree {
             return None;
         }
         (ahead.run, ahead.last) = (ahead.run + 1, Some(Instant::now()));
-        let most = match ahead.run {
-            run if run < FEWEST => return None,
-            run => run.min(MOST),
+        let run = ahead.run;
+        if run < FEWEST {
+            return None;
+        }
+        self.walks_in(parent);
+        Some((parent, self.fetch_after(parent, &name, run.min(MOST))))
+    }
+
+    /// Of the names behind this one in a folder that was listed, those of so many small files, without what is fetched
+    /// already.
+    pub(super) fn fetch_after(&mut self, parent: u64, name: &OsStr, most: usize) -> Vec<OsString> {
+        let Some(node) = self.nodes.get_mut(&parent) else {
+            return Vec::new();
+        };
+        let Some(listing) = &node.listing else {
+            return Vec::new();
         };
         let after = (Bound::Excluded(name), Bound::Unbounded);
-        let listing = self.nodes.get(&parent)?.listing.as_ref()?;
-        let names = listing.names.range(after);
-        let small = names.filter(|(_, of)| is_small(of));
-        let next: Vec<OsString> = small.take(most).map(|(name, _)| name.clone()).collect();
-        let ahead = &mut self.nodes.get_mut(&parent)?.ahead;
-        let new = next
-            .into_iter()
-            .filter(|name| ahead.remember(name.clone()))
-            .collect();
-        Some((parent, new))
+        let small = listing
+            .names
+            .range::<OsStr, _>(after)
+            .filter(|(_, of)| is_small(of));
+        let next = small.take(most).map(|(name, _)| name.clone());
+        next.filter(|name| node.ahead.remember(name.clone()))
+            .collect()
     }
 
     /// The first folder of a node, and its name there.

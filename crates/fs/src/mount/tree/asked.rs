@@ -37,11 +37,17 @@ impl Tree {
     /// [`listed_ahead`](Self::listed_ahead).
     ///
     /// So for a name after some others, as soon as there are as many of them as the listing will have replies: at most
-    /// twice as much is waited for as by asking for each. One listing is under way at a time.
+    /// twice as much is waited for as by asking for each. One listing is under way at a time. In the next folder of a
+    /// walk the first name counts for [`FEWEST`].
     pub fn list_ahead(&mut self, parent: u64, name: &OsStr) -> bool {
         if self.keep.is_zero() {
             return false;
         }
+        // As if the others had been asked for.
+        let before = match self.walks_to(parent) {
+            true => FEWEST - 1,
+            false => 0,
+        };
         let Some(node) = self.nodes.get_mut(&parent) else {
             return false;
         };
@@ -55,7 +61,7 @@ impl Tree {
         }
         asked.last = Some(Instant::now());
         asked.names.insert(name.to_owned());
-        let count = asked.names.len() as u64;
+        let count = asked.names.len() as u64 + before;
         asked.under_way = count >= FEWEST && count * REPLY >= expected;
         asked.under_way
     }
@@ -63,7 +69,9 @@ impl Tree {
     /// The listing that was called for has come, or failed: the server refuses it, or is away.
     pub fn listed_ahead(&mut self, parent: u64, failure: Option<Errno>) {
         let refused = failure.is_some_and(|why| why != Errno::EIO);
+        let begins = failure.is_none() && self.walks_to(parent);
         self.node(parent, |node| {
+            node.ahead.begins = begins;
             node.asked.under_way = false;
             node.asked.refused |= refused;
         });
