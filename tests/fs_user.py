@@ -47,8 +47,8 @@ def is_open_to_all() -> bool:
 
 
 def with_device(home: Path) -> list[str]:
-    """Return what a command begins with that can open /dev/fuse whoever it becomes."""
-    if is_open_to_all():
+    """Return what a command begins with that can open /dev/fuse whoever it becomes; nothing if none can."""
+    if is_open_to_all() or lack() is not None:
         return []
     node = home / "fuse"
     if not node.exists():
