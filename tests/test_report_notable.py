@@ -20,7 +20,7 @@ from oscope.figures.analysed import Analysed
 from oscope.figures.contrasts import CONTRASTS
 from oscope.figures.notable import beyond, notable
 from oscope.labs import LABS
-from oscope.model.samples import ExperimentResults, Results
+from oscope.model.samples import ExperimentResults, PointSamples, Results
 from oscope.report.build import answers
 from oscope.statistics import compare_points
 
@@ -80,6 +80,20 @@ def test_the_values_beside_a_finding_are_those_of_the_tables(everything: Results
             if (summary := analysed.summary(experiment, point, each.metric)) is not None
         }
         assert {(value.median, value.ci95) for value in each.values} <= known
+
+
+def test_a_finding_is_as_large_as_the_values_beside_it() -> None:
+    cost = synthetic.cost()
+
+    def slowed(point: PointSamples) -> PointSamples:
+        """Make every other block of gethostid eight times as slow: block by block that is less."""
+        many = np.where(point.block % 2, 8.0, 1.0) if point.factors["call"] == "gethostid" else 1.0
+        return replace(point, metrics={**point.metrics, "time_ns": point.metrics["time_ns"] * many})
+
+    for own in (cost, replace(cost, points=tuple(map(slowed, cost.points)))):
+        [found] = [each for each in notable(Results((own,)), 99) if each.sentence.startswith("gethostid")]
+        a, b = (value.median for value in found.values)
+        assert f" {float(f'{b / a:.2g}'):g} times slower" in found.sentence
 
 
 def test_fork_names_what_does_not_grow_with_it() -> None:

@@ -184,11 +184,6 @@ def _notable(judged: _Judged, rank: float) -> Notable:
     contrast, experiment, row = judged.contrast, judged.experiment, judged.row
     slower = row.ratio > 1
     text = contrast.slower if slower else contrast.faster
-    sentence = text.format(
-        times=_times(row.ratio if slower else 1 / row.ratio),
-        per_mib=_per_mib(judged) if "{per_mib}" in text else "",
-        companions=_companions(judged) if "{companions}" in text else "",
-    )
     names = contrast.names or tuple(
         label(experiment, point.factors, [*contrast.b]) for point in (judged.a, judged.b)
     )
@@ -196,6 +191,13 @@ def _notable(judged: _Judged, rank: float) -> Notable:
     for name, point in zip(names, (judged.a, judged.b), strict=True):
         found = summarise_point(experiment, point, contrast.metric)
         values.append(Value(name, found.median, found.ci95))
+    medians = [each.median for each in values]
+    sentence = text.format(
+        # Of the medians that stand beside it: block by block the ratio may be another one.
+        times=_times(max(medians) / min(medians)),
+        per_mib=_per_mib(judged) if "{per_mib}" in text else "",
+        companions=_companions(judged) if "{companions}" in text else "",
+    )
     return Notable(
         sentence=sentence,
         experiment=contrast.experiment,
