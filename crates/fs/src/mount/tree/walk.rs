@@ -38,10 +38,12 @@ impl Tree {
             Some(node) => std::mem::take(&mut node.ahead.begins),
             None => false,
         };
-        match first {
-            true => self.fetch_after(folder, name, super::ahead::MOST),
-            false => Vec::new(),
+        if !first {
+            return Vec::new();
         }
+        // One guess: who does not read the files of this folder goes on with other work.
+        self.walk = None;
+        self.fetch_after(folder, name, super::ahead::MOST)
     }
 }
 
@@ -87,6 +89,7 @@ mod tests {
         assert_eq!(first.len(), super::super::ahead::MOST);
         assert_eq!(first[0], "01");
         assert!(tree.first_to_fetch(b, name("00")).is_empty(), "once");
+        assert!(!tree.walks_to(ROOT), "b was not read yet");
         // The folder that is read is none that comes next.
         read(&mut tree, b, "00");
         read(&mut tree, b, "01");
