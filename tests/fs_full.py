@@ -33,7 +33,7 @@ class Rounds:
         self._model: dict[str, bytes] = {}
         self.refused = self.removed = self.kept = 0
         self.errors: set[int] = set()
-        """What programs were told."""
+        """The numbers of the errors that programs met."""
         self.lingers = False
         """Whether the server does not even let a temporary file be removed, while the trouble lasts."""
 

@@ -174,6 +174,8 @@ def test_a_failed_self_check_comes_first() -> None:
     assert verdict(Results((dataclasses.replace(cost, environment=broken),))).startswith(
         "Do not trust these figures: the probe's self-check failed. Twice the work took 1.2 times as long"
     )
+    other = {**cost.environment, "self_check": {"ratio_of_double_work": 2.06, "ok": False}}
+    assert "Twice the work" not in verdict(Results((dataclasses.replace(cost, environment=other),)))
 
 
 def test_results_without_a_sample_still_make_a_report() -> None:

@@ -107,7 +107,7 @@ def test_the_tail_has_a_table_of_its_own(cost: ExperimentResults) -> None:
     assert table.title in [each.title for each in view(results, slowed).tables]
 
 
-def test_covariates_with_a_metrics_name_are_told_apart(cost: ExperimentResults) -> None:
+def test_covariates_with_a_metrics_name_are_labelled(cost: ExperimentResults) -> None:
     slowed = with_tail(cost)
     counted = replace(slowed, metrics={**slowed.metrics, "migrations": slowed.metrics["time_ns"]})
     results = Analysed.of(synthetic.Results((counted,)))
@@ -115,7 +115,7 @@ def test_covariates_with_a_metrics_name_are_told_apart(cost: ExperimentResults) 
     named = {row[4] for table in variation.tails(every) for row in table.rows}
     assert "migrations (measuring thread)" in named
     assert "migrations" not in named
-    assert every[0].told_apart("interrupts, migrations") == "interrupts, migrations (measuring thread)"
+    assert every[0].labelled("interrupts, migrations") == "interrupts, migrations (measuring thread)"
 
 
 def test_few_samples_are_told_and_nothing_is_drawn() -> None:

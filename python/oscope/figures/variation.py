@@ -45,8 +45,8 @@ class Attributed:
     shared: frozenset[str] = frozenset()
     """Names of covariates that metrics have too, as of a program that was measured: another quantity."""
 
-    def told_apart(self, text: str) -> str:
-        """Return a text that names covariates, with those told apart that share a metric's name."""
+    def labelled(self, text: str) -> str:
+        """Return a text with "(measuring thread)" behind each covariate that has a metric's name."""
         if not self.shared:
             return text
         return re.sub(rf"\b({'|'.join(sorted(self.shared))})\b", r"\1 (measuring thread)", text)
@@ -96,9 +96,7 @@ def figure(every: Sequence[Attributed]) -> Figure | None:
     def share(each: Attributed, name: str) -> float:
         return 100 * sum(cause.share for cause in each.found.causes if cause.name == name)
 
-    series = [
-        plots.Bars(judged[0].told_apart(name), [share(each, name) for each in judged]) for name in named
-    ]
+    series = [plots.Bars(judged[0].labelled(name), [share(each, name) for each in judged]) for name in named]
     others = [100 * sum(c.share for c in each.found.causes if c.name not in named) for each in judged]
     if any(others):
         series.append(plots.Bars("other covariates", others))
@@ -140,7 +138,7 @@ def table(every: Sequence[Attributed]) -> Table:
             [
                 each.name,
                 count,
-                each.told_apart(cause.label),
+                each.labelled(cause.label),
                 str(percent),
                 f"{100 * cause.low:.0f} to {100 * cause.high:.0f}",
                 cause.direction,
@@ -196,7 +194,7 @@ def slow(every: Sequence[Attributed]) -> list[Table]:
             str(one.index + 1),
             format_value(one.value, one.value / 100, each.unit),
             f"{ratio:.3g}",
-            each.told_apart(", ".join(one.causes)) or f"{MISSING} nothing recorded was unusual",
+            each.labelled(", ".join(one.causes)) or f"{MISSING} nothing recorded was unusual",
         ]
         for _, ratio, one, each in found[:SLOW_ROWS]
     ]
@@ -239,7 +237,7 @@ def _tail_rows(tail: Tail, each: Attributed) -> list[list[str]]:
     return [
         [
             *start,
-            each.told_apart(cause.name),
+            each.labelled(cause.name),
             *_compared(cause, each.units),
             f"{cause.odds_ratio:.3g}",
             f"{cause.p:.2g}",

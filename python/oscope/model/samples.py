@@ -161,7 +161,7 @@ class ExperimentResults:
 
     @property
     def has_failed_self_check(self) -> bool:
-        """Whether the probe found that twice the work does not take twice the time: then nothing holds."""
+        """Whether the probe's self-check failed: then nothing holds."""
         return (self.environment.get("self_check") or {}).get("ok") is False
 
     @property

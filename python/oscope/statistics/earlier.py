@@ -71,8 +71,8 @@ def unchanged(
     """Yield the runs that show how much runs of A differ, but A and B themselves, as they come.
 
     Runs of another build of a program of the user's own are no unchanged runs, and those whose self-check
-    failed say nothing. The newest of runs that were
-    interleaved stands for all: they share their time, and so its mood.
+    failed say nothing. The newest of runs that were interleaved stands for all: they share their time, and
+    so its mood.
     """
     counted = {a.run_id, b.run_id}
     for run in newest_first:

@@ -27,6 +27,9 @@ pub use displaced::Displaced;
 use listing::Listing;
 use walk::Walk;
 
+/// What was asked for or read longer ago belongs to other work.
+const TOGETHER: Duration = Duration::from_secs(5);
+
 /// Bytes of a name that every common file system takes (NAME_MAX, linux/limits.h).
 const ORDINARY_NAME: usize = 255;
 

@@ -291,7 +291,9 @@ def _by_phase(found: Explanation, out: Console) -> None:
         _times("took", [each.span_ns for each in sums]),
     ]
     # A parent's wait for its child holds the child's phases, which are counted there as well.
-    overlap = "took: what programs do at the same time counts for each, also a wait for another"
+    overlap = (
+        "took: times of programs that run at once overlap; a wait for a child has the child's time in it"
+    )
     several = len(found.tree.tasks) > 1
     _table("by phase, all programs together", columns, overlap if several else "", out)
 

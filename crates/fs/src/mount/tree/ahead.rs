@@ -6,11 +6,11 @@
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::ops::Bound;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::remote::{Attributes, Kind};
 
-use super::Tree;
+use super::{TOGETHER, Tree};
 
 /// Bytes of a small file at most: what one read brings.
 const SMALL: u64 = 64 << 10;
@@ -20,8 +20,6 @@ const FEWEST: usize = 2;
 pub(super) const MOST: usize = 16;
 /// So many names of a folder are remembered at most: then its reading counts as begun anew.
 const REMEMBERED: usize = 10_000;
-/// What was read longer ago belongs to other work.
-const TOGETHER: Duration = Duration::from_secs(5);
 
 /// Whether it is a file that may be fetched ahead.
 pub fn is_small(of: &Attributes) -> bool {

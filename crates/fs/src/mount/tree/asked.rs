@@ -5,11 +5,11 @@
 
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use nix::errno::Errno;
 
-use super::Tree;
+use super::{TOGETHER, Tree};
 
 /// So many names are asked for before the folder is listed: for fewer, a listing takes longer.
 const FEWEST: u64 = 3;
@@ -18,8 +18,6 @@ const REPLY: u64 = 100;
 /// Bytes that a name adds to the size of a folder, at least, on ext4, btrfs and tmpfs. Few are taken: more names are
 /// expected then, and the folder is listed later.
 const NAME_BYTES: u64 = 24;
-/// What was asked for longer ago belongs to other work.
-const TOGETHER: Duration = Duration::from_secs(5);
 
 /// What the server was asked for in a folder since its last listing.
 #[derive(Default)]
@@ -80,6 +78,8 @@ impl Tree {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::super::tests::{DAY, name, of};
     use super::super::{ROOT, Tree};
     use super::*;

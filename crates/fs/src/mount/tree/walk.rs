@@ -4,12 +4,9 @@
 //! asked for, and its small files are fetched at once.
 
 use std::ffi::{OsStr, OsString};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use super::Tree;
-
-/// A program that was that long ago in the last folder does other work.
-const TOGETHER: Duration = Duration::from_secs(5);
+use super::{TOGETHER, Tree};
 
 /// The last folder whose small files were read in sequence.
 pub(super) struct Walk {
@@ -41,7 +38,7 @@ impl Tree {
         if !first {
             return Vec::new();
         }
-        // One guess: who does not read the files of this folder goes on with other work.
+        // One guess: until files of this folder are read, those of no other are fetched so.
         self.walk = None;
         self.fetch_after(folder, name, super::ahead::MOST)
     }
