@@ -88,6 +88,17 @@ impl Shared {
         }
     }
 
+    /// Lists the next folder of a walk, unless it was just now: the names in it that had better be fetched. A failure
+    /// is for who comes there.
+    pub(super) fn list_next(&self, next: u64) -> Vec<OsString> {
+        let left = !locked(&self.left).is_empty();
+        let listed = || self.tree().listing(next).is_some();
+        match left || !(listed() || matches!(self.ask_listing(next), Ok(Some(_)))) {
+            true => Vec::new(),
+            false => self.tree().first_of_next(next),
+        }
+    }
+
     /// The node of a name that the server has for sure, whatever was cached.
     pub(super) fn lookup_anew(&self, parent: u64, name: &OsStr) -> Result<u64, Errno> {
         let path = self.tree().path_of(parent, name).ok_or(Errno::ENOENT)?;

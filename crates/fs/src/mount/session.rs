@@ -34,7 +34,21 @@ impl Session {
 
     /// Has small files fetched that will be opened next by who opened this one to read it.
     pub(super) fn fetch_ahead(&self, ino: u64) -> impl FnOnce() + Send + 'static {
-        self.fetch(move |shared| shared.next_to_fetch(ino))
+        let (shared, workers) = (Arc::clone(&self.shared), self.workers.clone());
+        move || {
+            let Some((folder, names)) = shared.next_to_fetch(ino) else {
+                return;
+            };
+            fetch(&shared, &workers, folder, names);
+            let Some(next) = shared.tree().next_folder(ino) else {
+                return;
+            };
+            let to_fetch = workers.clone();
+            workers.run(move || {
+                let names = shared.list_next(next);
+                fetch(&shared, &to_fetch, next, names);
+            });
+        }
     }
 
     /// Has small files fetched that will be opened next by who looked this name up.
@@ -43,23 +57,10 @@ impl Session {
         parent: u64,
         name: OsString,
     ) -> impl FnOnce() + Send + 'static {
-        self.fetch(move |shared| Some((parent, shared.first_to_fetch(parent, &name))))
-    }
-
-    /// Has workers fetch these names of a folder.
-    fn fetch(
-        &self,
-        guess: impl FnOnce(&Shared) -> Option<(u64, Vec<OsString>)> + Send + 'static,
-    ) -> impl FnOnce() + Send + 'static {
         let (shared, workers) = (Arc::clone(&self.shared), self.workers.clone());
         move || {
-            let Some((parent, names)) = guess(&shared) else {
-                return;
-            };
-            for name in names {
-                let shared = Arc::clone(&shared);
-                workers.run(move || shared.fetch_ahead(parent, &name));
-            }
+            let names = shared.first_to_fetch(parent, &name);
+            fetch(&shared, &workers, parent, names);
         }
     }
 
@@ -116,5 +117,13 @@ impl Session {
                 .report_state
                 .no_passthrough("the kernel refused the stack depth");
         }
+    }
+}
+
+/// Has workers fetch these names of a folder.
+fn fetch(shared: &Arc<Shared>, workers: &Workers, parent: u64, names: Vec<OsString>) {
+    for name in names {
+        let shared = Arc::clone(shared);
+        workers.run(move || shared.fetch_ahead(parent, &name));
     }
 }

@@ -41,7 +41,10 @@ pub struct Tree {
     nodes: HashMap<u64, Node>,
     keep: Duration,
     displaced: Vec<Displaced>,
+    /// The last folder whose small files were read in sequence.
     walk: Option<Walk>,
+    /// The folder that comes next by name, while the last files before it are read.
+    next: Option<Walk>,
     /// Nodes that may be dropped now: files that were in use when they were to be, and folders that lost a child so.
     droppable: HashSet<u64>,
 }
@@ -86,6 +89,7 @@ impl Tree {
             keep,
             displaced: Vec::new(),
             walk: None,
+            next: None,
             droppable: HashSet::new(),
         }
     }

@@ -1,6 +1,7 @@
 //! Small files that are fetched before they are opened: never seen otherwise than those that are not.
 
 use std::fs::{self, OpenOptions};
+use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::thread;
@@ -91,6 +92,37 @@ fn the_next_folder_has_its_files_fetched_at_its_first_name() {
         assert_eq!(fs::read(rig.at(next(number))).unwrap(), b"next");
     }
     assert!(rig.conflicts().is_empty());
+}
+
+#[test]
+fn the_folder_behind_is_listed_and_its_first_files_fetched_before_anybody_comes() {
+    let rig = rig(options());
+    let next = |number: usize| format!("e/{number:02}");
+    fs::create_dir(rig.on("e")).unwrap();
+    (0..FILES).for_each(|number| rig.serve(next(number), b"next"));
+    let is_cached = |number: usize| {
+        let entry = rig.shared().store.entry(Path::new(&next(number)));
+        entry.unwrap().is_some()
+    };
+    // Known by name, as to who reads all that is in a folder.
+    assert_eq!(fs::read_dir(rig.at("")).unwrap().count(), 2);
+    read(&rig, 0..FILES / 2 - 2);
+    assert!(!is_cached(0), "there is much to be read before it");
+    read(&rig, FILES / 2 - 2..FILES);
+    until("the first ones are fetched", || is_cached(15));
+    assert!(!is_cached(16));
+    // What has changed since is seen, and what is gone.
+    rig.serve(next(3), b"other");
+    fs::remove_file(rig.on(next(4))).unwrap();
+    for number in 0..FILES {
+        let content = fs::read(rig.at(next(number)));
+        match number {
+            3 => assert_eq!(content.unwrap(), b"other"),
+            4 => assert_eq!(content.unwrap_err().kind(), io::ErrorKind::NotFound),
+            _ => assert_eq!(content.unwrap(), b"next"),
+        }
+    }
+    assert!(rig.shared().report().failures.is_empty());
 }
 
 #[test]

@@ -5,7 +5,6 @@
 
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
-use std::ops::Bound;
 use std::time::Instant;
 
 use crate::remote::{Attributes, Kind};
@@ -15,7 +14,7 @@ use super::{TOGETHER, Tree};
 /// Bytes of a small file at most: what one read brings.
 const SMALL: u64 = 64 << 10;
 /// So many files are fetched one by one before others are fetched ahead.
-const FEWEST: usize = 2;
+pub(super) const FEWEST: usize = 2;
 /// So many are fetched ahead of the last one that was opened at most, and never more than were read before.
 pub(super) const MOST: usize = 16;
 /// So many names of a folder are remembered at most: then its reading counts as begun anew.
@@ -30,7 +29,7 @@ pub fn is_small(of: &Attributes) -> bool {
 #[derive(Default)]
 pub(super) struct Ahead {
     fetched: HashSet<OsString>,
-    run: usize,
+    pub(super) run: usize,
     last: Option<Instant>,
     /// It was listed as the next folder of a walk: its files may be fetched from the first one on.
     pub(super) begins: bool,
@@ -82,20 +81,15 @@ impl Tree {
     /// Of the names behind this one in a folder that was listed, those of so many small files, without what is fetched
     /// already.
     pub(super) fn fetch_after(&mut self, parent: u64, name: &OsStr, most: usize) -> Vec<OsString> {
-        let Some(node) = self.nodes.get_mut(&parent) else {
+        let Some(behind) = self.behind(parent, name) else {
             return Vec::new();
         };
-        let Some(listing) = &node.listing else {
-            return Vec::new();
-        };
-        let after = (Bound::Excluded(name), Bound::Unbounded);
-        let small = listing
-            .names
-            .range::<OsStr, _>(after)
-            .filter(|(_, of)| is_small(of));
-        let next = small.take(most).map(|(name, _)| name.clone());
-        next.filter(|name| node.ahead.remember(name.clone()))
-            .collect()
+        let small = behind.filter(|(_, of)| is_small(of));
+        let mut next: Vec<OsString> = small.take(most).map(|(name, _)| name.clone()).collect();
+        self.node(parent, |node| {
+            next.retain(|name| node.ahead.remember(name.clone()));
+        });
+        next
     }
 
     /// The first folder of a node, and its name there.

@@ -27,7 +27,7 @@ pub(super) struct Asked {
     /// It is being listed for the names that were asked for.
     under_way: bool,
     /// The server does not list it.
-    refused: bool,
+    pub(super) refused: bool,
 }
 
 impl Tree {

@@ -37,6 +37,10 @@ impl Tree {
         if ino == ROOT || node.lookups > 0 || node.places.len() > 1 {
             return;
         }
+        if self.comes_next(ino) {
+            self.droppable.insert(ino);
+            return;
+        }
         let busy = |file: &Arc<FileNode>| Arc::strong_count(file) > 1 || file.in_use();
         if node.file.as_ref().is_some_and(busy) {
             self.droppable.insert(ino);
