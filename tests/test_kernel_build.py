@@ -162,25 +162,37 @@ def test_what_a_killed_build_left_is_not_taken_for_a_kernel(toy: Path) -> None:
     assert len(built.entries()) == 1
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_build_ends_all_of_make_and_can_be_resumed(toy: Path, number: signal.Signals) -> None:
+@pytest.mark.parametrize(
+    ("number", "step"),
+    [
+        (signal.SIGINT, "echo hangs; sleep 600"),
+        (signal.SIGTERM, "echo hangs; sleep 600"),
+        # What a program does that was started while its shell had signals blocked.
+        (signal.SIGINT, "(trap '' TERM; echo hangs; exec sleep 600) & wait"),
+        (signal.SIGINT, "trap '' TERM; echo hangs; sleep 600"),
+    ],
+)
+def test_an_interrupted_build_ends_all_of_make_and_can_be_resumed(
+    toy: Path, number: signal.Signals, step: str
+) -> None:
     del toy
     expected = made()
     output = kernel_dirs.output(expected.workshop, config.digest(config.merge(expected.fragments)))
     output.mkdir(parents=True)
-    (output / "hang").touch()
+    (output / "hang").write_text(f"{step}\n")
     program = (
-        "from oscope.targets.kernel import build, kernel_dirs, recipe, source\n"
+        "from oscope.targets.kernel import build, kernel_dirs, make, recipe, source\n"
         "from oscope.targets.kernel.listener import NullListener\n"
         "from pathlib import Path\n"
         f"kernel_dirs.CONFIGS = Path({str(kernel_dirs.CONFIGS)!r})\n"
         f"kernel_dirs.MODULES = Path({str(kernel_dirs.MODULES)!r})\n"
         f"source.ARCHIVES = Path({str(source.ARCHIVES)!r})\n"
+        "make._ENDING_LIMIT_S = 1.0\n"
         "build.build(recipe.make(), NullListener())\n"
     )
     with subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.PIPE) as building:
         log = output / "build.log"
-        wait_until(lambda: log.exists() and b"  CC " in log.read_bytes(), "the compiler")
+        wait_until(lambda: log.exists() and b"hangs" in log.read_bytes(), "the compiler")
         group = _group_of_make(output)
         building.send_signal(number)
         _, reported = building.communicate(timeout=300)

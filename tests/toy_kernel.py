@@ -46,7 +46,7 @@ modules:
 $(O)/%.o: %.c include/sys.h
 \t@echo "  CC      $*.o"
 \t@mkdir -p $(@D)
-\t@test ! -e $(O)/hang || sleep 600
+\t@test ! -e $(O)/hang || . $(O)/hang
 \t@gcc -Iinclude -c -o $@ $(CURDIR)/$<
 
 .PHONY: allnoconfig bzImage modules

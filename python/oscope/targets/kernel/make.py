@@ -9,6 +9,7 @@ import resource
 import selectors
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -123,10 +124,13 @@ def _watch(
         env=environment,
         start_new_session=True,
     ) as make:
+        # A shell that starts a program blocks signals meanwhile: that program never gets the SIGTERM.
+        kill = threading.Timer(_ENDING_LIMIT_S, _signal, (make, signal.SIGKILL))
 
         def end() -> None:
             interrupted.append(True)
             _signal(make, signal.SIGTERM)
+            kill.start()
 
         try:
             with Interruption(end):
@@ -137,6 +141,7 @@ def _watch(
                         listener.progress(steps)
                 _wait(make)
         finally:
+            kill.cancel()
             # A sub-make outlives a make that was killed.
             _signal(make, signal.SIGKILL)
     if interrupted:
@@ -154,24 +159,41 @@ def _wait(make: subprocess.Popen[bytes]) -> None:
         ) from error
 
 
+@contextlib.contextmanager
+def _end_of(make: subprocess.Popen[bytes]) -> Iterator[int]:
+    """Give a descriptor that can be read once make has ended: pidfd_open(2)."""
+    descriptor = os.pidfd_open(make.pid)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
 def _signal(make: subprocess.Popen[bytes], number: int) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(make.pid, number)
 
 
 def _lines(make: subprocess.Popen[bytes], sink: IO[bytes]) -> Iterator[bytes]:
-    """Give the lines as they come, and keep them. Raises OscopeError where none comes for too long."""
+    """Give the lines as they come, and keep them, until make has ended, whoever else holds its output.
+
+    Raises OscopeError where none comes for too long.
+    """
     if make.stdout is None:
         raise TypeError("make was started without a pipe")
     rest = b""
-    with selectors.DefaultSelector() as selector:
+    with _end_of(make) as ended, selectors.DefaultSelector() as selector:
         selector.register(make.stdout, selectors.EVENT_READ)
+        selector.register(ended, selectors.EVENT_READ)
         while True:
-            if not selector.select(SILENCE_LIMIT_S):
+            ready = selector.select(SILENCE_LIMIT_S)
+            if not ready:
                 raise OscopeError(
                     f"make has printed nothing for {SILENCE_LIMIT_S / 60:.0f} minutes and was ended",
                     remedy=f"see {sink.name}; the next build goes on from here",
                 )
+            if make.stdout not in (key.fileobj for key, _ in ready):
+                return
             chunk = os.read(make.stdout.fileno(), 1 << 16)
             if not chunk:
                 return
