@@ -178,80 +178,115 @@ impl<'a, 'w> Receiver<'a, 'w> {
             FilePlan::Have(digest) => Some(digest),
             _ => None,
         };
-        // What is received in memory is looked at as it comes.
-        let coming = match memory && have.is_none() {
-            true => Coming::Contents,
-            false => self.coming()?,
+        // Of what is here already the sender says whether it is the same.
+        let coming = match have {
+            Some(_) => self.coming()?,
+            None => Coming::Contents,
         };
-        let (digest, skipped) = match (coming, have, &item.plan) {
-            (Coming::Same, Some(digest), _) => {
+        let from = match item.plan {
+            FilePlan::From(at) => at,
+            _ => 0,
+        };
+        let (digest, skipped) = match (coming, have) {
+            (Coming::Same, Some(digest)) => {
                 self.meter.passed(&item.name, item.size);
-                (digest.clone(), true)
+                (Some(digest.clone()), true)
             }
-            (Coming::Same, None, _) => return Err(self.link.damaged()),
-            (Coming::Left(reason), ..) => return Ok(self.leave(item, index, &reason)),
-            _ if memory => match self.small(item, index, small)? {
-                Some(digest) => (digest, false),
-                None => return Ok(None),
-            },
-            (_, _, FilePlan::From(at)) => (self.large_leanly(item, *at)?, false),
-            _ => (self.large_leanly(item, 0)?, false),
+            (Coming::Same, None) => return Err(self.link.damaged()),
+            (Coming::Left(reason), _) => return Ok(self.leave(item, index, &reason)),
+            _ if memory => (self.small(item, index, small)?, false),
+            _ => (self.large_leanly(item, index, from)?, false),
+        };
+        let Some(digest) = digest else {
+            return Ok(None);
         };
         self.meter.file(skipped);
         Ok(Some(item.done(&digest, skipped)))
     }
 
-    fn large_leanly(&mut self, item: &Item, from: u64) -> Result<Vec<u8>, Stop> {
+    fn large_leanly(
+        &mut self,
+        item: &Item,
+        index: usize,
+        from: u64,
+    ) -> Result<Option<Vec<u8>>, Stop> {
         self.link.lean = true;
-        let digest = self.large(item, from);
+        let digest = self.large(item, index, from);
         self.link.lean = false;
         digest
     }
 
-    /// A file that is moved by a method, in segments.
-    fn large(&mut self, item: &Item, from: u64) -> Result<Vec<u8>, Stop> {
+    /// A file that is moved by a method, in segments; `None` if the sender leaves it out.
+    fn large(&mut self, item: &Item, index: usize, from: u64) -> Result<Option<Vec<u8>>, Stop> {
         let (folder, _) = names::split(&item.name);
-        let parent = self
-            .dirs
-            .folder(folder)
-            .map_err(|reason| item.refused(reason))?;
-        let mut partial = Partial::open(parent, &item.entry(), item.origin)
-            .map_err(|reason| item.refused(reason))?;
+        // All is ready when the sender has read the first bytes.
+        let ready = self.make_ready(item, from);
+        let coming = self.coming();
+        if !matches!(coming, Ok(Coming::Contents)) {
+            let new = ready.ok().filter(|(partial, _)| partial.is_new);
+            if let (Some((partial, _)), Ok(parent)) = (new, self.dirs.folder(folder)) {
+                let _ = partial.remove(parent);
+            }
+            let Coming::Left(reason) = coming? else {
+                return Err(self.link.damaged());
+            };
+            self.leave(item, index, &reason);
+            return Ok(None);
+        }
+        let (mut partial, follower) = ready?;
         if !partial.is_new {
             partial.keep(from).map_err(|reason| item.refused(reason))?;
         } else if from > 0 {
             let why = "what an earlier transfer left of it is gone";
             return Err(Stop::file(&item.name, why).with_remedy("send again"));
         }
-        let digest = self.arrive(item, &mut partial, from);
+        let digest = self.arrive(item, &mut partial, follower, from);
         let useless = |stop: &Stop| {
             stop.useless || self.digest == DigestKind::None || !partial.is_adoptable()
         };
         if !digest.as_ref().is_err_and(useless) {
-            return digest.map_err(Stop::kept);
+            return digest.map(Some).map_err(Stop::kept);
         }
         // No later transfer resumes it; why this one failed is the error to report.
         if let Ok(parent) = self.dirs.folder(folder) {
             let _ = partial.remove(parent);
         }
-        digest
+        digest.map(Some)
     }
 
-    /// The contents of a file from an offset on, its digest, and its name.
-    fn arrive(&mut self, item: &Item, partial: &mut Partial, from: u64) -> Result<Vec<u8>, Stop> {
-        let unread =
-            |error: std::io::Error| Stop::system(&item.name, "reading what arrived", &error);
-        self.meter.passed(&item.name, from);
-        self.choose(item.size - from)?;
+    /// A file under its partial name, and what digests it.
+    fn make_ready(&mut self, item: &Item, from: u64) -> Result<(Partial, StreamingDigest), Stop> {
+        let (folder, _) = names::split(&item.name);
+        let parent = self
+            .dirs
+            .folder(folder)
+            .map_err(|reason| item.refused(reason))?;
+        let partial = Partial::open(parent, &item.entry(), item.origin)
+            .map_err(|reason| item.refused(reason))?;
         let in_memory = self.link.is_sealed().then_some(from);
-        let mut follower = StreamingDigest::start(
+        let follower = StreamingDigest::start(
             self.digest.of_resumed(from),
             &partial.file,
             item.size,
             item.sparse,
             in_memory,
         )
-        .map_err(unread)?;
+        .map_err(|error| Stop::system(&item.name, "reading what arrived", &error))?;
+        Ok((partial, follower))
+    }
+
+    /// The contents of a file from an offset on, its digest, and its name.
+    fn arrive(
+        &mut self,
+        item: &Item,
+        partial: &mut Partial,
+        mut follower: StreamingDigest,
+        from: u64,
+    ) -> Result<Vec<u8>, Stop> {
+        let unread =
+            |error: std::io::Error| Stop::system(&item.name, "reading what arrived", &error);
+        self.meter.passed(&item.name, from);
+        self.choose(item.size - from)?;
         follower.reach(from).map_err(unread)?;
         let mut at = from;
         // No hole follows another one.

@@ -20,7 +20,7 @@ pub enum Coming {
 impl Receiver<'_, '_> {
     /// What comes next for a file. No byte behind it is received.
     pub(super) fn coming(&mut self) -> Result<Coming, Stop> {
-        self.link.lean = true;
+        let lean = std::mem::replace(&mut self.link.lean, true);
         let coming = match self.link.peek()? {
             Frame::Same => Coming::Same,
             Frame::Left(reason) => Coming::Left(reason.to_owned()),
@@ -29,7 +29,7 @@ impl Receiver<'_, '_> {
         if !matches!(coming, Coming::Contents) {
             self.link.next()?;
         }
-        self.link.lean = false;
+        self.link.lean = lean;
         Ok(coming)
     }
 
