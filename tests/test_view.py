@@ -332,6 +332,22 @@ def test_a_difference_is_told_in_the_words_of_compare(tmp_path: Path) -> None:
         assert figure[1] == "different, and it matters"
 
 
+def test_a_comparison_says_which_run_not_to_trust(tmp_path: Path) -> None:
+    oscope = command_in(tmp_path)
+    for _ in range(2):
+        assert oscope(*MEASURE).code == 0
+    a, b = oscope.runs()
+    failed = '{"ratio_of_double_work": 7.9, "ok": false}'
+    with contextlib.closing(sqlite3.connect(oscope.environment["OSCOPE_STORE"])) as database, database:
+        database.execute(
+            "UPDATE event SET data = json_set(data, '$.self_check', json(?)) "
+            "WHERE kind = 'environment' AND run_id = ?",
+            (failed, b),
+        )
+    with viewing(oscope) as viewed:
+        assert f"run {b}: do not trust its figures" in check_comparison(viewed, oscope, a, b)
+
+
 def test_other_machines_are_compared_only_if_that_is_allowed(viewed: Viewed, stored: CommandLine) -> None:
     a, b = stored.runs()[0], stored.runs()[-1]
     refused = plain(viewed.page(f"/compare?a={a}&b={b}"))

@@ -14,8 +14,11 @@ MOST_WAITING = 0.1
 """Share of a command's time that it may wait for a CPU without a word."""
 
 
-def waiting_note(experiment: ExperimentResults) -> str | None:
-    """Say for how much of their time the commands of a bench waited for a CPU; None where it was little."""
+def waiting_note(experiment: ExperimentResults, instead: str = "--metric cpu_ns judges") -> str | None:
+    """Say for how much of their time the commands of a bench waited for a CPU; None where it was little.
+
+    `instead` says what has the CPU time that they used themselves.
+    """
     if experiment.headline not in OF_THE_WALL:
         return None
     untraced = [point for point in experiment.points if tracer_of(point.factors) == UNTRACED]
@@ -23,7 +26,7 @@ def waiting_note(experiment: ExperimentResults) -> str | None:
     if most <= MOST_WAITING:
         return None
     text = f"other processes used the CPUs: commands did not run for up to {format_share(most)} of their time"
-    return f"{text}; --metric cpu_ns judges what they use themselves"
+    return f"{text}; {instead} what they use themselves"
 
 
 def _waiting(point: PointSamples) -> float:

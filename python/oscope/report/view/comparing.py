@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import isfinite
 
 import numpy as np
 
 from oscope.analysis.earlier_runs import earlier_runs_in
 from oscope.analysis.run_history import environment_changes
+from oscope.analysis.side_warnings import side_warnings
+from oscope.analysis.waiting import waiting_note
 from oscope.figures import plots
 from oscope.figures.analysed import label
 from oscope.model.document import Figure, Table
@@ -112,6 +115,7 @@ def _compare(
     csv = f"with oscope compare {a.run_id} {b.run_id} --format csv"
     found, others = each_quantity_once(a, found, csv)
     known = intervals(a, b, found)
+    warned = side_warnings([[a], [b]], partial(waiting_note, instead="the metric cpu_ns has"))
     changed = environment_changes(a, b)
     rows = [[name, *pair] for name, pair in changed.items()]
     return Compared(
@@ -122,7 +126,7 @@ def _compare(
         sentences=list(differences(a, found, known)),
         table=replace(comparison_table(a, found, known), title="", note=""),
         figure=_figure(a, found),
-        caveats=(*remarks(found), *found.caveats, *others),
+        caveats=(*warned, *remarks(found), *found.caveats, *others),
         environment=Table("What differs between the environments", ["", "A", "B"], rows) if rows else None,
     )
 
