@@ -122,7 +122,7 @@ def series_columns(line: Line, series: Series, most: int) -> list[list[str]]:
         aligned([f"{median}{unit}", *medians]),
         [interval, *intervals],
     ]
-    return [*columns, ["", *marks]] if any(marks) else columns
+    return [*columns, ["notes", *marks]] if any(marks) else columns
 
 
 def _builds(line: Line) -> list[str]:
