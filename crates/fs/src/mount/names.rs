@@ -292,8 +292,14 @@ impl Shared {
     }
 
     /// The text of a symbolic link.
+    ///
+    /// # Errors
+    /// ESTALE: its name stands for something else now, which the kernel then looks up. Those of the server.
     pub(super) fn read_link(&self, ino: u64) -> Result<std::path::PathBuf, Errno> {
         let path = self.tree().path(ino).ok_or(Errno::ENOENT)?;
-        self.remote.read_link(&path)
+        match self.remote.read_link(&path) {
+            Err(Errno::EINVAL) => self.lstat(ino).and_then(|_| self.remote.read_link(&path)),
+            answer => answer,
+        }
     }
 }

@@ -189,6 +189,18 @@ fn an_open_file_whose_name_became_a_folder_or_a_link_goes_on() {
 }
 
 #[test]
+fn a_link_that_became_a_file_is_read_as_one_though_it_is_believed_to_be_a_link() {
+    for options in believing() {
+        let rig = Rig::new(options);
+        symlink("elsewhere", rig.on("f")).unwrap();
+        assert!(rig.at("f").symlink_metadata().unwrap().is_symlink());
+        fs::remove_file(rig.on("f")).unwrap();
+        rig.serve("f", b"a file");
+        assert_eq!(fs::read(rig.at("f")).unwrap(), b"a file");
+    }
+}
+
+#[test]
 fn a_file_whose_name_is_something_else_for_a_while_is_itself_again_afterwards() {
     let rig = Rig::new(options());
     rig.serve("f", b"base");
