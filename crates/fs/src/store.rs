@@ -156,6 +156,15 @@ impl Store {
         self.lock().make(room)
     }
 
+    /// As [`Store::make`], for a file that nobody waits for: with others that have no name yet it takes a quarter of
+    /// the limit at most.
+    ///
+    /// # Errors
+    /// `ENOSPC` also where that is taken.
+    pub fn make_ahead(&self, room: u64) -> Result<Copy, Errno> {
+        self.lock().make_ahead(room)
+    }
+
     /// Evicts until the disk has that many free bytes: for a write into a copy that met `ENOSPC`. The limit does not
     /// apply to what is dirty.
     ///

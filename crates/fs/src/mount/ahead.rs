@@ -51,7 +51,7 @@ impl Shared {
             if none
                 && !file.in_use()
                 && self.lstat(ino).is_ok_and(|now| is_small(&now))
-                && self.fetch(ino, &file).is_ok()
+                && self.fetch_for(ino, &file, true).is_ok()
             {
                 self.free(&file);
                 // The pages that the kernel may have of this file are of an earlier copy.

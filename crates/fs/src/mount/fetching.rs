@@ -123,13 +123,21 @@ impl Shared {
 
     /// The whole file from the server into a new copy.
     pub(super) fn fetch(&self, ino: u64, file: &FileNode) -> Result<(), Errno> {
+        self.fetch_for(ino, file, false)
+    }
+
+    /// The same; where nobody has opened the file (`ahead`), it gets no room that others need.
+    pub(super) fn fetch_for(&self, ino: u64, file: &FileNode, ahead: bool) -> Result<(), Errno> {
         let (path, size, changes) = {
             let tree = self.tree();
             let path = tree.path(ino).ok_or(Errno::ESTALE)?;
             let size = tree.attributes(ino).map_or(0, |known| known.0.size);
             (path, size, tree.changes(ino))
         };
-        let copy = self.new_copy(&path, size)?;
+        let copy = match ahead {
+            true => self.store.make_ahead(size)?,
+            false => self.new_copy(&path, size)?,
+        };
         let room = Cell::new(size);
         let watch = |so_far: u64| {
             while so_far > room.get() {

@@ -3,6 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Instant;
 
 use nix::errno::Errno;
 
@@ -193,9 +194,10 @@ impl Shared {
 
     /// Asks the server what is in a folder; `None` where this mount's own changes overtook the answer.
     fn ask_listing(&self, ino: u64) -> Result<Option<Vec<(OsString, Attributes)>>, Errno> {
-        let (path, changes) = {
+        let (path, changes, asked) = {
             let tree = self.tree();
-            (tree.path(ino).ok_or(Errno::ENOENT)?, tree.changes(ino))
+            let path = tree.path(ino).ok_or(Errno::ENOENT)?;
+            (path, tree.changes(ino), Instant::now())
         };
         let answer = self.remote.list(&path);
         if answer == Err(Errno::EFBIG) {
@@ -213,6 +215,6 @@ impl Shared {
         let mut names = answer?;
         names.retain(|(name, _)| !is_temporary(name));
         names.sort_unstable_by(|a, b| a.0.cmp(&b.0));
-        Ok(tree.listed(ino, &names, changes).then_some(names))
+        Ok(tree.listed(ino, &names, (changes, asked)).then_some(names))
     }
 }

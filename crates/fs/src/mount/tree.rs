@@ -55,6 +55,8 @@ struct Node {
     lookups: u64,
     attributes: Attributes,
     known: Instant,
+    /// When the server said anything of it, or this mount changed it: a listing that was asked for before is older.
+    touched: Instant,
     /// Counts this mount's own changes, so that an answer that was asked before one of them is not believed after it.
     changes: u64,
     listing: Option<Listing>,
@@ -151,7 +153,7 @@ impl Tree {
             None => Cached::Nothing,
             Some(attributes) => {
                 let ino = self.insert(parent, name, attributes);
-                self.node(ino, |node| node.known = known);
+                self.node(ino, |node| (node.known, node.touched) = (known, known));
                 Cached::Node(ino)
             }
         }
@@ -289,7 +291,10 @@ impl Tree {
     }
 
     fn changed(&mut self, ino: u64) {
-        self.node(ino, |node| node.changes += 1);
+        self.node(ino, |node| {
+            node.changes += 1;
+            node.touched = Instant::now();
+        });
     }
 
     /// Whether a node is of this kind: it never becomes another.
@@ -307,7 +312,8 @@ impl Tree {
         let Some(node) = self.nodes.get_mut(&ino) else {
             return;
         };
-        (node.attributes, node.known) = (attributes, Instant::now());
+        let now = Instant::now();
+        (node.attributes, node.known, node.touched) = (attributes, now, now);
         for (parent, name) in node.places.clone() {
             self.list_one(parent, &name, attributes);
         }
@@ -322,6 +328,7 @@ impl Node {
             lookups: 0,
             attributes,
             known: Instant::now(),
+            touched: Instant::now(),
             changes: 0,
             listing: None,
             asked: Asked::default(),

@@ -41,6 +41,13 @@ pub(super) struct Loose {
     pub(super) forgotten: bool,
 }
 
+impl Loose {
+    /// Bytes that it has or may take.
+    pub(super) fn taken(&self) -> u64 {
+        self.bytes.max(self.room)
+    }
+}
+
 /// Everything behind the store's one mutex.
 #[derive(Debug)]
 pub(super) struct CacheIndex {

@@ -124,6 +124,17 @@ impl CacheIndex {
         }
     }
 
+    /// The same for a file that nobody waits for: such copies, and others under way, take a quarter of the limit at
+    /// most.
+    pub(super) fn make_ahead(&mut self, room: u64) -> Result<Copy, Errno> {
+        let held = |loose: &&Loose| loose.pin.strong_count() > 0;
+        let under_way: u64 = self.loose.values().filter(held).map(Loose::taken).sum();
+        match under_way.saturating_add(room) <= self.limit / 4 {
+            true => self.make(room),
+            false => Err(Errno::ENOSPC),
+        }
+    }
+
     /// A copy that was made just now.
     fn loosen(&mut self, id: CopyId, file: File, room: u64) -> Copy {
         let path = self.folder.copy_path(id);
@@ -146,12 +157,7 @@ impl CacheIndex {
 
     /// Bytes that count against the limit.
     pub(super) fn taken(&self) -> u64 {
-        self.used
-            + self
-                .loose
-                .values()
-                .map(|loose| loose.bytes.max(loose.room))
-                .sum::<u64>()
+        self.used + self.loose.values().map(Loose::taken).sum::<u64>()
     }
 
     fn clear_limit(&mut self, room: u64) -> Result<(), Errno> {

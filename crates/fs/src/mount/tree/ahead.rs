@@ -110,7 +110,7 @@ mod tests {
         let names: Vec<(OsString, Attributes)> = (0..40)
             .map(|number| (format!("{number:02}").into(), of(Kind::File, size)))
             .collect();
-        assert!(tree.listed(ROOT, &names, 0));
+        assert!(tree.listed(ROOT, &names, (0, Instant::now())));
         let number = |(name, of): &(OsString, Attributes)| tree.number(ROOT, name, *of).unwrap();
         let numbers = names.iter().map(number).collect();
         (tree, numbers)

@@ -9,12 +9,14 @@ use std::time::Instant;
 
 use nix::errno::Errno;
 
+use crate::remote::Attributes;
+
 use super::{TOGETHER, Tree};
 
 /// So many names are asked for before the folder is listed: for fewer, a listing takes longer.
 const FEWEST: u64 = 3;
 /// About as many names are in a reply to a listing (OpenSSH: sftp-server.c, process_readdir).
-const REPLY: u64 = 100;
+pub(super) const REPLY: u64 = 100;
 /// Bytes that a name adds to the size of a folder, at least, on ext4, btrfs and tmpfs. Few are taken: more names are
 /// expected then, and the folder is listed later.
 const NAME_BYTES: u64 = 24;
@@ -28,6 +30,11 @@ pub(super) struct Asked {
     under_way: bool,
     /// The server does not list it.
     pub(super) refused: bool,
+}
+
+/// How many names a folder of these attributes may have.
+pub(super) fn names_expected(folder: &Attributes) -> u64 {
+    folder.size / NAME_BYTES
 }
 
 impl Tree {
@@ -49,7 +56,7 @@ impl Tree {
         let Some(node) = self.nodes.get_mut(&parent) else {
             return false;
         };
-        let expected = node.attributes.size / NAME_BYTES;
+        let expected = names_expected(&node.attributes);
         let asked = &mut node.asked;
         if asked.refused || asked.under_way {
             return false;
@@ -99,7 +106,7 @@ mod tests {
         assert!(asked(&mut tree, "c"));
         // While it is listed others ask for themselves.
         assert!(!asked(&mut tree, "d"));
-        assert!(tree.listed(ROOT, &[], 0));
+        assert!(tree.listed(ROOT, &[], (0, Instant::now())));
         tree.listed_ahead(ROOT, None);
         assert!(["d", "e"].iter().all(|each| !asked(&mut tree, each)));
         assert!(asked(&mut tree, "f"));

@@ -27,8 +27,14 @@ impl Tree {
         )
     }
 
-    /// The server listed the folder, asked when its changes stood at `changes`; false if it changed since.
-    pub fn listed(&mut self, ino: u64, names: &[(OsString, Attributes)], changes: u64) -> bool {
+    /// The server listed the folder, asked at `asked`, when its changes stood at `changes`; false if it changed since.
+    /// What was learned of a name since is newer.
+    pub fn listed(
+        &mut self,
+        ino: u64,
+        names: &[(OsString, Attributes)],
+        (changes, asked): (u64, Instant),
+    ) -> bool {
         if self.changes(ino) != changes {
             return false;
         }
@@ -36,11 +42,17 @@ impl Tree {
             Some(node) => node.children.keys().cloned().collect(),
             None => return true,
         };
-        let names: BTreeMap<_, _> = names.iter().cloned().collect();
+        let mut names: BTreeMap<_, _> = names.iter().cloned().collect();
         for name in children {
+            let child = self.child(ino, &name).and_then(|ino| self.nodes.get(&ino));
+            if let Some(newer) = child.filter(|child| child.touched > asked) {
+                names.insert(name, newer.attributes);
+                continue;
+            }
             match names.get(&name) {
                 Some(attributes) => {
-                    self.insert(ino, &name, *attributes);
+                    let child = self.insert(ino, &name, *attributes);
+                    self.node(child, |node| node.touched = asked);
                 }
                 None => self.lose(ino, &name),
             }
@@ -66,7 +78,10 @@ impl Tree {
             None => Instant::now().checked_sub(self.keep),
         };
         let ino = self.insert(parent, name, attributes);
-        self.node(ino, |node| node.known = known.unwrap_or(node.known));
+        self.node(ino, |node| {
+            node.known = known.unwrap_or(node.known);
+            node.touched = node.known;
+        });
         Some(ino)
     }
 

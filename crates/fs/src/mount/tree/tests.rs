@@ -1,7 +1,7 @@
 //! The tree alone: no server, no kernel.
 
 use std::ffi::OsStr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::*;
 use crate::remote::Time;
@@ -120,7 +120,11 @@ fn a_listing_answers_for_what_is_not_there_and_follows_own_changes() {
     let (mut tree, folder, _) = tree(DAY);
     assert!(matches!(tree.cached(folder, name("x")), Cached::Unknown));
     let changes = tree.changes(folder);
-    assert!(tree.listed(folder, &[("a".into(), of(Kind::File, 7))], changes));
+    assert!(tree.listed(
+        folder,
+        &[("a".into(), of(Kind::File, 7))],
+        (changes, Instant::now())
+    ));
     assert!(
         tree.child(folder, name("f")).is_none(),
         "it is not in the listing"
@@ -139,9 +143,34 @@ fn a_listing_answers_for_what_is_not_there_and_follows_own_changes() {
         ["x"]
     );
     assert!(
-        !tree.listed(folder, &[], changes),
+        !tree.listed(folder, &[], (changes, Instant::now())),
         "it is older than the own changes"
     );
+}
+
+#[test]
+fn a_listing_that_comes_late_undoes_nothing_that_was_learned_of_a_name_since() {
+    let (mut tree, folder, file) = tree(DAY);
+    let (changes, asked) = (tree.changes(folder), Instant::now());
+    tree.became(file, of(Kind::File, 9));
+    let mark = tree.mark(folder, name("new"));
+    let new = tree.enter(folder, name("new"), of(Kind::Folder, 0), mark);
+    assert!(tree.listed(folder, &[("f".into(), of(Kind::File, 1))], (changes, asked)));
+    assert_eq!(tree.attributes(file).unwrap().0.size, 9);
+    assert_eq!(tree.child(folder, name("new")), new);
+    let sizes = tree.listing(folder).unwrap();
+    assert_eq!(
+        sizes.iter().map(|(_, of)| of.size).collect::<Vec<_>>(),
+        [9, 0]
+    );
+    // One that is asked for now is newer.
+    assert!(tree.listed(
+        folder,
+        &[("f".into(), of(Kind::File, 2))],
+        (changes, Instant::now())
+    ));
+    assert_eq!(tree.attributes(file).unwrap().0.size, 2);
+    assert_eq!(tree.child(folder, name("new")), None);
 }
 
 #[test]
@@ -172,7 +201,7 @@ fn numbers_of_a_listing_go_with_it_but_not_those_in_use() {
         ("f".into(), of(Kind::File, 1)),
         ("g".into(), of(Kind::File, 2)),
     ];
-    assert!(tree.listed(folder, &names, changes));
+    assert!(tree.listed(folder, &names, (changes, Instant::now())));
     let other = tree.number(folder, name("g"), of(Kind::File, 2)).unwrap();
     assert_eq!(
         tree.number(folder, name("f"), of(Kind::File, 1)),

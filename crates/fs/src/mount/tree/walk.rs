@@ -10,8 +10,12 @@ use std::time::Instant;
 
 use crate::remote::{Attributes, Kind};
 
-use super::ahead::{FEWEST, MOST, is_small};
+use super::ahead::{FEWEST, MOST};
+use super::asked::{REPLY, names_expected};
 use super::{TOGETHER, Tree};
+
+/// So many names behind that of a folder are looked at for another one.
+const FARTHEST: usize = 1000;
 
 /// A folder of a walk, and when it was reached.
 pub(super) struct Walk {
@@ -43,7 +47,11 @@ impl Tree {
     /// be fetched behind it.
     pub fn first_to_fetch(&mut self, folder: u64, name: &OsStr) -> Vec<OsString> {
         let first = match self.nodes.get_mut(&folder) {
-            Some(node) => std::mem::take(&mut node.ahead.begins),
+            Some(node) => {
+                let listing = node.listing.as_ref();
+                let now = listing.is_some_and(|listing| listing.known.elapsed() <= TOGETHER);
+                std::mem::take(&mut node.ahead.begins) && now
+            }
             None => false,
         };
         if !first {
@@ -59,11 +67,16 @@ impl Tree {
     pub fn next_folder(&mut self, ino: u64) -> Option<u64> {
         let (folder, name) = self.first_place(ino)?;
         let run = self.nodes.get(&folder)?.ahead.run;
-        if run <= FEWEST || self.keep.is_zero() || self.small_until_folder(folder, &name)? > run {
+        if run <= FEWEST || self.keep.is_zero() || !self.is_near_folder(folder, &name, run) {
             return None;
         }
         let (parent, name, attributes) = self.folder_behind(folder, name)?;
+        if names_expected(&attributes) > run as u64 * REPLY {
+            return None;
+        }
         let next = self.number(parent, &name, attributes)?;
+        // It may be that nobody comes.
+        self.droppable.insert(next);
         if self.comes_next(next) || self.nodes.get(&next)?.asked.refused {
             return None;
         }
@@ -90,14 +103,18 @@ impl Tree {
             .is_some_and(|next| next.folder == ino && next.at.elapsed() <= TOGETHER)
     }
 
-    /// How many small files a folder has behind a name, before a folder or the end; `None` if it was not listed.
-    fn small_until_folder(&self, folder: u64, name: &OsStr) -> Option<usize> {
-        let behind = self.behind(folder, name)?;
-        let files = behind.take_while(|(_, of)| of.kind != Kind::Folder);
-        Some(files.filter(|(_, of)| is_small(of)).count())
+    /// Whether a folder or the end comes behind a name after no more files than were read in sequence, nor than are
+    /// fetched ahead.
+    fn is_near_folder(&self, folder: u64, name: &OsStr, run: usize) -> bool {
+        let near = run.min(MOST);
+        self.behind(folder, name).is_some_and(|behind| {
+            let files = behind.take_while(|(_, of)| of.kind != Kind::Folder);
+            files.take(near + 1).count() <= near
+        })
     }
 
-    /// The first folder behind a name: in its own folder or, if that has none, behind that, and so on.
+    /// The first folder behind a name: in its own folder or, if that has none, behind that, and so on. Not behind many
+    /// files.
     fn folder_behind(
         &self,
         mut folder: u64,
@@ -106,6 +123,7 @@ impl Tree {
         loop {
             let mut folders = self
                 .behind(folder, &name)?
+                .take(FARTHEST)
                 .filter(|(_, of)| of.kind == Kind::Folder);
             if let Some((name, of)) = folders.next() {
                 return Some((folder, name.clone(), *of));
@@ -138,12 +156,12 @@ mod tests {
         let mut tree = Tree::new(of(Kind::Folder, 4096), DAY);
         let folder = of(Kind::Folder, 4096);
         let both = ["a", "b"].map(|each| (OsString::from(each), folder));
-        assert!(tree.listed(ROOT, &both, 0));
+        assert!(tree.listed(ROOT, &both, (0, Instant::now())));
         let made = ["a", "b"].map(|each| tree.number(ROOT, name(each), folder).unwrap());
         let files: Vec<(OsString, Attributes)> = (0..20)
             .map(|number| (format!("{number:02}").into(), of(Kind::File, 100)))
             .collect();
-        assert!(tree.listed(made[0], &files, 0));
+        assert!(tree.listed(made[0], &files, (0, Instant::now())));
         (tree, made, files)
     }
 
@@ -162,7 +180,7 @@ mod tests {
         assert!(!tree.list_ahead(b, name("00")), "one file is no sequence");
         read(&mut tree, a, "01");
         assert!(tree.list_ahead(b, name("00")));
-        assert!(tree.listed(b, &files, 0));
+        assert!(tree.listed(b, &files, (0, Instant::now())));
         tree.listed_ahead(b, None);
         let first = tree.first_to_fetch(b, name("00"));
         assert_eq!(first.len(), super::super::ahead::MOST);
@@ -187,7 +205,7 @@ mod tests {
             assert_eq!(told, (at == 9).then_some(b), "{at}");
         }
         assert!(tree.first_of_next(b).is_empty(), "it is not listed yet");
-        assert!(tree.listed(b, &files, 0));
+        assert!(tree.listed(b, &files, (0, Instant::now())));
         assert_eq!(tree.first_of_next(b).len(), super::super::ahead::MOST);
         // Who comes there has the rest fetched.
         assert_eq!(tree.first_to_fetch(b, name("00")), ["16"]);
@@ -205,7 +223,7 @@ mod tests {
                 .iter()
                 .map(|(name, kind)| (OsString::from(name), of(*kind, 100)))
                 .collect();
-            assert!(tree.listed(at, &names, 0));
+            assert!(tree.listed(at, &names, (0, Instant::now())));
         };
         list(&mut tree, ROOT, &[("a", Kind::Folder), ("z", Kind::Folder)]);
         let a = tree.number(ROOT, name("a"), folder).unwrap();

@@ -46,6 +46,17 @@ fn a_copy_that_is_over_the_limit_alone_costs_no_other() {
 }
 
 #[test]
+fn copies_that_nobody_waits_for_leave_room_to_those_that_are_opened() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(&folder.path().join("cache"), "k", LIMIT).unwrap();
+    let ahead = store.make_ahead(LIMIT / 4).unwrap();
+    store.make_ahead(1).unwrap_err();
+    let opened = store.make(LIMIT / 2).unwrap();
+    drop((ahead, opened));
+    store.make_ahead(LIMIT / 4).unwrap();
+}
+
+#[test]
 fn the_reason_names_what_has_no_room() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(&folder.path().join("cache"), "k", LIMIT).unwrap();
