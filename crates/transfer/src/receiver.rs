@@ -174,34 +174,30 @@ impl<'a, 'w> Receiver<'a, 'w> {
         if !memory {
             small.write(&mut self.dirs)?;
         }
-        let have = match &item.plan {
-            FilePlan::Have(digest) => Some(digest),
-            _ => None,
-        };
-        // Of what is here already the sender says whether it is the same.
-        let coming = match have {
-            Some(_) => self.coming()?,
-            None => Coming::Contents,
-        };
+        if let FilePlan::Have(digest) = &item.plan {
+            // Of what is here already the sender says whether it is the same.
+            match self.coming()? {
+                Coming::Same => {
+                    self.meter.passed(&item.name, item.size);
+                    self.meter.file(true);
+                    return Ok(Some(item.done(digest, true)));
+                }
+                Coming::Left(reason) => return Ok(self.leave(item, index, &reason)),
+                Coming::Contents => {}
+            }
+        }
         let from = match item.plan {
             FilePlan::From(at) => at,
             _ => 0,
         };
-        let (digest, skipped) = match (coming, have) {
-            (Coming::Same, Some(digest)) => {
-                self.meter.passed(&item.name, item.size);
-                (Some(digest.clone()), true)
-            }
-            (Coming::Same, None) => return Err(self.link.damaged()),
-            (Coming::Left(reason), _) => return Ok(self.leave(item, index, &reason)),
-            _ if memory => (self.small(item, index, small)?, false),
-            _ => (self.large_leanly(item, index, from)?, false),
+        let digest = match memory {
+            true => self.small(item, index, small)?,
+            false => self.large_leanly(item, index, from)?,
         };
-        let Some(digest) = digest else {
-            return Ok(None);
-        };
-        self.meter.file(skipped);
-        Ok(Some(item.done(&digest, skipped)))
+        Ok(digest.map(|digest| {
+            self.meter.file(false);
+            item.done(&digest, false)
+        }))
     }
 
     fn large_leanly(
@@ -218,14 +214,12 @@ impl<'a, 'w> Receiver<'a, 'w> {
 
     /// A file that is moved by a method, in segments; `None` if the sender leaves it out.
     fn large(&mut self, item: &Item, index: usize, from: u64) -> Result<Option<Vec<u8>>, Stop> {
-        let (folder, _) = names::split(&item.name);
         // All is ready when the sender has read the first bytes.
         let ready = self.make_ready(item, from);
         let coming = self.coming();
         if !matches!(coming, Ok(Coming::Contents)) {
-            let new = ready.ok().filter(|(partial, _)| partial.is_new);
-            if let (Some((partial, _)), Ok(parent)) = (new, self.dirs.folder(folder)) {
-                let _ = partial.remove(parent);
+            if let Some((partial, _)) = ready.ok().filter(|(partial, _)| partial.is_new) {
+                self.discard(item, &partial);
             }
             let Coming::Left(reason) = coming? else {
                 return Err(self.link.damaged());
@@ -247,11 +241,17 @@ impl<'a, 'w> Receiver<'a, 'w> {
         if !digest.as_ref().is_err_and(useless) {
             return digest.map(Some).map_err(Stop::kept);
         }
-        // No later transfer resumes it; why this one failed is the error to report.
+        self.discard(item, &partial);
+        digest.map(Some)
+    }
+
+    /// Remove a partial file that no later transfer resumes. Where it cannot be removed it stays: why its contents did
+    /// not come is what is reported.
+    fn discard(&mut self, item: &Item, partial: &Partial) {
+        let (folder, _) = names::split(&item.name);
         if let Ok(parent) = self.dirs.folder(folder) {
             let _ = partial.remove(parent);
         }
-        digest.map(Some)
     }
 
     /// A file under its partial name, and what digests it.
