@@ -71,12 +71,12 @@ pub fn serve(folder: &Path, answers: impl Answers) -> io::Result<Server> {
 }
 
 impl Server {
-    /// Give their answer to those who wait for the end, and take the socket away.
+    /// Give their answer to those who wait for the end, and take the socket away. Whoever calls it too, and then ends
+    /// the process, waits until they have it.
     pub fn finish(self, last: &Value) {
         let _ = std::fs::remove_file(&self.path);
-        let waiting =
-            std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner));
-        for mut stream in waiting {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        for mut stream in waiting.drain(..) {
             let _ = writeln!(stream, "{last}");
         }
     }
@@ -236,6 +236,34 @@ mod tests {
         server.finish(&json!({"left": []}));
         assert_eq!(end.within(LINE_LIMIT).unwrap(), Some(json!({"left": []})));
         assert!(!deep.join("socket").exists());
+    }
+
+    #[test]
+    fn nobody_ends_the_process_while_another_gives_the_last_words() {
+        let folder = tempfile::tempdir().unwrap();
+        let server = serve(folder.path(), Fixed(json!({}))).unwrap();
+        let mut end = await_end(folder.path()).unwrap();
+        // More than the socket takes before somebody reads.
+        let words = json!({"left": "x".repeat(4 << 20)});
+        let [first, second] = [server.clone(), server.clone()];
+        let said = words.clone();
+        let speaking = std::thread::spawn(move || first.finish(&said));
+        while server
+            .waiting
+            .try_lock()
+            .is_ok_and(|waiting| !waiting.is_empty())
+        {
+            std::thread::yield_now();
+        }
+        let (done, is_done) = std::sync::mpsc::channel();
+        let ending = std::thread::spawn(move || {
+            second.finish(&json!({}));
+            done.send(()).unwrap();
+        });
+        assert!(is_done.recv_timeout(Duration::from_millis(300)).is_err());
+        assert_eq!(end.within(LINE_LIMIT).unwrap(), Some(words));
+        speaking.join().unwrap();
+        ending.join().unwrap();
     }
 
     #[test]
