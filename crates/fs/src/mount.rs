@@ -10,7 +10,7 @@
 //! 3. `Shared::tree`: nodes, names, cached attributes. Never held while the server or the disk is asked.
 //! 4. `FileNode::state`: what a reader may see of a file while its gate is held by somebody else. Never held while the
 //!    server or the disk is asked; changed only with the gate held (but for `flushed`).
-//! 5. `Shared::handles`, `Shared::folders`, `FileNode::kernel_size`, those of the report and of the worker threads:
+//! 5. `Shared::handles`, `Shared::folders`, `FileNode::kernel_size`, `FileNode::looked_up`, those of the report and of the worker threads:
 //!    held for a look-up or a change alone.
 //!
 //! # Who waits for what
@@ -38,6 +38,7 @@ mod folders;
 mod kernel_size;
 mod lease;
 mod leftover;
+mod looked_up;
 mod lookup;
 mod maintenance;
 mod names;

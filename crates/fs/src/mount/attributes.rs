@@ -61,6 +61,14 @@ impl Shared {
         }
     }
 
+    /// The kernel is given a node with these attributes, and may remember its name.
+    pub(super) fn shown_by_name(&self, ino: u64, attr: &FileAttr) {
+        if let Some(file) = self.tree().file(ino) {
+            file.looked_up.given(None);
+        }
+        self.size_shown(ino, attr);
+    }
+
     /// Whether the server need not be asked for a node's attributes.
     pub(super) fn is_known(&self, ino: u64) -> bool {
         let known = self.tree().attributes(ino);

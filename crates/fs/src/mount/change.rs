@@ -197,7 +197,7 @@ impl Shared {
         by: Option<&Handle>,
     ) -> Result<(), Errno> {
         let request = if size == 0 { Use::Empty } else { Use::Write };
-        self.bind(ino, file, request)?;
+        self.bind(ino, file, (request, None))?;
         let copy = file.copy().ok_or(Errno::EIO)?;
         if copy.file().metadata().map_err(errno)?.len() != size {
             copy.file().set_len(size).map_err(errno)?;

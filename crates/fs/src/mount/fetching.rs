@@ -10,6 +10,7 @@ use crate::store::{Copy, Digest, Entry};
 
 use super::Shared;
 use super::file::{FileNode, set_times};
+use super::looked_up::Seen;
 use super::opening::{Use, adopt_dirty, kept};
 
 /// Room is asked for in steps of this many bytes when a file turns out to be bigger than its attributes said.
@@ -29,7 +30,12 @@ enum Good {
 
 impl Shared {
     /// With the gate held: a copy for a node that is bound to none.
-    pub(super) fn bring(&self, ino: u64, file: &FileNode, wanted: Use) -> Result<(), Errno> {
+    pub(super) fn bring(
+        &self,
+        ino: u64,
+        file: &FileNode,
+        (wanted, seen): (Use, Option<Seen>),
+    ) -> Result<(), Errno> {
         self.follow_displaced();
         let path = self.tree().path(ino).ok_or(Errno::ESTALE)?;
         let entry = self.store.entry(&path)?;
@@ -45,8 +51,8 @@ impl Shared {
             return self.begin_empty(ino, file);
         }
         if let Some(entry) = entry {
-            let read = self.remote.clock().now();
-            let good = match self.still_good(ino, &entry, wanted)? {
+            let read = seen.map_or_else(|| self.remote.clock().now(), |seen| seen.asked);
+            let good = match self.still_good(ino, &entry, (wanted, seen))? {
                 Good::Yes => Some((entry.version, read)),
                 Good::Unasked => {
                     file.state().unasked = !entry.trusted;
@@ -66,7 +72,12 @@ impl Shared {
     }
 
     /// Whether the server still has the version that the entry holds.
-    fn still_good(&self, ino: u64, entry: &Entry, wanted: Use) -> Result<Good, Errno> {
+    fn still_good(
+        &self,
+        ino: u64,
+        entry: &Entry,
+        (wanted, seen): (Use, Option<Seen>),
+    ) -> Result<Good, Errno> {
         let Some(version) = entry.version else {
             return Ok(Good::No);
         };
@@ -77,7 +88,7 @@ impl Shared {
         if !entry.trusted {
             return Ok(Good::Compare);
         }
-        let now = match self.lstat(ino) {
+        let now = match seen.map_or_else(|| self.lstat(ino), |seen| Ok(seen.attributes)) {
             Err(Errno::EIO) if wanted == Use::Read && self.is_down() => return Ok(Good::Unasked),
             answer => answer?,
         };

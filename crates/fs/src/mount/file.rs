@@ -21,6 +21,7 @@ use crate::store::{self, Copy, Digest};
 
 use super::kernel_size::KernelSize;
 use super::locked;
+use super::looked_up::LookedUp;
 
 /// Bytes of a file whose blocks are found at its opening for writing: that takes some 0.4 s a GiB. Of larger ones they
 /// are known once they have been copied back.
@@ -38,6 +39,8 @@ pub struct FileNode {
     pub renamed_late: AtomicBool,
     /// The size that the kernel takes it to have.
     pub kernel_size: KernelSize,
+    /// What its last look-up has found.
+    pub looked_up: LookedUp,
 }
 
 /// Changed only with the gate held; the lock around it is for reading it meanwhile.

@@ -103,7 +103,7 @@ impl Shared {
             let added = shown.map(|(attr, keep)| {
                 let full = reply.add(attr.ino, at, name, &keep, &attr, Generation(0));
                 if !full {
-                    self.size_shown(child, &attr);
+                    self.shown_by_name(child, &attr);
                 }
                 !full
             });

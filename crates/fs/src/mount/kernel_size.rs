@@ -21,6 +21,7 @@ use nix::errno::Errno;
 use crate::errno::errno;
 
 use super::file::FileNode;
+use super::looked_up::Seen;
 use super::opening::Use;
 use super::{Shared, locked};
 
@@ -113,7 +114,7 @@ impl Shared {
         &self,
         ino: u64,
         file: &FileNode,
-        wanted: Use,
+        (wanted, seen): (Use, Option<Seen>),
         thread: u32,
     ) -> Result<bool, Errno> {
         let repeated = file.kernel_size.is_repeated(thread);
@@ -123,7 +124,7 @@ impl Shared {
             return Ok(false);
         }
         if file.copy().is_none() {
-            self.bring(ino, file, wanted)?;
+            self.bring(ino, file, (wanted, seen))?;
         }
         Ok(!repeated && file.kernel_size.repeat(size(file)?, thread))
     }

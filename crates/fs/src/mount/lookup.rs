@@ -11,6 +11,7 @@ use crate::log;
 use crate::remote::{Attributes, BOUNDS, is_temporary};
 
 use super::file::FileNode;
+use super::looked_up::Seen;
 use super::opening::adopt_dirty;
 use super::tree::Cached;
 use super::{Shared, locked};
@@ -21,11 +22,16 @@ const TRIES: usize = 16;
 impl Shared {
     /// The node of a name.
     pub(super) fn lookup(&self, parent: u64, name: &OsStr) -> Result<u64, Errno> {
+        self.look_up(parent, name).map(|(ino, _)| ino)
+    }
+
+    /// The node of a name, and what the server said where it was asked for that one.
+    pub(super) fn look_up(&self, parent: u64, name: &OsStr) -> Result<(u64, Option<Seen>), Errno> {
         for _ in 0..TRIES {
             let (path, mark) = {
                 let mut tree = self.tree();
                 match tree.cached(parent, name) {
-                    Cached::Node(ino) => return Ok(ino),
+                    Cached::Node(ino) => return Ok((ino, None)),
                     Cached::Nothing => return Err(Errno::ENOENT),
                     Cached::Unknown => {}
                 }
@@ -39,12 +45,13 @@ impl Shared {
             }
             if self.is_down() {
                 if let Some(ino) = self.known_offline(parent, name) {
-                    return Ok(ino);
+                    return Ok((ino, None));
                 }
             }
             if self.list_ahead(parent, name)? {
                 continue;
             }
+            let asked = self.remote.clock().now();
             let answer = self.remote.lstat(&path);
             let mut tree = self.tree();
             if tree.path_of(parent, name).as_ref() != Some(&path) {
@@ -58,7 +65,7 @@ impl Shared {
                     let file = tree.file(ino);
                     drop(tree);
                     self.take_up(&path, file)?;
-                    return Ok(ino);
+                    return Ok((ino, Some(Seen { attributes, asked })));
                 }
                 Err(why) => {
                     if why == Errno::ENOENT {

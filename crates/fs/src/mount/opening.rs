@@ -13,6 +13,7 @@ use crate::remote::{Attributes, State as Connection, Version};
 use crate::store::{self, Dirty, Entry, Kept};
 
 use super::file::{FileNode, digest};
+use super::looked_up::Seen;
 use super::{Handle, Shared, locked};
 
 /// What an open is for.
@@ -60,15 +61,16 @@ impl Shared {
         let writable = Use::of(flags) != Use::Read;
         self.look_up_anew(ino, &file, writable)?;
         self.wait_for_release(&file);
+        let seen = thread.and_then(|thread| file.looked_up.within_open(thread));
         let _gate = file.gate();
         self.end_of_mapping(ino, &file);
         let wanted = Use::of(flags);
         let repeated = thread.map_or(Ok(false), |thread| {
-            self.is_to_be_repeated(ino, &file, wanted, thread)
+            self.is_to_be_repeated(ino, &file, (wanted, seen), thread)
         });
         let opened = match repeated {
             Ok(true) => return Err(Errno::ESTALE),
-            answer => answer.and_then(|_| self.bind(ino, &file, wanted)),
+            answer => answer.and_then(|_| self.bind(ino, &file, (wanted, seen))),
         };
         let opened = opened.and_then(|()| self.opened(ino, &file, writable, register));
         match &opened {
@@ -90,10 +92,16 @@ impl Shared {
         opened
     }
 
-    /// With the gate held: has the node bound to a copy with the content that an open must see.
-    pub(super) fn bind(&self, ino: u64, file: &FileNode, wanted: Use) -> Result<(), Errno> {
+    /// With the gate held: has the node bound to a copy with the content that an open must see; `seen` is what the
+    /// server has said since that began.
+    pub(super) fn bind(
+        &self,
+        ino: u64,
+        file: &FileNode,
+        (wanted, seen): (Use, Option<Seen>),
+    ) -> Result<(), Errno> {
         if file.copy().is_none() {
-            self.bring(ino, file, wanted)?;
+            self.bring(ino, file, (wanted, seen))?;
         }
         if wanted == Use::Read {
             return Ok(());

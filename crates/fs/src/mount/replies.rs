@@ -11,12 +11,38 @@ use nix::errno::Errno;
 use crate::remote::Statvfs;
 
 use super::Shared;
+use super::looked_up::Seen;
 use super::opening::Opened;
 
 /// A node that was found or made.
 pub fn reply_entry(shared: &Shared, reply: ReplyEntry, found: Result<u64, Errno>) {
     match found.and_then(|ino| given(shared, ino)) {
         Ok((attr, keep)) => reply.entry(&keep, &attr, Generation(0)),
+        Err(why) => reply.error(kernel_errno(why)),
+    }
+}
+
+/// A node that a thread of a program looked up, and what the server said of it where it was asked. Of a file the
+/// kernel may not remember the name then: see [`super::looked_up`].
+pub fn reply_looked_up(
+    shared: &Shared,
+    reply: ReplyEntry,
+    found: Result<(u64, Option<Seen>), Errno>,
+    thread: u32,
+) {
+    let given = found.and_then(|(ino, seen)| Ok((given(shared, ino)?, ino, seen)));
+    match given {
+        Ok(((attr, keep), ino, seen)) => {
+            let file = seen.and_then(|seen| Some((shared.tree().file(ino)?, seen)));
+            let remembered = match file {
+                Some((file, seen)) => {
+                    file.looked_up.given(Some((thread, seen)));
+                    Duration::ZERO
+                }
+                None => keep,
+            };
+            reply.entry_with_ttls(&keep, &remembered, &attr, Generation(0));
+        }
         Err(why) => reply.error(kernel_errno(why)),
     }
 }
@@ -29,7 +55,7 @@ fn given(shared: &Shared, ino: u64) -> Result<(FileAttr, Duration), Errno> {
     shared.tree().looked_up(ino);
     shared
         .shown(ino)
-        .inspect(|(attr, _)| shared.size_shown(ino, attr))
+        .inspect(|(attr, _)| shared.shown_by_name(ino, attr))
         .inspect_err(|_| shared.tree().forget(ino, 1))
 }
 

@@ -23,7 +23,7 @@ use super::data::Append;
 use super::names::Maker;
 use super::opening::Use;
 use super::replies::{
-    kernel_errno, reply_attr, reply_created, reply_entry, reply_opened, reply_room,
+    kernel_errno, reply_attr, reply_created, reply_looked_up, reply_opened, reply_room,
 };
 use super::session::Session;
 
@@ -38,14 +38,15 @@ impl Filesystem for Session {
         self.count("destroy");
     }
 
-    fn lookup(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+    fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         self.count("lookup");
+        let thread = request.pid();
         let (name, fetch) = (
             name.to_owned(),
             self.fetch_behind(parent.0, name.to_owned()),
         );
         self.later(move |shared| {
-            reply_entry(shared, reply, shared.lookup(parent.0, &name));
+            reply_looked_up(shared, reply, shared.look_up(parent.0, &name), thread);
             fetch();
         });
     }

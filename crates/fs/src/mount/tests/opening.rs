@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
-use std::io::Write;
+use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::thread;
@@ -13,6 +13,8 @@ use nix::sys::stat::{UtimensatFlags, utimensat};
 use nix::sys::time::TimeSpec;
 
 use super::rig::{Rig, options, through_daemon, until};
+use crate::mount::Options;
+use crate::mount::opening::Opened;
 use crate::mount::tree::ROOT;
 
 /// Changes the content on the server, not the size nor the time.
@@ -95,6 +97,72 @@ fn an_open_after_a_close_asks_the_server_though_the_release_is_still_on_its_way(
             read == new.as_bytes()
         });
         assert!(asked, "what was closed is taken for open");
+    }
+}
+
+/// What an open by a thread shows of a file whose look-up by thread 7 asked the server, which was changed since.
+fn read_after_look_up(rig: &Rig, name: &str, thread: u32, after: Duration) -> Vec<u8> {
+    rig.serve(name, b"old");
+    assert_eq!(fs::read(rig.at(name)).unwrap(), b"old");
+    let shared = rig.shared();
+    let (ino, seen) = shared.look_up(ROOT, OsStr::new(name)).unwrap();
+    let file = shared.tree().file(ino).unwrap();
+    until("nobody has the copy", || !file.in_use());
+    rig.serve(name, b"new, longer");
+    file.looked_up.given(seen.map(|seen| (7, seen)));
+    thread::sleep(after);
+    let refused = |_: &File| Err(io::Error::from_raw_os_error(libc::EPERM));
+    // What the kernel was shown may differ from what is opened: then the open is to be repeated.
+    let opened = (0..2).find_map(|_| {
+        let opened = shared.open(ino, libc::O_RDONLY, Some(thread), refused);
+        opened.ok()
+    });
+    let (Some(Opened::Daemon(number, _)), Some(copy)) = (opened, file.copy()) else {
+        panic!("it is not open");
+    };
+    let mut content = Vec::new();
+    copy.file().try_clone().unwrap().rewind().unwrap();
+    copy.file().read_to_end(&mut content).unwrap();
+    shared.release(number);
+    content
+}
+
+#[test]
+fn the_look_up_within_an_open_asks_for_it_and_no_other_does() {
+    let rig = Rig::new(through_daemon());
+    // A machine that is held up may let the time of one call pass: once, not each time.
+    let asked_once = (0..5).any(|count| {
+        read_after_look_up(&rig, &format!("same {count}"), 7, Duration::ZERO) == b"old"
+    });
+    assert!(asked_once, "the server was asked twice for one open");
+    for (thread, after) in [(8, 0), (0, 0), (7, 20)] {
+        let (name, after) = (
+            format!("other {thread} {after}"),
+            Duration::from_millis(after),
+        );
+        assert_eq!(
+            read_after_look_up(&rig, &name, thread, after),
+            b"new, longer"
+        );
+    }
+}
+
+#[test]
+fn an_open_after_a_look_up_of_another_call_asks_the_server() {
+    for options in [options(), through_daemon()] {
+        let attribute_time = Duration::from_millis(50);
+        let rig = Rig::new(Options {
+            attribute_time,
+            ..options
+        });
+        for _ in 0..20 {
+            rig.serve("f", b"old");
+            assert_eq!(fs::read(rig.at("f")).unwrap(), b"old");
+            thread::sleep(attribute_time);
+            assert_eq!(fs::metadata(rig.at("f")).unwrap().len(), 3);
+            rig.serve("f", b"new, longer");
+            assert_eq!(fs::read(rig.at("f")).unwrap(), b"new, longer");
+        }
     }
 }
 
