@@ -10,6 +10,7 @@ mod clock;
 mod content;
 mod errno;
 mod fetch;
+mod gathered;
 mod handle;
 mod handshake;
 mod in_place;

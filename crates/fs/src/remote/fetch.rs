@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -11,6 +10,7 @@ use nix::errno::Errno;
 
 use super::attributes::{Attributes, Change, Kind, Version};
 use super::errno::{Doing, settle};
+use super::gathered::Gathered;
 use super::link::Link;
 use super::pipeline::RequestPipeline;
 use super::request_error::RequestError;
@@ -25,7 +25,7 @@ const UNSETTLED: u64 = 2;
 
 /// Reads are of whole blocks of so many bytes. OpenSSH gives 255 KiB at most: pieces of that size end amid a page, and
 /// a file that is written in such pieces gets small folios in the page cache, out of which each later read takes a
-/// quarter longer. Blocks of 128 KiB would save a little more, and cost the first read more requests.
+/// quarter longer.
 const BLOCK: u64 = 64 << 10;
 
 /// One fetching of one file, over as many connections as it takes.
@@ -37,6 +37,7 @@ pub struct Fetch<'a> {
     /// What the first `done` bytes of `into` are of; `None` if they are of no use to another connection.
     version: Option<Version>,
     done: u64,
+    gathered: Gathered,
     progress: Instant,
 }
 
@@ -61,6 +62,7 @@ impl<'a> Fetch<'a> {
             limit,
             version: None,
             done: 0,
+            gathered: Gathered::default(),
             progress: Instant::now(),
         }
     }
@@ -145,6 +147,7 @@ impl<'a> Fetch<'a> {
         }
         let mut next = (start + chunk).min(before.size);
         let moved = self.read(pipeline, handle, &mut next, before.size, &mut under_way);
+        self.write(pipeline)?;
         self.done = under_way
             .values()
             .map(|(offset, _)| *offset)
@@ -220,29 +223,35 @@ impl<'a> Fetch<'a> {
         }
     }
 
-    /// Write what came: how much of the wanted it is; 0 at the end of the file.
+    /// Take what came: how much of the wanted it is; 0 at the end of the file.
     fn keep(
-        &self,
+        &mut self,
         pipeline: &RequestPipeline<'_>,
         answer: Answer,
         offset: u64,
         length: u64,
     ) -> Result<u64, RequestError> {
-        let written = answer.get(kind::DATA, |body| {
-            let data = body.text()?;
-            let wanted = usize::try_from(length).unwrap_or(usize::MAX);
-            let data = &data[..data.len().min(wanted)];
-            Ok(self
-                .into
-                .write_all_at(data, offset)
-                .map(|()| data.len() as u64))
-        })?;
-        pipeline.session.reuse(answer);
-        match written {
-            Ok(written) => Ok(written.map_err(local)?),
-            Err(Status::End) => Ok(0),
-            Err(_) => Err(RequestError::Errno(Errno::EIO)),
+        let wanted = usize::try_from(length).unwrap_or(usize::MAX);
+        let got = match answer.get(kind::DATA, |body| Ok(body.text()?.len().min(wanted)))? {
+            Ok(got) if got > 0 => got,
+            Ok(_) | Err(Status::End) => return Ok(0),
+            Err(_) => return Err(RequestError::Errno(Errno::EIO)),
+        };
+        if !self.gathered.takes(offset) {
+            self.write(pipeline)?;
         }
+        if self.gathered.add(offset, answer, got) {
+            self.write(pipeline)?;
+        }
+        Ok(got as u64)
+    }
+
+    /// Write what was gathered.
+    fn write(&mut self, pipeline: &RequestPipeline<'_>) -> Result<(), RequestError> {
+        let answers = self.gathered.write(self.into).map_err(local)?;
+        let session = &pipeline.session;
+        answers.into_iter().for_each(|answer| session.reuse(answer));
+        Ok(())
     }
 
     fn advance(
