@@ -59,7 +59,7 @@ impl Workload for DiskRead {
     fn describe() -> Description {
         Description {
             name: "disk.read",
-            version: 2,
+            version: 3,
             purpose: "Reading a file from a cold or a warm page cache, block by block",
             timing_model: "throughput = bytes / 2^20 / time_s, time_s = raw - correction. Inside the clock: the calls \
                 that read, with work=xor the folding of the bytes, with engine=uring the making of the rings, and \

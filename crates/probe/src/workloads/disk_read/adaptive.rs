@@ -22,8 +22,6 @@ const AGAIN: u64 = 64;
 /// Stretches, since the other way became the faster one, at which it is tried again before that: a single trial may
 /// have met an interruption.
 const SOON: [u64; 2] = [4, 16];
-/// A way that this kernel does not have.
-const IMPOSSIBLE: u64 = u64::MAX;
 
 /// How a stretch is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,12 +55,7 @@ impl Race {
             (Way::Copying, Way::Mapping)
         };
         let again = count % AGAIN == 0 || SOON.contains(&count);
-        let chosen = if again && mapping.max(copying) != IMPOSSIBLE {
-            slower
-        } else {
-            faster
-        };
-        (faster, chosen)
+        (faster, if again { slower } else { faster })
     }
 
     fn tell(&self, way: Way, bytes: u64, began: Instant) {
@@ -87,16 +80,13 @@ pub fn read(
     let (mut known, mut count) = (Way::Mapping, 1);
     while let Some(stretch) = pass.next_block() {
         let began = Instant::now();
-        let (faster, mut way) = race.choose(count);
+        let (faster, way) = race.choose(count);
         if faster != known {
             (known, count) = (faster, 1);
         }
-        if way == Way::Mapping && !mapped.look_at_all(pass, file, stretch, &mut tally)? {
-            race.mapping.store(IMPOSSIBLE, Ordering::Relaxed);
-            way = Way::Copying;
-        }
-        if way == Way::Copying {
-            blocks::pread_one(pass, file, stretch, buffer, &mut tally)?;
+        match way {
+            Way::Mapping => mapped.look_at_all(pass, file, stretch, &mut tally)?,
+            Way::Copying => blocks::pread_one(pass, file, stretch, buffer, &mut tally)?,
         }
         race.tell(way, stretch.1 - stretch.0, began);
         count += 1;
@@ -138,12 +128,5 @@ mod tests {
         race.tell(Way::Copying, 1 << 20, ago(2000));
         race.tell(Way::Mapping, 1 << 20, ago(60_000));
         assert_eq!(race.choose(1), (Way::Copying, Way::Copying));
-    }
-
-    #[test]
-    fn what_the_kernel_does_not_have_is_not_tried_again() {
-        let race = Race::default();
-        race.mapping.store(IMPOSSIBLE, Ordering::Relaxed);
-        assert!((1..=3 * AGAIN).all(|count| race.choose(count).1 == Way::Copying));
     }
 }

@@ -18,8 +18,8 @@ const DIRECT_BLOCK: u64 = 1 << 20;
 const READS_A_CPU: u64 = 4;
 /// Fewest and most of them.
 const READS: (u64, u64) = (8, 32);
-/// Greatest and least stretch that is mapped or copied when nothing else is asked for. Larger ones map more pages a
-/// call; smaller ones leave work for each thread, and cost less where the slower way is tried.
+/// Greatest and least stretch that is mapped or copied when nothing else is asked for. Smaller ones leave work for each
+/// thread, and cost less where the slower way is tried.
 const STRETCHES: (u64, u64) = (4 << 20, 128 << 10);
 /// Stretches for each thread at least, so that none waits long for the last one.
 const STRETCHES_A_THREAD: u64 = 8;
@@ -65,7 +65,7 @@ pub struct Method {
     pub engine: Engine,
     /// Threads that read.
     pub threads: u64,
-    /// Bytes asked for at once, or mapped at once; with [`Engine::Auto`] those of a stretch.
+    /// Bytes asked for at once, or looked at in one go; with [`Engine::Auto`] those of a stretch.
     pub block: u64,
     /// Reads in flight in each thread; 1 but for io_uring.
     pub depth: u64,

@@ -21,7 +21,7 @@ pub enum Cache {
 pub struct Parameters {
     #[serde(flatten)]
     pub place: Place,
-    /// Bytes asked for by one call; with mmap, bytes mapped by one call. 0: chosen for the engine.
+    /// Bytes asked for by one call; with mmap, bytes that a thread looks at in one go. 0: chosen for the engine.
     #[parameter(bytes(128 << 10, 0..=32 << 20))]
     pub block_size: u64,
     /// Blocks to be read at most; 0: to the end of the file.
@@ -60,7 +60,7 @@ pub struct Values {
     pub time_s: f64,
     #[metric(found("B", "bytes read"))]
     pub bytes: f64,
-    #[metric(found("calls", "reads requested from the kernel").note("With mmap, windows mapped."))]
+    #[metric(found("calls", "reads requested from the kernel").note("With mmap, blocks looked at."))]
     pub calls: f64,
     #[metric(time("s", Quantity::CpuTime).of("all threads").note("User and system, while the clock runs."))]
     pub cpu_s: f64,
