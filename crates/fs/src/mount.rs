@@ -10,8 +10,8 @@
 //! 3. `Shared::tree`: nodes, names, cached attributes. Never held while the server or the disk is asked.
 //! 4. `FileNode::state`: what a reader may see of a file while its gate is held by somebody else. Never held while the
 //!    server or the disk is asked; changed only with the gate held (but for `flushed`).
-//! 5. `Shared::handles`, `Shared::folders`, `FileNode::kernel_size`, `FileNode::looked_up`, those of the report and of the worker threads:
-//!    held for a look-up or a change alone.
+//! 5. `Shared::handles`, `Shared::folders`, `FileNode::kernel_size`, `FileNode::looked_up`, those of the report and of
+//!    the worker threads: held for a look-up or a change alone.
 //!
 //! # Who waits for what
 //!

@@ -4,6 +4,7 @@
 //! is closed.
 
 use std::os::unix::fs::MetadataExt;
+use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use fuser::{FileAttr, FileType, INodeNo};
@@ -13,6 +14,7 @@ use crate::errno::errno;
 use crate::remote::{Attributes, Kind, Time};
 
 use super::Shared;
+use super::file::FileNode;
 use super::tree::ROOT;
 
 /// Bytes that programs are advised to read and write at once.
@@ -59,6 +61,12 @@ impl Shared {
                 false => file.kernel_size.shown(attr.size),
             }
         }
+    }
+
+    /// A file that has one name as far as this mount knows.
+    pub(super) fn file_of_one_name(&self, ino: u64) -> Option<Arc<FileNode>> {
+        let tree = self.tree();
+        tree.file(ino).filter(|_| tree.names(ino) == 1)
     }
 
     /// The kernel is given a node with these attributes, and may remember its name.

@@ -3,8 +3,9 @@
 //! The kernel looks a name up within open(2), then opens the file. Where the look-up asked the server, what it said is
 //! younger than the beginning of the open, and need not be asked for again. So that a look-up and an open that follow
 //! each other belong to one call, the kernel may not remember such a name: it would open it later without a look-up
-//! (`fuse_dentry_revalidate`, fs/fuse/dir.c). An open that looks nothing up (`/proc/self/fd`, a file that is a mount
-//! point) may yet follow the look-up of another call, within [`SAME_CALL`].
+//! (`fuse_dentry_revalidate`, fs/fuse/dir.c). It may remember another name of the same file: one that has several is
+//! asked for at its opening. An open that looks nothing up (`/proc/self/fd`, a file that is a mount point) may yet
+//! follow the look-up of another call, within [`SAME_CALL`].
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};

@@ -33,7 +33,7 @@ pub fn reply_looked_up(
     let given = found.and_then(|(ino, seen)| Ok((given(shared, ino)?, ino, seen)));
     match given {
         Ok(((attr, keep), ino, seen)) => {
-            let file = seen.and_then(|seen| Some((shared.tree().file(ino)?, seen)));
+            let file = seen.and_then(|seen| shared.file_of_one_name(ino).zip(Some(seen)));
             let remembered = match file {
                 Some((file, seen)) => {
                     file.looked_up.given(Some((thread, seen)));

@@ -14,6 +14,9 @@ use super::wire::Answer;
 /// Bytes that are written together, from a multiple of it on.
 const TOGETHER: u64 = 512 << 10;
 
+/// Pieces that are written together at most; pwritev(2) takes 1024.
+const PIECES: usize = 64;
+
 /// Pieces that are not yet written, without a gap between them.
 #[derive(Default)]
 pub struct Gathered {
@@ -35,7 +38,7 @@ impl Gathered {
         }
         self.end = offset + length as u64;
         self.answers.push((answer, length));
-        self.end / TOGETHER != self.offset / TOGETHER
+        self.end / TOGETHER != self.offset / TOGETHER || self.answers.len() == PIECES
     }
 
     /// Write all to the file; give the answers back.

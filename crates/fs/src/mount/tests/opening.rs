@@ -167,6 +167,30 @@ fn an_open_after_a_look_up_of_another_call_asks_the_server() {
 }
 
 #[test]
+fn a_look_up_of_one_name_says_nothing_for_an_open_by_another() {
+    let attribute_time = Duration::from_millis(20);
+    let rig = Rig::new(Options {
+        attribute_time,
+        ..options()
+    });
+    rig.serve("f", b"old");
+    fs::hard_link(rig.at("f"), rig.at("g")).unwrap();
+    let length = |name: &str| fs::metadata(rig.at(name)).unwrap().len();
+    for round in 0..60 {
+        rig.serve("f", b"old");
+        thread::sleep(attribute_time * 2);
+        assert_eq!(fs::read(rig.at("f")).unwrap(), b"old");
+        thread::sleep(attribute_time * 2);
+        // The kernel remembers the second name for a little longer than the attributes are known.
+        assert_eq!((length("f"), length("g")), (3, 3));
+        thread::sleep(attribute_time + Duration::from_micros(500) * (round % 6));
+        assert_eq!(length("f"), 3);
+        rig.serve("f", b"new, longer");
+        assert_eq!(fs::read(rig.at("g")).unwrap(), b"new, longer");
+    }
+}
+
+#[test]
 fn a_file_stays_shared_though_one_of_its_descriptors_was_closed() {
     for options in [options(), through_daemon()] {
         let rig = Rig::new(options);
