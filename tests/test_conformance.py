@@ -16,7 +16,7 @@ import conformance_results
 import conformance_suites
 import conformance_xfstests
 from conformance_results import Result, Results, load
-from conformance_xfstests import Served
+from conformance_xfstests import Exported, Served
 
 SUITE = """#!/bin/sh
 case "$*" in
@@ -155,6 +155,21 @@ def test_the_program_for_mount_refuses_an_option_it_does_not_know(tmp_path: Path
     assert call("host:/a/else", "/nowhere").returncode == 32
     refused = call("host:/a/test", "/nowhere", "-o", "rw,acl")
     assert (refused.returncode, "unknown option: acl" in refused.stderr) == (32, True)
+
+
+def test_what_the_kernel_serves_is_mounted_by_its_own_nfs(tmp_path: Path) -> None:
+    server, work = tmp_path / "server", tmp_path / "work"
+    server.mkdir()
+    work.mkdir()
+    exported = Exported("127.0.0.1:", "vers=4.2,addr=127.0.0.1")
+    script = conformance_xfstests._script(exported, server, work, tmp_path / "checkout", tmp_path / "kept")
+    lines = script.read_text().splitlines()
+    assert "export FSTYP=nfs" in lines
+    assert "export NFS_MOUNT_OPTIONS='-o vers=4.2,addr=127.0.0.1'" in lines
+    assert "export TEST_DEV=127.0.0.1:/test" in lines
+    assert "export SCRATCH_DEV=127.0.0.1:/scratch" in lines
+    assert all((server / name).is_dir() for name in ("test", "scratch"))
+    assert not any("FUSE" in line for line in lines)
 
 
 def test_a_failure_by_design_is_no_defect(monkeypatch: pytest.MonkeyPatch) -> None:

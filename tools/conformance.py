@@ -7,7 +7,7 @@ As root. pjdfstest 0.2.2 and fsx 0.3.2 are installed from crates.io into target/
 of the original pjdfstest (built: ./configure && make), its 8,800 assertions are run too; with one of
 xfstests, which is built where it was not, its group generic/quick. The server is an sshd of our own on the
 loopback device; every file system is mounted with --allow-other, by root. All mounts and processes are in
-namespaces that end with this program. NFS runs pjdfstest and fsx in a guest.
+namespaces that end with this program. NFS is mounted in a guest, which emulates its CPU: hours for xfstests.
 
 Each result is stored in target/conformance/results. The page is written from all that are there, each with
 its date: suites and file systems can be run one by one (--suite, --without; --page runs none). Without any
@@ -34,7 +34,7 @@ from rich.console import Console
 import conformance_nfs
 from conformance_namespace import disk, enter
 from conformance_page import defects, kept, missing, page
-from conformance_results import ROOT, TOOLS, load
+from conformance_results import ROOT, TOOLS, Result, load
 from conformance_suites import SETTINGS, fsx, install, original, pjdfstest, pjdfstest_names
 from conformance_xfstests import Served, quick
 from conformance_xfstests import run as xfstests
@@ -171,29 +171,43 @@ def run_xfstests(suite_options: SuiteOptions, server: SshServer, work: Path, con
         raise SystemExit("conformance: xfstests needs the path of a checkout")
     tests = list(suite_options.tests) or quick(suite_options.xfstests)
     keys = [key for key in suite_options.systems if key not in ("local", "daemon", "nfs")]
-    for key in [*keys, *(key for key in suite_options.systems if key == "local")]:
-        system = suite_options.systems[key]
-        console.print(f"{system.name}: xfstests …")
-        home = work / f"x-{key}"
-        (home / "w").mkdir(parents=True)
-        (home / "s").mkdir()
-        if key == "local":
-            others = [result for name, result in load().get("xfstests", {}).items() if name != "local"]
+    for key in [*keys, *(key for key in ("local", "nfs") if key in suite_options.systems)]:
+        console.print(f"{suite_options.systems[key].name}: xfstests …")
+        if key in ("local", "nfs"):
+            found = load().get("xfstests", {})
+            others = [result for name, result in found.items() if name not in ("local", "nfs")]
             ran = {name for result in others for name in (*result.passed, *result.failed)}
             tests = [name for name in tests if name in ran]
-        with disk(home / "image", DISK, home / "s"):
-            how = served(key, system, server, home / "s", home / "w")
-            result = xfstests(key, how, home / "s", home / "w", suite_options.xfstests, tests)
         earlier = load().get("xfstests", {}).get(key)
-        if suite_options.tests and earlier is not None:
-            result = result.merged(earlier)
-        result.save()
-        console.print(
-            f"  {len(result.passed)} passed, {len(result.failed)} failed, {len(result.skipped)} not run"
-        )
-        if result.left:
-            console.print(f"  interrupted: {len(result.left)} not reached")
+        left = 0
+        for result in _xfstests_on(key, suite_options, tests, server, work):
+            if suite_options.tests and earlier is not None:
+                result = result.merged(earlier)
+            result.save()
+            left = len(result.left)
+            passed, failed = len(result.passed), len(result.failed)
+            console.print(f"  {passed} passed, {failed} failed, {len(result.skipped)} not run")
+        if left:
+            console.print(f"  interrupted: {left} not reached")
             return
+
+
+def _xfstests_on(
+    key: str, suite_options: SuiteOptions, tests: Sequence[str], server: SshServer, work: Path
+) -> Iterator[Result]:
+    """Run the tests on a file system; give what was found, each time more of it."""
+    checkout = suite_options.xfstests
+    if checkout is None:
+        raise SystemExit("conformance: xfstests needs the path of a checkout")
+    if key == "nfs":
+        yield from conformance_nfs.xfstests(checkout, tests)
+        return
+    home = work / f"x-{key}"
+    (home / "w").mkdir(parents=True)
+    (home / "s").mkdir()
+    with disk(home / "image", DISK, home / "s"):
+        how = served(key, suite_options.systems[key], server, home / "s", home / "w")
+        yield xfstests(key, how, home / "s", home / "w", checkout, tests)
 
 
 def _suite_options(chosen: argparse.Namespace) -> SuiteOptions:

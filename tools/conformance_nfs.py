@@ -1,7 +1,7 @@
-"""Runs pjdfstest and fsx on NFS 4.2 in a guest: both sides of it are the kernel's, so no machine is touched.
+"""Runs the outside suites on NFS 4.2 in a guest: both sides of it are the kernel's, so no machine is touched.
 
-`run` boots the guest with this file as its command (`--inside`), which mounts an ext4 in the guest's memory,
-serves it, mounts it by NFS over the loopback device, and prints the results as JSON.
+`run` and `xfstests` boot the guest with this file as its command (`--inside`), which mounts an ext4 in the
+guest's memory, serves it, mounts it by NFS over the loopback device, and prints the results as JSON.
 """
 
 from __future__ import annotations
@@ -12,18 +12,22 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from conformance_namespace import disk
 from conformance_namespace import run as command
 from conformance_results import ROOT, Result
 from conformance_suites import SETTINGS, fsx, pjdfstest, pjdfstest_names
+from conformance_xfstests import Exported
+from conformance_xfstests import run as check
 
 NAME = "NFS 4.2, in a guest"
-GUEST = ("--memory", "3GiB", "--time-limit", "2h")
-DISK = "1G"
-"""Size of the file system that is served; it lies in the guest's memory."""
+GUEST = ("--memory", "6GiB", "--time-limit", "2h")
+DISK = "2G"
+"""Size of the file system that is served; it lies in the guest's memory, of which files may have half."""
+AT_ONCE = 20
+"""Tests of xfstests for one boot: what was found before stays when a guest fails."""
 WORK = Path("/run/oscope-conformance")
 """In the guest's memory; its other files are this machine's, and cannot be written."""
 CONTROL = Path("/proc/fs/nfsd")
@@ -31,6 +35,8 @@ ANSWERS = Path("/proc/net/rpc")
 """Where the server asks who may have what (net/sunrpc/cache.c); answered here once and for all."""
 ADDRESS = "127.0.0.1"
 PORT = 2049
+OPTIONS = f"vers=4.2,addr={ADDRESS},clientaddr={ADDRESS},proto=tcp,port={PORT},sec=sys"
+"""What mount(8) needs where it has no mount.nfs; the rest are the defaults of nfs(5)."""
 EXPORT_FLAGS = 0x0002 | 0x0400 | 0x2000
 """Insecure ports, no subtree check, a file system id; no squashing (include/uapi/linux/nfsd/export.h)."""
 LAST_SECOND = 2**31 - 1
@@ -38,12 +44,33 @@ GRACE_S = 30.0
 
 
 def run(suites: Sequence[str], operations: int) -> list[Result]:
-    """Boot the guest and return the results of those of the suites that it runs. Raises SystemExit."""
-    inside = [sys.executable, __file__, "--inside", "--operations", operations]
-    inside += [word for suite in suites for word in ("--suite", suite)]
+    """Boot the guest and return the results of those of the suites that take a folder. Raises SystemExit."""
+    words: list[str | int] = ["--operations", operations]
+    for suite in suites:
+        words += ["--suite", suite]
+    return _boot(*words)
+
+
+def xfstests(checkout: Path, tests: Sequence[str]) -> Iterator[Result]:
+    """Run the tests in as many guests as it takes; give what all have found after each. Raises SystemExit."""
+    whole = Result("xfstests", "nfs")
+    for first in range(0, len(tests), AT_ONCE):
+        names = [word for name in tests[first : first + AT_ONCE] for word in ("--test", name)]
+        [found] = _boot("--xfstests", checkout, *names)
+        whole.passed += found.passed
+        whole.failed |= found.failed
+        whole.skipped |= found.skipped
+        whole.left = [*tests[first + AT_ONCE :]]
+        whole.kernel = found.kernel
+        yield whole
+
+
+def _boot(*words: str | int | Path) -> list[Result]:
+    """Boot the guest with this file and the words as its command."""
     oscope = Path(sys.executable).with_name("oscope")
-    words = [oscope, "kernel", "boot", "base", *GUEST, "--", *inside]
-    done = subprocess.run([*map(str, words)], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False)
+    inside = [sys.executable, __file__, "--inside", *words]
+    command = [oscope, "kernel", "boot", "base", *GUEST, "--", *inside]
+    done = subprocess.run([*map(str, command)], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode != 0:
         raise SystemExit(f"conformance: the guest's suites ended with exit code {done.returncode}")
     return [Result(**result) for result in json.loads(done.stdout)]
@@ -79,9 +106,8 @@ def answer(question: str, text: str) -> None:
 
 
 def mount(folder: Path) -> None:
-    """Mount what is served, with the defaults of nfs(5)."""
-    options = f"vers=4.2,addr={ADDRESS},clientaddr={ADDRESS},proto=tcp,port={PORT},sec=sys"
-    command("mount", "--internal-only", "-t", "nfs4", "-o", options, f"{ADDRESS}:/", folder)
+    """Mount what is served."""
+    command("mount", "--internal-only", "-t", "nfs4", "-o", OPTIONS, f"{ADDRESS}:/", folder)
 
 
 def no_renewal() -> None:
@@ -109,14 +135,33 @@ def inside(suites: Sequence[str], operations: int) -> list[Result]:
     return results
 
 
+def inside_xfstests(checkout: Path, tests: Sequence[str]) -> Result:
+    """Run tests of xfstests in this guest. What check writes beside its tests goes to a layer over them."""
+    served, work, tree, layer = (WORK / name for name in ("served", "work", "xfstests", "layer"))
+    for folder in (served, work, tree, layer / "upper", layer / "work"):
+        folder.mkdir(parents=True)
+    layers = f"lowerdir={checkout},upperdir={layer}/upper,workdir={layer}/work"
+    command("mount", "-t", "overlay", "-o", layers, "overlay", tree)
+    with disk(WORK / "image", DISK, served):
+        serve(served)
+        # Else the two folders would be one file system, which is read-only as a whole where one of them is.
+        exported = Exported(f"{ADDRESS}:", f"{OPTIONS},nosharecache")
+        return check("nfs", exported, served, work, tree, tests, WORK)
+
+
 def main() -> None:
     """Be the command of the guest."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--inside", action="store_true", required=True, help="this is the guest")
     parser.add_argument("--suite", action="append", default=[])
-    parser.add_argument("--operations", type=int, required=True)
+    parser.add_argument("--operations", type=int, default=0)
+    parser.add_argument("--xfstests", type=Path)
+    parser.add_argument("--test", action="append", default=[])
     chosen = parser.parse_args()
-    results = inside(chosen.suite, chosen.operations)
+    if chosen.xfstests is None:
+        results = inside(chosen.suite, chosen.operations)
+    else:
+        results = [inside_xfstests(chosen.xfstests, chosen.test)]
     json.dump([dataclasses.asdict(result) for result in results], sys.stdout)
 
 

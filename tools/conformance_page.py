@@ -159,7 +159,7 @@ def _xfstests(results: Mapping[str, Result], names: Mapping[str, str]) -> Iterat
     yield ""
     yield (
         f"Run on {_when(results.values())}. The server keeps the files on an ext4 of its own. On ext4 "
-        "itself, without a network, only those tests are run that any of the others could run."
+        "itself, without a network, and on NFS only those tests are run that any of the others could run."
     )
     yield ""
     yield from _head(["file system", "passed", "failed", "not run", "not reached (interrupted)"])

@@ -53,6 +53,16 @@ class Served:
     """The option for it."""
 
 
+@dataclass(frozen=True)
+class Exported:
+    """A file system that the kernel serves and mounts by NFS, without a program of its own for it."""
+
+    source: str
+    """What precedes the folder in /proc/mounts."""
+    options: str
+    """Of mount(8)."""
+
+
 @dataclass
 class Run:
     """The tests of one run of check, by what became of them."""
@@ -80,14 +90,20 @@ def quick(checkout: Path) -> list[str]:
 
 
 def run(
-    system: str, served: Served | None, server: Path, work: Path, checkout: Path, tests: Sequence[str]
+    system: str,
+    served: Served | Exported | None,
+    server: Path,
+    work: Path,
+    checkout: Path,
+    tests: Sequence[str],
+    place: Path = TOOLS,
 ) -> Result:
     """Run the tests on what `served` mounts from the folder `server`, or on an ext4 of its own (None).
 
     `work` is an empty folder. After a test that hangs, check is started again with those that are left.
-    What check writes (NNN.out.bad, NNN.full) stays in target/conformance/xfstests-SYSTEM.
+    What check writes (NNN.out.bad, NNN.full) stays in xfstests-SYSTEM in `place`.
     """
-    kept = TOOLS / f"xfstests-{system}"
+    kept = place / f"xfstests-{system}"
     shutil.rmtree(kept, ignore_errors=True)
     kept.mkdir(parents=True)
     script = _script(served, server, work, checkout, kept)
@@ -188,36 +204,41 @@ def _difference(block: str) -> str:
     return " ".join(text.split())[:300]
 
 
-def _script(served: Served | None, server: Path, work: Path, checkout: Path, kept: Path) -> Path:
+def _script(served: Served | Exported | None, server: Path, work: Path, checkout: Path, kept: Path) -> Path:
     """Write the script that runs check in its namespace, and what it mounts over the system's files."""
     for name in ("bin", "sbin", "test", "scratch"):
         (work / name).mkdir()
     # Two runs of the same machine have the same process numbers in their namespaces, of which xfstests makes
     # the names of its files in /tmp.
     first = random.SystemRandom().randrange(1000, 30000)
-    lines = ["set -eu", f"echo {first} >/proc/sys/kernel/ns_last_pid"]
+    last = "/proc/sys/kernel/ns_last_pid"
+    lines = ["set -eu", f"[ ! -e {last} ] || echo {first} >{last}"]
     lines += _users(work)
-    settings = {
+    settings: dict[str, Path | str] = {
         "TEST_DIR": work / "test",
         "SCRATCH_MNT": work / "scratch",
         "RESULT_BASE": kept,
         "HOST_OPTIONS": work / "no-settings",
     }
-    if served is None:
-        settings |= {"FSTYP": Path("ext4")}
-        lines += _devices(work)
-    else:
-        settings |= {
-            "FSTYP": Path("fuse"),
-            "FUSE_SUBTYP": Path(f".{served.subtype}"),
-            "TEST_DEV": Path(f"{served.source}:{server}/test"),
-            "SCRATCH_DEV": Path(f"{served.source}:{server}/scratch"),
-        }
-        _helper(served, work / "sbin" / f"mount.fuse.{served.subtype}")
-        _df(work / "bin" / "df")
-        lines.append(f"export PATH={work}/bin:$PATH")
-        sbin = Path("/sbin").resolve()
-        lines.append(f"mount -t overlay -o lowerdir={work}/sbin:{sbin} overlay {sbin}")
+    match served:
+        case None:
+            settings["FSTYP"] = "ext4"
+            lines += _devices(work)
+        case Exported():
+            # Where the machine's files cannot be written.
+            lines.append("mount -t tmpfs tmpfs /tmp")
+            settings |= {"FSTYP": "nfs", "NFS_MOUNT_OPTIONS": f"-o {served.options}"}
+            settings |= {"TEST_DEV": f"{served.source}/test", "SCRATCH_DEV": f"{served.source}/scratch"}
+        case Served():
+            settings |= {"FSTYP": "fuse", "FUSE_SUBTYP": f".{served.subtype}"}
+            settings["TEST_DEV"] = f"{served.source}:{server}/test"
+            settings["SCRATCH_DEV"] = f"{served.source}:{server}/scratch"
+            _helper(served, work / "sbin" / f"mount.fuse.{served.subtype}")
+            _df(work / "bin" / "df")
+            lines.append(f"export PATH={work}/bin:$PATH")
+            sbin = Path("/sbin").resolve()
+            lines.append(f"mount -t overlay -o lowerdir={work}/sbin:{sbin} overlay {sbin}")
+    if served is not None:
         for name in ("test", "scratch"):
             (server / name).mkdir()
             (server / name).chmod(0o777)
