@@ -7,7 +7,7 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use memmap2::{Mmap, MmapOptions};
@@ -24,8 +24,8 @@ static ONE: Mutex<()> = Mutex::new(());
 static FIRST: AtomicUsize = AtomicUsize::new(0);
 static END: AtomicUsize = AtomicUsize::new(0);
 static PAGE: AtomicUsize = AtomicUsize::new(0);
-/// Whether a page of it was gone when it was looked at.
-static GONE: AtomicBool = AtomicBool::new(false);
+/// The first page of it that was gone when it was looked at, by its address; 0: none.
+static GONE: AtomicUsize = AtomicUsize::new(0);
 
 /// A file mapped for one pass. A file that shrinks while it is read raises SIGBUS: the pass then fails, instead of the
 /// probe dying.
@@ -49,7 +49,7 @@ impl Mapped {
         PAGE.store(page_bytes() as usize, Ordering::Relaxed);
         FIRST.store(map.as_ptr() as usize, Ordering::Relaxed);
         END.store(map.as_ptr() as usize + map.len(), Ordering::Relaxed);
-        GONE.store(false, Ordering::Relaxed);
+        GONE.store(0, Ordering::Relaxed);
         let action = SigAction::new(
             SigHandler::SigAction(on_bus_error),
             SaFlags::SA_SIGINFO,
@@ -91,7 +91,7 @@ impl Mapped {
             touch(window);
         }
         match is_gone() {
-            true => Err(explain(pass, file, (offset, end))),
+            true => Err(explain(pass, file)),
             false => Ok(()),
         }
     }
@@ -114,7 +114,7 @@ impl Drop for Mapped {
 
 /// Whether a page of the mapping was gone when it was looked at.
 pub fn is_gone() -> bool {
-    GONE.load(Ordering::Relaxed)
+    GONE.load(Ordering::Relaxed) != 0
 }
 
 /// Look at a byte of each page.
@@ -125,19 +125,15 @@ fn touch(window: &[u8]) {
     }
 }
 
-/// What is wrong with a window of which a page is gone: SIGBUS does not say why, pread(2) does.
-fn explain(pass: &Pass, file: &File, (begin, end): (u64, u64)) -> Failure {
-    pass.stop();
-    let mut page = vec![0; PAGE.load(Ordering::Relaxed)];
-    for offset in (begin..end).step_by(page.len()) {
-        match file.read_at(&mut page, offset) {
-            Ok(0) => return blocks::cut_short(pass, offset),
-            Ok(_) => {}
-            Err(error) => return blocks::broken(pass, offset, &error),
-        }
+/// What is wrong with the page that is gone: SIGBUS does not say why, pread(2) does. Every thread that sees it gone
+/// says the same.
+fn explain(pass: &Pass, file: &File) -> Failure {
+    let offset = (GONE.load(Ordering::Relaxed) - FIRST.load(Ordering::Relaxed)) as u64;
+    match file.read_at(&mut [0], offset) {
+        // At the end, or there again.
+        Ok(_) => blocks::cut_short(pass, offset),
+        Err(error) => blocks::broken(pass, offset, &error),
     }
-    // It is there again.
-    blocks::cut_short(pass, begin)
 }
 
 /// A page of the mapping is gone: put an empty one in its place, so that the program can go on, and raise the flag.
@@ -150,10 +146,11 @@ extern "C" fn on_bus_error(
     let address = unsafe { (*information).si_addr() } as usize;
     let page = PAGE.load(Ordering::Relaxed);
     if (FIRST.load(Ordering::Relaxed)..END.load(Ordering::Relaxed)).contains(&address) {
+        let begin = address - address % page;
         // SAFETY: the page lies in our own mapping, and is read only.
         let patched = unsafe {
             libc::mmap(
-                (address - address % page) as *mut libc::c_void,
+                begin as *mut libc::c_void,
                 page,
                 libc::PROT_READ,
                 libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED,
@@ -162,7 +159,8 @@ extern "C" fn on_bus_error(
             )
         };
         if patched != libc::MAP_FAILED {
-            GONE.store(true, Ordering::Relaxed);
+            // Another thread may have met one before.
+            let _ = GONE.compare_exchange(0, begin, Ordering::Relaxed, Ordering::Relaxed);
             return;
         }
     }
