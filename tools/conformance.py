@@ -180,7 +180,8 @@ def run_xfstests(suite_options: SuiteOptions, server: SshServer, work: Path, con
             tests = [name for name in tests if name in ran]
         earlier = load().get("xfstests", {}).get(key)
         left = 0
-        for result in _xfstests_on(key, suite_options, tests, server, work):
+        of = (suite_options.systems[key], suite_options.xfstests)
+        for result in _xfstests_on(key, of, tests, server, work):
             if suite_options.tests and earlier is not None:
                 result = result.merged(earlier)
             result.save()
@@ -193,12 +194,10 @@ def run_xfstests(suite_options: SuiteOptions, server: SshServer, work: Path, con
 
 
 def _xfstests_on(
-    key: str, suite_options: SuiteOptions, tests: Sequence[str], server: SshServer, work: Path
+    key: str, of: tuple[System, Path], tests: Sequence[str], server: SshServer, work: Path
 ) -> Iterator[Result]:
-    """Run the tests on a file system; give what was found, each time more of it."""
-    checkout = suite_options.xfstests
-    if checkout is None:
-        raise SystemExit("conformance: xfstests needs the path of a checkout")
+    """Run tests of a checkout on a file system; give what was found, each time more of it."""
+    system, checkout = of
     if key == "nfs":
         yield from conformance_nfs.xfstests(checkout, tests)
         return
@@ -206,7 +205,7 @@ def _xfstests_on(
     (home / "w").mkdir(parents=True)
     (home / "s").mkdir()
     with disk(home / "image", DISK, home / "s"):
-        how = served(key, suite_options.systems[key], server, home / "s", home / "w")
+        how = served(key, system, server, home / "s", home / "w")
         yield xfstests(key, how, home / "s", home / "w", checkout, tests)
 
 
