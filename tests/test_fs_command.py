@@ -195,6 +195,7 @@ def test_umount_clears_a_dead_mount_and_recover_copies_back(desk: Desk) -> None:
     assert answer.code == 0, answer
     assert "1 copied back, 0 kept beside the server's version, 0 left" in answer.err.splitlines()[-1]
     assert (desk.there / "file").read_bytes() == b"kepte before"
+    assert "file: copied back" in (Path(cache) / "log").read_text()
     # A second time there is nothing to do, by any of the ways to say it.
     for words in ([], ["--cache", cache], ["-F", desk.server.config, desk.target]):
         assert "0 copied back" in only_line(desk("recover", *words), 0)
@@ -229,7 +230,7 @@ def test_umount_of_a_dead_mount_whose_cache_is_not_known_does_not_succeed(desk: 
 
 
 def test_what_cannot_be_copied_back_is_named_and_recovered_later(desk: Desk) -> None:
-    desk.mounted("--timeout", "10s")
+    desk.mounted("--timeout", "5s")
     cache = str(desk.status()["cache"])
     file = (desk.point / "file").open("r+b", buffering=0)
     file.write(b"kept")

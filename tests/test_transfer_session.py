@@ -31,7 +31,8 @@ def oscope(real_probe: Path, tmp_path: Path) -> CommandLine:
     [
         (("send", "a", "b"), "'b' is not ADDR:PORT"),
         (("send", "a", "host:70000"), "'host:70000' is not ADDR:PORT"),
-        (("send", "host:1"), "missing argument"),
+        (("send", "host:1"), "missing argument 'FILE'"),
+        (("send", "file"), "missing argument 'ADDR:PORT'"),
         (("send", "-x", "a b", "h:1"), "no such option: -x"),
         (("send", "a", "h:1", "--stall", "0s"), "leaves no time"),
         (("send", "a", "h:1", "--method", "magic"), "magic"),

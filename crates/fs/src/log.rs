@@ -48,6 +48,11 @@ pub fn open(folder: &Path, on_standard_error: bool) -> io::Result<()> {
     Ok(())
 }
 
+/// Have `note` write to standard error alone again, where it wrote there too.
+pub fn close() {
+    *held() = None;
+}
+
 /// Tell one thing in one line: line breaks in it become spaces.
 pub fn note(text: &str) {
     let text = one_line(text);

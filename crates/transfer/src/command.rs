@@ -178,8 +178,14 @@ impl SendCommand {
                 let files = files.iter().map(PathBuf::from).collect();
                 Ok((files, address("the last argument", &text)?))
             }
-            _ => Err(Failure::usage("missing argument 'ADDR:PORT'")
-                .with_remedy("see oscope transfer send --help")),
+            last => {
+                let place = last.is_some_and(|(last, _)| {
+                    address("the last argument", &last.to_string_lossy()).is_ok()
+                });
+                let missing = if place { "FILE" } else { "ADDR:PORT" };
+                Err(Failure::usage(format!("missing argument '{missing}'"))
+                    .with_remedy("see oscope transfer send --help"))
+            }
         }
     }
 }

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use super::arguments::Recover;
 use super::record::{self, Record};
 use super::{Ending, failed, held, mountpoint, place, socket, ssh};
-use crate::log::note;
+use crate::log::{self, note};
 use crate::mount::{Recovered, recover};
 use crate::remote::{Limits, Remote, Target};
 use crate::store::Store;
@@ -109,8 +109,13 @@ fn recorded(cache: PathBuf) -> Result<Job, Failure> {
 }
 
 fn work(job: &Job) -> Result<Recovered, Failure> {
-    let store = Store::open(&job.cache, &job.target.key(), u64::MAX)
-        .map_err(|failure| held::in_use(&job.cache).unwrap_or(failure))?;
+    let store =
+        Store::open(&job.cache, &job.target.key(), u64::MAX).map_err(
+            |failure| match held::in_use(&job.cache) {
+                Some(used) => used.with_remedy("see what is left: oscope-fs status"),
+                None => failure,
+            },
+        )?;
     // Without anything to do, the server need not be there.
     let nothing = store.dirty().is_empty()
         && store.unresolved_renames().is_empty()
@@ -120,7 +125,15 @@ fn work(job: &Job) -> Result<Recovered, Failure> {
         Recovered::default()
     } else {
         let remote = Remote::connect(job.target.clone(), job.limits)?;
-        recover(&remote, &store, &mut |text| note(&text))?
+        if let Err(error) = log::open(&job.cache, true) {
+            note(&format!(
+                "the log in {} cannot be written ({error})",
+                job.cache.display()
+            ));
+        }
+        let done = recover(&remote, &store, &mut |text| note(&text));
+        log::close();
+        done?
     };
     unlist(&job.cache);
     note(&format!(

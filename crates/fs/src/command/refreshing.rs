@@ -1,5 +1,6 @@
 //! `oscope-fs refresh`: what a mount knows of files is believed no more.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -35,7 +36,18 @@ pub fn run(arguments: &Refresh) -> Result<ExitCode, Ending> {
                 format!("see {}", cache.join("log").display()),
             )
         })?;
-        log::note(&words(&path, &answer)?);
+        let words = words(&path, &answer)?;
+        if path
+            .symlink_metadata()
+            .is_err_and(|error| error.kind() == ErrorKind::NotFound)
+        {
+            return Err(failed(
+                format!("{}: there is no such file", path.display()),
+                "check the name",
+            )
+            .into());
+        }
+        log::note(&words);
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -77,8 +89,11 @@ fn words(path: &Path, answer: &Value) -> Result<String, Failure> {
         0 => String::new(),
         in_use => format!("; {in_use} in use stay as they are"),
     };
-    Ok(format!(
-        "{}: {compared} cached files are compared with the server's when they are opened next{stays}",
-        path.display()
-    ))
+    let compared = match compared {
+        1 => "1 cached file is compared with the server's when it is opened next".to_owned(),
+        many => {
+            format!("{many} cached files are compared with the server's when they are opened next")
+        }
+    };
+    Ok(format!("{}: {compared}{stays}", path.display()))
 }

@@ -19,6 +19,7 @@ use super::session::{Session, locked};
 use super::target::Target;
 use super::temporary::Journal;
 use super::{Limits, State};
+use crate::log;
 use oscope_sys::error::Failure;
 
 /// The first pause after a failed attempt, and after a connection that broke.
@@ -259,6 +260,9 @@ impl ConnectionThread {
         loop {
             let made = self.make();
             let failed = made.as_ref().err().cloned();
+            if made.is_ok() && first.is_none() {
+                log::note(&format!("connected to {} again", self.target.host));
+            }
             if let Some(first) = first.take() {
                 // Whoever waits for it does not go away.
                 let _ = first.send(made.as_ref().map(|_| ()).map_err(Clone::clone));
@@ -347,6 +351,7 @@ impl ConnectionThread {
         now.tries = 0;
         if !now.closing {
             now.why = explain(&self.target, why).to_string();
+            log::note(&format!("the connection is lost: {}", now.why));
         }
     }
 
