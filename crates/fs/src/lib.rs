@@ -16,6 +16,7 @@ mod command;
 mod digest;
 mod errno;
 mod hex;
+mod lease;
 mod log;
 mod mount;
 mod remote;

@@ -36,7 +36,6 @@ mod file;
 mod filling;
 mod folders;
 mod kernel_size;
-mod lease;
 mod leftover;
 mod looked_up;
 mod lookup;
@@ -161,6 +160,25 @@ impl Shared {
     /// What the mount has done and what is wrong with it.
     pub fn report(&self) -> Report {
         self.report_state.report(&self.remote, &self.store)
+    }
+
+    /// The same while the mount runs: what the server has is not left, though the kernel may yet have it open.
+    pub fn present_report(&self) -> Report {
+        let mut report = self.report();
+        // Taken before the loop: in its head the lock would be held to the loop's end.
+        let files = self.tree().files();
+        for (ino, file) in files {
+            if file.is_sent() {
+                let names: Vec<_> = self
+                    .tree()
+                    .paths(ino)
+                    .iter()
+                    .map(|name| shown(name))
+                    .collect();
+                report.dirty.retain(|name| !names.contains(name));
+            }
+        }
+        report
     }
 }
 

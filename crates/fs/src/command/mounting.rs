@@ -255,7 +255,7 @@ struct Serving {
 impl Answers for Serving {
     fn status(&self) -> Value {
         let mut answer = match self.shared.upgrade() {
-            Some(shared) => status::answer(&self.about, &shared.report()),
+            Some(shared) => status::answer(&self.about, &shared.present_report()),
             None => self.about.clone(),
         };
         answer["device"] = locked(&self.running).clone().into();
@@ -285,7 +285,7 @@ impl Answers for Serving {
         // Who opened something there in this moment is treated as by a kill, and loses no more: what it has closed is
         // copied back, what it has open for writing is written down as dirty.
         shared.end();
-        let last = status::answer(&self.about, &shared.report());
+        let last = status::answer(&self.about, &shared.present_report());
         remote.close();
         if let Some(record) = Record::read(&self.cache) {
             record.unlist(&self.cache);

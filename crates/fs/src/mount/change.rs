@@ -57,7 +57,7 @@ impl Shared {
         if request.size.is_some() && handle.is_none() {
             self.look_up_anew(ino, &file, true)?;
             // One that was closed is no writer that would see to it.
-            self.wait_for_release(&file);
+            self.wait_for_release(ino, &file);
         }
         if request.size.is_none() && (request.atime.is_some() || request.mtime.is_some()) {
             self.mapped_pages_out(ino, &file);

@@ -120,7 +120,7 @@ impl Shared {
         state.rebase(None, None);
         (state.copy, state.backing) = (None, None);
         (state.content, state.sent) = (None, None);
-        (state.unasked, state.failed) = (false, false);
+        (state.unasked, state.failed, state.held) = (false, false, false);
         state.pages = pages;
         let known = pages.zip(blocks);
         state.let_go = known.or_else(|| state.let_go.take());

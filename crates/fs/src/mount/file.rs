@@ -96,6 +96,8 @@ pub struct State {
     /// The last descriptor that could write is closed, but a mapping may still change the copy.
     /// When to look at it next.
     pub mapped: Option<Instant>,
+    /// That it is mapped no more was waited for in vain.
+    pub held: bool,
     /// What the kernel's own pages of this file were read from.
     pub pages: Option<Noted>,
 }
@@ -153,6 +155,17 @@ impl FileNode {
             inode: found.ino(),
             writes: self.writes.load(Ordering::Relaxed),
         })
+    }
+
+    /// Whether the server has what the copy holds, as far as it looks.
+    pub fn is_sent(&self) -> bool {
+        let (copy, noted) = {
+            let state = self.state();
+            let tried = state.acknowledged.is_some() && !state.failed;
+            (state.copy.clone(), state.noted.filter(|_| tried))
+        };
+        let now = copy.and_then(|copy| self.look(&copy).ok());
+        now.is_some() && now == noted
     }
 
     /// The blocks of a copy that nobody can write to yet; `None` if it is small or very large.

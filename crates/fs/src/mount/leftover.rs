@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 
-use super::lease::alone;
 use super::{Shared, recover};
+use crate::lease::alone;
 
 /// How long it is waited for that nobody can write to it any more, and how often that is looked at.
 const WAIT: Duration = Duration::from_secs(2);

@@ -14,12 +14,12 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 
 use crate::errno::errno;
+use crate::lease::alone;
 use crate::log;
 use crate::remote::{Attributes, Kind, Remote};
 use crate::store::{CopyId, Entry};
 
 use super::file::{FileNode, times};
-use super::lease::alone;
 use super::opening::adopt_dirty;
 use super::tree::ROOT;
 use super::{Shared, recover};

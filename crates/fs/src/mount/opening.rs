@@ -9,6 +9,7 @@ use nix::errno::Errno;
 
 use crate::blocks;
 use crate::errno::errno;
+use crate::lease::alone_soon;
 use crate::remote::{Attributes, State as Connection, Version};
 use crate::store::{self, Dirty, Entry, Kept};
 
@@ -60,7 +61,7 @@ impl Shared {
         // What O_RDONLY | O_TRUNC empties is copied back by its close, as is what a writer changes.
         let writable = Use::of(flags) != Use::Read;
         self.look_up_anew(ino, &file, writable)?;
-        self.wait_for_release(&file);
+        self.wait_for_release(ino, &file);
         let seen = thread.and_then(|thread| file.looked_up.within_open(thread));
         let _gate = file.gate();
         self.end_of_mapping(ino, &file);
@@ -123,9 +124,21 @@ impl Shared {
             let state = file.state();
             state.handles == 0 && state.mapped.is_some()
         };
-        if closed && !self.still_mapped(file) {
+        if closed && (!self.still_mapped(file) || self.let_go(ino, file)) {
             self.finish(ino, file);
         }
+    }
+
+    /// The kernel lets go of a copy a moment after its release, which looks like a mapping: that is waited for, once,
+    /// where the server has another version.
+    fn let_go(&self, ino: u64, file: &FileNode) -> bool {
+        let copy = file.copy().filter(|_| !file.state().held);
+        let Some(copy) = copy.filter(|_| self.has_another(ino, file)) else {
+            return false;
+        };
+        let let_go = alone_soon(copy.file());
+        file.state().held = !let_go;
+        let_go
     }
 
     /// With the gate held: writes down that the copy may change.

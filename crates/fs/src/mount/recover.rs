@@ -8,6 +8,7 @@ use std::sync::Arc;
 use nix::errno::Errno;
 
 use crate::errno::errno;
+use crate::lease::alone_soon;
 use crate::log;
 use crate::remote::{Attributes, Kind, Put, PutError, Remote, Stored, Unsettled, Version};
 use crate::store::{self, CopyId, Digest, Dirty, Entry, Rename, Store, Temporaries};
@@ -16,7 +17,6 @@ use oscope_sys::error::Failure;
 use super::beside::{self as aside, beside};
 use super::file::{set_times, times};
 use super::filling::left_by_filling;
-use super::lease::alone_soon;
 use super::report::shown;
 use super::unresolved_rename::was_renamed;
 use messages::{explained, line};

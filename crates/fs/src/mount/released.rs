@@ -13,6 +13,10 @@ use super::{Shared, locked};
 /// when the first of the two is closed, and may then stay open for ever: it costs this much, once a flush.
 const WAIT: Duration = Duration::from_millis(100);
 
+/// How long where the server has another version, which an open must see if the file is closed: a machine that is busy
+/// may hold the release up for longer.
+const WAIT_LONGER: Duration = Duration::from_secs(2);
+
 impl Shared {
     /// A descriptor of this handle was closed; whether it was the last one, only the release will tell.
     pub(super) fn flushed(&self, number: u64) {
@@ -24,17 +28,36 @@ impl Shared {
     }
 
     /// Without the gate: waits while all that has the file open was flushed and may be about to be released.
-    pub(super) fn wait_for_release(&self, file: &FileNode) {
-        let until = Instant::now() + WAIT;
-        let mut state = file.state();
+    pub(super) fn wait_for_release(&self, ino: u64, file: &FileNode) {
+        let released = file.is_released_within(WAIT)
+            || (self.has_another(ino, file) && file.is_released_within(WAIT_LONGER));
+        if !released {
+            // They are open after all.
+            file.state().flushed.clear();
+        }
+    }
+
+    /// Whether the server has another version than the one that the copy is of.
+    pub(super) fn has_another(&self, ino: u64, file: &FileNode) -> bool {
+        let base = file.state().base;
+        base.is_some_and(|base| {
+            !self.is_down() && self.lstat(ino).is_ok_and(|now| now.version() != base)
+        })
+    }
+}
+
+impl FileNode {
+    /// Whether the file is not, or no longer within the limit, one of which all that has it open was flushed.
+    fn is_released_within(&self, limit: Duration) -> bool {
+        let until = Instant::now() + limit;
+        let mut state = self.state();
         while state.handles > 0 && state.flushed.len() as u64 == u64::from(state.handles) {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                // They are open after all.
-                state.flushed.clear();
-                return;
+                return false;
             }
-            state = file.wait(state, left);
+            state = self.wait(state, left);
         }
+        true
     }
 }
