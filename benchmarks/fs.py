@@ -50,6 +50,7 @@ AT_RANDOM = {
 FIRST = Bar("first read of a large file, open included, oscope-fs / scp", least=1)
 _FILES = f"{FILES} small files written and read, oscope-fs / sshfs"
 JOURNAL = Bar(f"{_FILES}, on ext4 with a journal", least=1)
+HELPED = Bar(f"{_FILES}, on ext4 with a journal, oscope-fs with a helper on the server", least=1.2)
 THIS_DISK = Bar(f"{_FILES}, on this disk, each round's removed")
 APPENDED = Bar("a file of 4 GiB and 1 MiB, appended to: wrong places", least=0, most=0)
 DIFFERENCES = Bar("random operations: differences from a model and the server's folder", least=0, most=0)
@@ -171,6 +172,7 @@ def small(bench: Bench) -> Iterator[Figure]:
     place, rounds, files = bench.shared(made), bench.pick(1, 5, 9), bench.pick(5, FILES, FILES)
     took = fs_small.on_a_journal(place.home(), rounds, files)
     yield faster(JOURNAL, took["sshfs"], took["ours"])
+    yield faster(HELPED, took["sshfs"], took["helped"])
     took = fs_small.measure(place.server, place.home(), rounds, files, stay=False)
     yield faster(THIS_DISK, took["sshfs"], took["ours"])
 
@@ -270,10 +272,10 @@ PARTS = (
     ),
     Part(
         f"{FILES} files of 4 KiB made, written and read again; interleaved rounds.",
-        (JOURNAL, THIS_DISK),
+        (JOURNAL, HELPED, THIS_DISK),
         small,
-        short_s=25,
-        full_s=70,
+        short_s=30,
+        full_s=80,
         needs=(*NEEDS, "mkfs.ext4"),
         root=True,
     ),

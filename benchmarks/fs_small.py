@@ -31,7 +31,7 @@ from measuring import ROOT, interleaved
 
 sys.path.insert(0, str(ROOT / "tests"))
 
-from fs_mount import mounted, oscope_fs, sshfs
+from fs_mount import find_oscope_fs, mounted, oscope_fs, sshfs
 from ssh_server import SshServer, running
 
 FILES = 200
@@ -40,13 +40,15 @@ DISK = 1 << 30
 LIMIT_S = 600.0
 
 Took = dict[str, list[float]]
-"""Seconds of each round, of "ours" and of "sshfs"."""
+"""Seconds of each round: of "ours", of "helped", which has a helper on the server, and of "sshfs"."""
 
 
 def measure(server: SshServer, folder: Path, rounds: int, files: int, *, stay: bool) -> Took:
     """Make, write and read the files in a new folder each round; with `stay` none is removed meanwhile."""
+    helper = f"--helper={find_oscope_fs()}"
     sides = {
         "ours": oscope_fs(server, _made(folder / "by-oscope-fs"), _made(folder / "home-oscope-fs")),
+        "helped": oscope_fs(server, _made(folder / "helped"), _made(folder / "home-helped"), helper),
         "sshfs": sshfs(server, _made(folder / "by-sshfs"), _made(folder / "home-sshfs")),
     }
     contents = [random.Random(number).randbytes(SIZE) for number in range(files)]

@@ -19,6 +19,7 @@ from typing import BinaryIO
 _OPEN, _CLOSE, _WRITE, _SETSTAT, _FSETSTAT, _REMOVE, _STATUS, _EXTENDED = 3, 4, 6, 9, 10, 13, 101, 200
 _CREATE = 0x08
 _FAILURE = 4
+_EXTENSIONS = {b"fsync": "sync", b"posix-rename": "rename", b"replace": "rename", b"fill": "write"}
 STEPS = ("make", "write", "attributes", "sync", "close", "rename", "rename and remove")
 
 
@@ -71,7 +72,7 @@ def _step(packet: bytes) -> str:
     if kind == _EXTENDED:
         length = struct.unpack_from(">I", packet, 9)[0]
         name = packet[13 : 13 + length].partition(b"@")[0]
-        return {b"fsync": "sync", b"posix-rename": "rename", b"replace": "rename"}.get(name, "")
+        return _EXTENSIONS.get(name, "")
     if kind == _OPEN:
         length = struct.unpack_from(">I", packet, 9)[0]
         path, flags = packet[13 : 13 + length], struct.unpack_from(">I", packet, 13 + length)[0]

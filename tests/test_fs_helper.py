@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import socket
 import stat
 import struct
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
+from typing import BinaryIO
 
 import pytest
 
@@ -327,3 +331,53 @@ def denied(user: int) -> bytes:
     undefined = 0xFFFF_FFFF
     entries = [(1, 6, undefined), (2, 0, user), (4, 4, undefined), (16, 4, undefined), (32, 4, undefined)]
     return struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *entry) for entry in entries)
+
+
+def test_a_small_file_is_filled_and_read_by_one_request_each(
+    fs_server: SshServer, fs_folder: Path, tmp_path: Path
+) -> None:
+    requests, program = tmp_path / "requests", tmp_path / "helper"
+    program.write_text(f'#!/bin/sh\ntee {requests} | {find_oscope_fs()} "$@"\n')
+    program.chmod(0o755)
+    content = random.Random(1).randbytes(32 << 10)
+    (fs_folder / "theirs").write_bytes(content)
+    with mount(fs_server, fs_folder, tmp_path / "home", f"--helper={program}") as mounted_at:
+        (mounted_at.root / "ours").write_bytes(content)
+        (mounted_at.root / "longer").write_bytes(content + b"x")
+        assert (fs_folder / "ours").read_bytes() == content
+        assert (fs_folder / "longer").read_bytes() == content + b"x"
+        assert (mounted_at.root / "theirs").read_bytes() == content
+        sent = requests.read_bytes()
+        assert [sent.count(name) for name in (b"fill@oscope", b"whole@oscope")] == [1, 1]
+        with (mounted_at.root / "both").open("wb") as file:
+            (fs_folder / "both").write_bytes(b"theirs")
+            file.write(b"ours")
+        assert (fs_folder / "both").read_bytes() == b"theirs"
+        assert [path.read_bytes() for path in fs_folder.glob("both.conflict-*")] == [b"ours"]
+
+
+def test_two_mounts_that_fill_one_file_at_the_same_moment_both_keep_theirs(
+    fs_server: SshServer, fs_folder: Path, tmp_path: Path
+) -> None:
+    with (
+        mount(fs_server, fs_folder, tmp_path / "home", *helper(), *AT_ONCE) as here,
+        mount(fs_server, fs_folder, tmp_path / "other", *helper(), *AT_ONCE) as there,
+        ThreadPoolExecutor(2) as threads,
+    ):
+        for number in range(25):
+            name, contents = f"file-{number}", [b"ours" * 25, b"theirs" * 50]
+            with (here.root / name).open("xb") as ours, (there.root / name).open("r+b") as theirs:
+                for file, content in zip((ours, theirs), contents, strict=True):
+                    file.write(content)
+                    file.flush()
+                starting = Barrier(2)
+                closed = [threads.submit(close_at, starting, file) for file in (ours, theirs)]
+                for done in closed:
+                    done.result()
+            found = [path.read_bytes() for path in fs_folder.glob(f"{name}*")]
+            assert sorted(found) == contents, f"file {number}"
+
+
+def close_at(starting: Barrier, file: BinaryIO) -> None:
+    starting.wait(timeout=60)
+    file.close()

@@ -22,6 +22,7 @@ mod pipeline;
 mod put;
 mod request_error;
 mod session;
+mod small;
 mod target;
 mod temporary;
 mod time;
@@ -230,7 +231,7 @@ impl Remote {
     }
 
     /// The whole file into `into`, from offset 0 (truncated first), by pipelined reads; a small one takes two round
-    /// trips.
+    /// trips, or one where the server can and `size`, the bytes that it is thought to have, is small.
     ///
     /// `watch` receives the bytes so far and may end it. The attributes are those of the open file, with size and mtime
     /// the same before and after: a file that changes meanwhile is fetched anew. After a broken connection it goes on
@@ -243,10 +244,12 @@ impl Remote {
         &self,
         path: &Path,
         into: &File,
+        size: u64,
         watch: &dyn Fn(u64) -> Result<(), Errno>,
     ) -> Result<Attributes, Errno> {
         check(&[path])?;
-        Fetch::new(path, into, watch, self.link.limits.operation).run(&self.link)
+        let limit = self.link.limits.operation;
+        Fetch::new(path, into, watch, (limit, size)).run(&self.link)
     }
 
     /// The digest of what a file holds, with its attributes, kept nowhere. `None`: it is no regular file, or changes

@@ -1,6 +1,6 @@
 //! `oscope-fs serve`: the server's side, on standard input and output, in place of OpenSSH's sftp-server.
 //!
-//! It speaks SFTP version 3 with OpenSSH's extensions, so that any client can use it, and six extensions of its own,
+//! It speaks SFTP version 3 with OpenSSH's extensions, so that any client can use it, and eight extensions of its own,
 //! by which `oscope-fs mount` has what SFTP lacks (`serve@oscope` announces them; all numbers are big-endian, times are
 //! i64 seconds and u32 nanoseconds):
 //!
@@ -13,6 +13,12 @@
 //! - `digest@oscope`, a request, which is announced by itself: a path. The answer is the size of the file (u64) and the
 //!   first 16 bytes of the BLAKE3 hash of its content (text). EFBIG: it has more than 4 MiB; EBUSY: it changed while it
 //!   was read; EINVAL: it is no regular file;
+//! - `whole@oscope`, a request, which is announced by itself: a path, and how many bytes are wanted at most (u32). The
+//!   answer is the file's attributes and its content (text). Errors as those of `digest@oscope`;
+//! - `fill@oscope`, a request, which is announced by itself: a path, a modification time, a content (text), and the
+//!   times that are to be set, as attributes. An empty file with that modification time gets the content. The answer is
+//!   its attributes. ECANCELED: it is no such file; EBUSY: another has it open, has given its name to another file, or
+//!   wrote to it where the file system has no leases; any other error: it is empty again, if that was possible;
 //! - `xattrs@oscope`, a request, which is announced by itself: two paths. The second file gets the extended attributes
 //!   of the first, with its access control list, and loses its own where the first has none; nothing is done where the
 //!   first is not there.
@@ -25,6 +31,7 @@ mod handles;
 mod names;
 mod place;
 mod reply;
+mod small;
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::process::ExitCode;
@@ -41,7 +48,7 @@ const LONGEST: u32 = 256 << 10;
 const DATA: u32 = LONGEST - 1024;
 
 /// Extensions, each with its version.
-const EXTENSIONS: [(&str, &str); 10] = [
+const EXTENSIONS: [(&str, &str); 12] = [
     ("posix-rename@openssh.com", "1"),
     ("statvfs@openssh.com", "2"),
     ("hardlink@openssh.com", "1"),
@@ -51,6 +58,8 @@ const EXTENSIONS: [(&str, &str); 10] = [
     ("copy-data", "1"),
     ("serve@oscope", "1"),
     ("digest@oscope", "1"),
+    ("whole@oscope", "1"),
+    ("fill@oscope", "1"),
     ("xattrs@oscope", "1"),
 ];
 
@@ -137,7 +146,9 @@ fn done(handles: &mut Handles, kind: u8, id: u32, body: &mut Reader<'_>) -> Done
         kind::EXTENDED => match body.text()? {
             b"fsync@openssh.com" => files::sync(handles, id, body),
             b"copy-data" => files::copy(handles, id, body),
-            b"digest@oscope" => files::digest(id, body),
+            b"digest@oscope" => small::digest(id, body),
+            b"whole@oscope" => small::whole(id, body, DATA),
+            b"fill@oscope" => small::fill(id, body),
             b"limits@openssh.com" => Ok(Ok(limits(id))),
             name => names::extended(id, name, body),
         },

@@ -141,7 +141,11 @@ impl Shared {
     }
 
     fn fill(&self, load: &Load, order: &Put<'_>) -> Result<Option<Stored>, PutError> {
-        match self.remote.put_in_place(load.copy.file(), order) {
+        let put = match load.linked {
+            true => self.remote.put_in_place(load.copy.file(), order),
+            false => self.remote.put_into_empty(load.copy.file(), order),
+        };
+        match put {
             // It is not to be written to (mode 0444): it can yet be replaced.
             Err(PutError::Errno(Errno::EACCES | Errno::EPERM)) => {
                 self.remote.put(load.copy.file(), order).map(Some)
@@ -156,7 +160,7 @@ impl Shared {
         let (now, digest) = (stored.attributes, stored.digest);
         let displaced_from = {
             let mut state = file.state();
-            state.rebase(Some(now.version()), Some(load.began));
+            state.rebase(Some(now.version()), Some(stored.since));
             // Nobody wrote to it meanwhile, if this is what was sent.
             state.blocks = load.blocks.clone().filter(|_| digest == load.digest);
             (state.content, state.sent) = (Some(digest), None);

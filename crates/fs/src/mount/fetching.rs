@@ -159,7 +159,7 @@ impl Shared {
         };
         self.note_fetch(ino);
         let began = self.remote.clock().now();
-        let fetched = self.remote.fetch(&path, copy.file(), &watch);
+        let fetched = self.remote.fetch(&path, copy.file(), size, &watch);
         let got = fetched.inspect_err(|why| self.not_fetched(&path, *why))?;
         self.report_state.has_room(&path);
         set_times(copy.file(), (got.atime, got.mtime))?;

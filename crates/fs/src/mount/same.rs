@@ -107,7 +107,7 @@ pub(super) fn fetched(
         true => Err(Errno::EFBIG),
         false => Ok(()),
     };
-    remote.fetch(path, into, &watch)
+    remote.fetch(path, into, size, &watch)
 }
 
 /// An empty file that is on no disk.

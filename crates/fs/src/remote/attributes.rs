@@ -134,6 +134,8 @@ pub struct Stored {
     pub attributes: Attributes,
     /// Digest of the content. That of the file that was put only if nobody wrote to that meanwhile.
     pub digest: Digest,
+    /// When the server had it at the earliest, by [`super::Clock::now`]: what another changes later has a later time.
+    pub since: i64,
 }
 
 /// What distinguishes a version from another's change of the same size and second.
@@ -206,6 +208,10 @@ pub struct Extensions {
     pub exact: bool,
     /// `digest@oscope`: the server computes the digest of a small file, so that it need not be read over the network.
     pub digest: bool,
+    /// `whole@oscope`: the server answers with the content of a small file and its attributes at once.
+    pub whole: bool,
+    /// `fill@oscope`: the server compares an empty file with what is expected, and fills it, in one request.
+    pub fill: bool,
     /// `xattrs@oscope`: the server gives a file the extended attributes and the access control list of another.
     pub xattrs: bool,
     /// `limits@openssh.com`.

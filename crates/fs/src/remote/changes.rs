@@ -6,7 +6,10 @@ use std::path::Path;
 use nix::errno::Errno;
 
 use super::put::Putting;
-use super::{Again, Attributes, Change, Kind, Put, PutError, Remote, Stored, check, operations};
+use super::small::Filled;
+use super::{
+    Again, Attributes, Change, Kind, Put, PutError, Remote, Stored, check, operations, small,
+};
 
 impl Remote {
     /// A new empty file with this mode, whatever the server's umask. Two round trips.
@@ -45,6 +48,25 @@ impl Remote {
     pub fn put_in_place(&self, from: &File, order: &Put<'_>) -> Result<Option<Stored>, PutError> {
         check(&[order.path])?;
         Putting::new(&self.link, from, order).in_place()
+    }
+
+    /// Put a small file into the empty one that is expected, which stays the same one: two round trips. A server that
+    /// can compares and fills it in one; what it refuses is put by [`Self::put`]. `None`: as for
+    /// [`Self::put_in_place`].
+    ///
+    /// # Errors
+    /// As for [`Self::put`].
+    pub fn put_into_empty(&self, from: &File, order: &Put<'_>) -> Result<Option<Stored>, PutError> {
+        check(&[order.path])?;
+        let putting = Putting::new(&self.link, from, order);
+        if !self.link.extensions().fill {
+            return putting.in_place();
+        }
+        match small::fill(&self.link, from, order)? {
+            Filled::Stored(stored) => Ok(Some(stored)),
+            Filled::Cut => Ok(None),
+            Filled::Refused => putting.replace().map(Some),
+        }
     }
 
     /// A new folder with this mode, whatever the server's umask; it keeps the set-group-id bit that it has of its

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -14,6 +15,7 @@ use super::gathered::Gathered;
 use super::link::Link;
 use super::pipeline::RequestPipeline;
 use super::request_error::RequestError;
+use super::small;
 use super::window::Window;
 use super::wire::{Answer, Packet, Status, flag, kind};
 
@@ -34,6 +36,8 @@ pub struct Fetch<'a> {
     into: &'a File,
     watch: &'a dyn Fn(u64) -> Result<(), Errno>,
     limit: Duration,
+    /// Bytes that it is thought to have.
+    size: u64,
     /// What the first `done` bytes of `into` are of; `None` if they are of no use to another connection.
     version: Option<Version>,
     done: u64,
@@ -53,13 +57,14 @@ impl<'a> Fetch<'a> {
         path: &'a Path,
         into: &'a File,
         watch: &'a dyn Fn(u64) -> Result<(), Errno>,
-        limit: Duration,
+        (limit, size): (Duration, u64),
     ) -> Self {
         Self {
             path,
             into,
             watch,
             limit,
+            size,
             version: None,
             done: 0,
             gathered: Gathered::default(),
@@ -97,6 +102,11 @@ impl<'a> Fetch<'a> {
 
     /// Over one connection.
     fn once(&mut self, pipeline: &mut RequestPipeline<'_>) -> Result<End, RequestError> {
+        if self.size <= small::FETCHED.into() {
+            if let Some((attributes, content)) = small::fetch(pipeline, self.path)? {
+                return self.whole(pipeline, attributes, &content);
+            }
+        }
         let full = pipeline.target.full(self.path);
         let none = Change::default();
         let id = pipeline.ask(|id| {
@@ -108,6 +118,19 @@ impl<'a> Fetch<'a> {
         let said = pipeline.handle(id)?;
         let handle = settle(pipeline, said, Doing::Read(self.path))?;
         self.opened(pipeline, &handle)
+    }
+
+    /// All of it came at once.
+    fn whole(
+        &mut self,
+        pipeline: &mut RequestPipeline<'_>,
+        attributes: Attributes,
+        content: &[u8],
+    ) -> Result<End, RequestError> {
+        self.into.set_len(0).map_err(local)?;
+        self.into.write_all_at(content, 0).map_err(local)?;
+        self.advance(pipeline, content.len() as u64)?;
+        Ok(End::Whole(attributes))
     }
 
     /// From an open file. A small one comes with its attributes before and after in one round trip.

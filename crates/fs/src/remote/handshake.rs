@@ -73,6 +73,8 @@ fn hello(pipeline: &mut RequestPipeline<'_>) -> Result<Result<(), Failure>, Requ
             (b"copy-data", b"1") => has.copy_data = true,
             (b"serve@oscope", b"1") => has.exact = true,
             (b"digest@oscope", b"1") => has.digest = true,
+            (b"whole@oscope", b"1") => has.whole = true,
+            (b"fill@oscope", b"1") => has.fill = true,
             (b"xattrs@oscope", b"1") => has.xattrs = true,
             _ => {}
         }

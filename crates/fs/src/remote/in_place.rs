@@ -164,6 +164,7 @@ impl Putting<'_> {
         there: Option<&Attributes>,
     ) -> Result<Stored, Stop> {
         let path = self.order.path;
+        let since = self.link.clock.now();
         let mut upload = Upload::new(self.from, handle, self.limit, path);
         upload.send(pipeline)?;
         let order = self.as_there(there.copied());
@@ -183,6 +184,7 @@ impl Putting<'_> {
         Ok(Stored {
             attributes: made,
             digest: sent.digest,
+            since,
         })
     }
 }

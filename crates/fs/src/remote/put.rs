@@ -184,6 +184,8 @@ impl<'a> Putting<'a> {
         Ok(Stored {
             attributes: made,
             digest: sent.digest,
+            // Nobody could change it by its name before it had that.
+            since: self.link.clock.now(),
         })
     }
 

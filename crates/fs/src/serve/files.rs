@@ -1,10 +1,13 @@
 //! Requests about what is open: reading, writing, attributes, listing.
 
-use std::fs::{self, File, Metadata, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::sys::stat::{Mode, fchmod, futimens};
@@ -14,10 +17,9 @@ use nix::unistd::{Gid, Uid, fchown};
 use super::Done;
 use super::handles::{Handles, Open};
 use super::reply::{append, attributes, end, handle, ok};
-use crate::digest::Hasher;
 use crate::errno::errno;
 use crate::remote::wire::{Packet, Reader, flag, kind};
-use crate::remote::{Change, SMALL, Time};
+use crate::remote::{Change, Time};
 
 /// Bytes of names in one answer to READDIR, after which it is sent.
 const NAMES: usize = 96 << 10;
@@ -25,6 +27,9 @@ const NAMES: usize = 96 << 10;
 /// `SSH_FXF_APPEND` and `SSH_FXF_TRUNC`, which our own client does without.
 const APPEND: u32 = 0x04;
 const TRUNCATE: u32 = 0x10;
+
+/// How long somebody may have a file alone.
+const LEASED: Duration = Duration::from_secs(1);
 
 /// The mode of a file that is made without one (OpenSSH's), less the umask.
 const USUAL: u32 = 0o666;
@@ -45,10 +50,21 @@ pub fn open(handles: &mut Handles, id: u32, body: &mut Reader<'_>) -> Done {
         .mode(mode)
         // The open of a fifo or a terminal must not hold up all other requests, nor become ours.
         .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
-    let opened = path.and_then(|path| options.open(&*path).map_err(errno));
+    let opened = path.and_then(|path| opened(&options, &path));
     Ok(opened
         .and_then(|file| handles.keep(Open::File(file)))
         .map(|number| handle(id, &number)))
+}
+
+/// An open file. Who fills it just now has it alone for a moment (a lease), and others are refused: that is waited for.
+pub fn opened(options: &OpenOptions, path: &Path) -> Result<File, Errno> {
+    let until = Instant::now() + LEASED;
+    loop {
+        match options.open(path).map_err(errno) {
+            Err(Errno::EAGAIN) if Instant::now() < until => thread::sleep(LEASED / 1000),
+            answer => return answer,
+        }
+    }
 }
 
 /// CLOSE.
@@ -200,37 +216,5 @@ pub fn copy(handles: &Handles, id: u32, body: &mut Reader<'_>) -> Done {
             .and_then(|_| io::copy(&mut from.take(most), &mut to))
             .map(|_| ok(id))
             .map_err(errno)
-    }))
-}
-
-/// `digest@oscope`.
-pub fn digest(id: u32, body: &mut Reader<'_>) -> Done {
-    Ok(body.place()?.and_then(|path| {
-        let mut options = OpenOptions::new();
-        options
-            .read(true)
-            .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
-        let file = options.open(&*path).map_err(errno)?;
-        let before = file.metadata().map_err(errno)?;
-        if !before.is_file() {
-            return Err(Errno::EINVAL);
-        }
-        if before.size() > SMALL {
-            return Err(Errno::EFBIG);
-        }
-        let mut content = Vec::new();
-        let read = (&file)
-            .take(before.size() + 1)
-            .read_to_end(&mut content)
-            .map_err(errno)?;
-        let after = file.metadata().map_err(errno)?;
-        let seen = |of: &Metadata| (of.size(), of.mtime(), of.mtime_nsec());
-        if read as u64 != before.size() || seen(&before) != seen(&after) {
-            return Err(Errno::EBUSY);
-        }
-        let mut hasher = Hasher::default();
-        hasher.update(&content);
-        let answer = Packet::request(kind::EXTENDED_REPLY, id).long(before.size());
-        Ok(answer.text(&hasher.finish()))
     }))
 }

@@ -16,6 +16,8 @@ use crate::remote::wire::{Answer, Status, flag};
 use crate::remote::{Attributes, Change, Kind, Time};
 use crate::testing::{Server, unprivileged};
 
+mod small;
+
 /// The answers to these requests, on one connection.
 fn answers(requests: &[Vec<u8>]) -> Vec<Answer> {
     let mut output = Vec::new();
@@ -404,36 +406,6 @@ fn what_is_no_request_ends_the_connection_and_harms_nothing() {
         assert!(serve(&mut Cursor::new(bytes), &mut output).is_err());
         assert!(output.is_empty());
     }
-}
-
-/// What `digest@oscope` says of a path: the size and the digest.
-fn digest_of(path: &Path) -> Result<(u64, Vec<u8>), Status> {
-    let answer = answer_to(extension("digest@oscope", &[path]));
-    let said = answer.get(kind::EXTENDED_REPLY, |body| {
-        Ok((body.long()?, body.text()?.to_vec()))
-    });
-    said.unwrap()
-}
-
-#[test]
-fn the_digest_of_a_small_file_is_that_of_its_copy() {
-    let folder = tempfile::tempdir().unwrap();
-    let (file, large) = (folder.path().join("file"), folder.path().join("large"));
-    for length in [0, 1, 300_000] {
-        fs::write(&file, vec![b'x'; length]).unwrap();
-        let copy = fs::File::open(&file).unwrap();
-        let wanted = crate::store::digest(&copy).unwrap().to_vec();
-        assert_eq!(digest_of(&file), Ok((length as u64, wanted)));
-    }
-    let sparse = fs::File::create(&large).unwrap();
-    sparse.set_len(crate::remote::SMALL + 1).unwrap();
-    assert_eq!(digest_of(&large), Err(Status::Exact(Errno::EFBIG)));
-    let einval = Err(Status::Exact(Errno::EINVAL));
-    assert_eq!(digest_of(folder.path()), einval);
-    assert_eq!(
-        digest_of(&folder.path().join("none")),
-        Err(Status::NoSuchFile)
-    );
 }
 
 #[test]

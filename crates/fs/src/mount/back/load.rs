@@ -32,7 +32,6 @@ pub(in crate::mount) struct Load {
     /// The content by block, and what of it the base has otherwise, where that is known and less than half.
     pub(in crate::mount) blocks: Option<Arc<Blocks>>,
     pub(in crate::mount) changed: Option<Vec<Range<u64>>>,
-    pub(in crate::mount) began: i64,
     /// The server has it, and is only to sync it.
     pub(in crate::mount) again: bool,
 }
@@ -130,7 +129,6 @@ impl Shared {
             linked_here: names > 1,
             noted,
             digest,
-            began: self.remote.clock().now(),
             again,
         }))
     }

@@ -66,7 +66,7 @@ fn a_fetch_outlives_a_cut_and_goes_on_where_it_was() {
             }
             Ok(())
         };
-        let attributes = remote.fetch(Path::new("x"), &into, &cut).unwrap();
+        let attributes = remote.fetch(Path::new("x"), &into, 0, &cut).unwrap();
         assert_eq!(attributes.size, 24_000_000);
         assert!(read_all(&into) == bytes, "bytes differ");
         assert_eq!(cuts.load(Ordering::Relaxed), 1);
@@ -98,7 +98,7 @@ fn a_file_replaced_during_a_cut_is_fetched_whole() {
         Ok(())
     };
     let into = tempfile::tempfile().unwrap();
-    remote.fetch(Path::new("x"), &into, &cut).unwrap();
+    remote.fetch(Path::new("x"), &into, 0, &cut).unwrap();
     assert!(read_all(&into) == new);
 }
 
@@ -195,7 +195,7 @@ fn a_server_that_stops_answering_gives_an_error_in_time() {
         // All at once: none waits for another's limit.
         let (remote, file, into) = (&remote, &file, &into);
         let put = scope.spawn(move || remote.put(file, &order(Path::new("y"))));
-        let fetch = scope.spawn(move || remote.fetch(Path::new("x"), into, &|_| Ok(())));
+        let fetch = scope.spawn(move || remote.fetch(Path::new("x"), into, 0, &|_| Ok(())));
         let look = scope.spawn(move || remote.lstat(Path::new("x")));
         let make = scope.spawn(move || remote.make_folder(Path::new("z"), 0o755));
         // Those that may be done again may have been done on the next connection already.
@@ -237,7 +237,7 @@ fn without_a_server_an_operation_fails_after_its_limit() {
     assert_eq!(remote.lstat(Path::new("x")), Err(Errno::EIO));
     assert_eq!(remote.create(Path::new("x"), 0o644), Err(Errno::EIO));
     assert_eq!(
-        remote.fetch(Path::new("x"), &into, &|_| Ok(())),
+        remote.fetch(Path::new("x"), &into, 0, &|_| Ok(())),
         Err(Errno::EIO)
     );
     let put = remote.put(&file_of(b"x"), &order(Path::new("x")));

@@ -267,7 +267,7 @@ fn permission_that_is_lost_gives_the_right_errors() {
     }
     let remote = Remote::connect(target, LIMITS).unwrap();
     let into = tempfile::tempfile().unwrap();
-    let fetched = remote.fetch(Path::new("secret"), &into, &|_| Ok(()));
+    let fetched = remote.fetch(Path::new("secret"), &into, 0, &|_| Ok(()));
     assert_eq!(fetched.unwrap_err(), Errno::EACCES);
     assert_eq!(
         remote.create(Path::new("closed/x"), 0o644),

@@ -154,7 +154,7 @@ fn what_was_opened_is_closed_however_a_transfer_fails() {
         let remote = &hostile.remote;
         let path = Path::new("x");
         let fails = match fault.split('=').next().unwrap() {
-            "READ" | "FSTAT" => remote.fetch(path, &into, &|_| Ok(())).is_err(),
+            "READ" | "FSTAT" => remote.fetch(path, &into, 0, &|_| Ok(())).is_err(),
             "OPENDIR" => remote.list(path).is_err(),
             "OPEN" => {
                 let put = remote.put(&file, &order(path));
@@ -178,7 +178,7 @@ fn what_was_opened_is_closed_however_a_transfer_fails() {
 fn what_no_server_may_say_is_refused() {
     let into = tempfile::tempfile().unwrap();
     let hostile = Hostile::new("OPEN=long");
-    let fetched = hostile.remote.fetch(Path::new("x"), &into, &|_| Ok(()));
+    let fetched = hostile.remote.fetch(Path::new("x"), &into, 0, &|_| Ok(()));
     assert_eq!(fetched, Err(Errno::EIO), "a handle of 4096 bytes");
     for how in ["zero", "long"] {
         let hostile = Hostile::new(&format!("READLINK={how}"));
@@ -187,7 +187,7 @@ fn what_no_server_may_say_is_refused() {
     }
     // A size that is a lie is not believed: what is there is less.
     let hostile = Hostile::new("FSTAT=huge READ=short");
-    let fetched = hostile.remote.fetch(Path::new("x"), &into, &|_| Ok(()));
+    let fetched = hostile.remote.fetch(Path::new("x"), &into, 0, &|_| Ok(()));
     assert_eq!(fetched, Err(Errno::EIO));
     hostile.has_nothing_open();
 }

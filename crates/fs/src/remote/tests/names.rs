@@ -186,11 +186,11 @@ fn errors_are_those_of_a_local_file_system() {
     assert_eq!(remote.set(path("none"), &cut), Err(Errno::ENOENT));
     let into = tempfile::tempfile().unwrap();
     assert_eq!(
-        remote.fetch(path("full"), &into, &|_| Ok(())),
+        remote.fetch(path("full"), &into, 0, &|_| Ok(())),
         Err(Errno::EISDIR)
     );
     assert_eq!(
-        remote.fetch(path("none"), &into, &|_| Ok(())),
+        remote.fetch(path("none"), &into, 0, &|_| Ok(())),
         Err(Errno::ENOENT)
     );
 }

@@ -79,7 +79,7 @@ fn files_of_all_sizes_are_fetched_whole() {
             seen.store(count, Ordering::Relaxed);
             Ok(())
         };
-        let attributes = remote.fetch(Path::new("x"), &into, &watch).unwrap();
+        let attributes = remote.fetch(Path::new("x"), &into, 0, &watch).unwrap();
         assert_eq!(attributes.size, size as u64);
         assert!(read_all(&into) == bytes, "{size} bytes differ");
         assert_eq!(seen.load(Ordering::Relaxed), size as u64);
@@ -135,7 +135,7 @@ fn a_fetch_ends_when_its_watcher_says_so() {
         }
     };
     assert_eq!(
-        remote.fetch(Path::new("x"), &into, &stop),
+        remote.fetch(Path::new("x"), &into, 0, &stop),
         Err(Errno::EINTR)
     );
     assert_eq!(remote.lstat(Path::new("x")).unwrap().size, 9_000_000);
@@ -156,7 +156,7 @@ fn a_file_that_changes_while_it_is_fetched_is_fetched_anew() {
         Ok(())
     };
     assert_eq!(
-        remote.fetch(Path::new("x"), &into, &once).unwrap().size,
+        remote.fetch(Path::new("x"), &into, 0, &once).unwrap().size,
         9_000_004
     );
     assert!(read_all(&into) == fs::read(&file).unwrap());
@@ -166,7 +166,7 @@ fn a_file_that_changes_while_it_is_fetched_is_fetched_anew() {
         Ok(())
     };
     assert_eq!(
-        remote.fetch(Path::new("x"), &into, &always),
+        remote.fetch(Path::new("x"), &into, 0, &always),
         Err(Errno::EIO)
     );
     let shrink = |_| {
@@ -179,7 +179,10 @@ fn a_file_that_changes_while_it_is_fetched_is_fetched_anew() {
         Ok(())
     };
     assert_eq!(
-        remote.fetch(Path::new("x"), &into, &shrink).unwrap().size,
+        remote
+            .fetch(Path::new("x"), &into, 0, &shrink)
+            .unwrap()
+            .size,
         3
     );
     assert!(read_all(&into) == fs::read(&file).unwrap());
@@ -441,7 +444,7 @@ fn many_threads_share_one_connection() {
                 let name = format!("own-{number}");
                 for _ in 0..5 {
                     let into = tempfile::tempfile().unwrap();
-                    remote.fetch(Path::new("x"), &into, &|_| Ok(())).unwrap();
+                    remote.fetch(Path::new("x"), &into, 0, &|_| Ok(())).unwrap();
                     assert!(read_all(&into) == *bytes);
                     remote.put(&into, &order(Path::new(&name))).unwrap();
                     assert!(fs::read(folder.join(&name)).unwrap() == *bytes);
