@@ -27,7 +27,7 @@ from conformance_xfstests import run as check
 NAME = "NFS 4.2, in a guest"
 GUEST = ("--memory", "6GiB", "--time-limit", "2h")
 DISK = "6G"
-"""Size of the file system that is served. It lies in the guest's memory, of which what is written may take half."""
+"""Size of the file system that is served. It lies in the guest's memory, half of which may be written to."""
 PROGRAMS = """
 awk basename bash bc blkid cat chmod chown cmp cp cut date dd df diff dirname du env expr fallocate
 find findmnt getfacl getfattr grep gzip head hostname id kill ln losetup ls lsattr md5sum mkdir
