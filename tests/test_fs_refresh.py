@@ -68,7 +68,6 @@ def test_what_replaced_a_file_of_equal_size_and_time_is_read_after_a_refresh(des
     wait_until_closed(desk)
     served(desk, b"3")
     assert desk("refresh", folder / "small", folder / "large").code == 0
-    assert "none: there is no such file" in only_line(desk("refresh", desk.point / "none"), 1)
     assert first_bytes(folder) == {b"3"}
     desk.unmounted()
 

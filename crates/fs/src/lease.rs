@@ -49,12 +49,17 @@ pub fn alone(file: &File) -> bool {
 /// The same, waited for: after a kill the kernel lets go of a copy a moment after the program that had it open has
 /// ended.
 pub fn alone_soon(file: &File) -> bool {
-    let end = Instant::now() + LET_GO;
+    alone_within(file, LET_GO)
+}
+
+/// The same, within a limit.
+pub fn alone_within(file: &File, limit: Duration) -> bool {
+    let end = Instant::now() + limit;
     while !alone(file) {
         if Instant::now() >= end {
             return false;
         }
-        thread::sleep(LET_GO / 50);
+        thread::sleep(limit / 50);
     }
     true
 }

@@ -18,9 +18,10 @@
 //! The session's threads read requests of the kernel and do what memory and local disk can answer (read, write,
 //! attributes that are fresh). What may ask the server some of them do too, but never all at once: the rest is given to
 //! worker threads, which send the reply. Who does it waits for gates and for the server; the server waits for nobody,
-//! and each of its answers has a time limit, so each gate is given back. Two wait for the kernel, both without a gate:
-//! an open for a release that is on its way, within a time limit (`released`), and a setting of times for the writes of
-//! pages that are mapped (`change`), which the session's other threads answer by themselves.
+//! and each of its answers has a time limit, so each gate is given back. Three wait for the kernel, the first two
+//! without a gate: an open for a release that is on its way, within a time limit (`released`); a setting of times for
+//! the writes of pages that are mapped (`change`), which the session's other threads answer by themselves; and an open
+//! for the end of the kernel's use of a copy that was released, within a time limit (`opening`), which needs no answer.
 
 mod ahead;
 mod attributes;

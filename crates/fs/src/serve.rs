@@ -14,11 +14,12 @@
 //!   first 16 bytes of the BLAKE3 hash of its content (text). EFBIG: it has more than 4 MiB; EBUSY: it changed while it
 //!   was read; EINVAL: it is no regular file;
 //! - `whole@oscope`, a request, which is announced by itself: a path, and how many bytes are wanted at most (u32). The
-//!   answer is the file's attributes and its content (text). Errors as those of `digest@oscope`;
+//!   answer is the file's attributes and its content (text). EFBIG: it has more; else as for `digest@oscope`;
 //! - `fill@oscope`, a request, which is announced by itself: a path, a modification time, a content (text), and the
 //!   times that are to be set, as attributes. An empty file with that modification time gets the content. The answer is
-//!   its attributes. ECANCELED: it is no such file; EBUSY: another has it open, has given its name to another file, or
-//!   wrote to it where the file system has no leases; any other error: it is empty again, if that was possible;
+//!   its attributes. ECANCELED: it is no such file; EBUSY: another has it open; ESTALE: it was filled, but another has
+//!   given its name to another file, or made it longer or shorter, which a lease prevents where there is one. After any
+//!   other error it is as before, if that was possible;
 //! - `xattrs@oscope`, a request, which is announced by itself: two paths. The second file gets the extended attributes
 //!   of the first, with its access control list, and loses its own where the first has none; nothing is done where the
 //!   first is not there.

@@ -285,7 +285,7 @@ impl Answers for Serving {
         // Who opened something there in this moment is treated as by a kill, and loses no more: what it has closed is
         // copied back, what it has open for writing is written down as dirty.
         shared.end();
-        let last = status::answer(&self.about, &shared.present_report());
+        let last = status::answer(&self.about, &shared.report());
         remote.close();
         if let Some(record) = Record::read(&self.cache) {
             record.unlist(&self.cache);

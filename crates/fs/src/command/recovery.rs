@@ -131,9 +131,7 @@ fn work(job: &Job) -> Result<Recovered, Failure> {
                 job.cache.display()
             ));
         }
-        let done = recover(&remote, &store, &mut |text| note(&text));
-        log::close();
-        done?
+        recover(&remote, &store, &mut |text| note(&text))?
     };
     unlist(&job.cache);
     note(&format!(
@@ -143,6 +141,7 @@ fn work(job: &Job) -> Result<Recovered, Failure> {
         done.conflicts,
         done.left
     ));
+    log::close();
     Ok(done)
 }
 

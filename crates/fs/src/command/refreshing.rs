@@ -1,6 +1,5 @@
 //! `oscope-fs refresh`: what a mount knows of files is believed no more.
 
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -36,18 +35,7 @@ pub fn run(arguments: &Refresh) -> Result<ExitCode, Ending> {
                 format!("see {}", cache.join("log").display()),
             )
         })?;
-        let words = words(&path, &answer)?;
-        if path
-            .symlink_metadata()
-            .is_err_and(|error| error.kind() == ErrorKind::NotFound)
-        {
-            return Err(failed(
-                format!("{}: there is no such file", path.display()),
-                "check the name",
-            )
-            .into());
-        }
-        log::note(&words);
+        log::note(&words(&path, &answer)?);
     }
     Ok(ExitCode::SUCCESS)
 }

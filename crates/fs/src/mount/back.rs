@@ -141,11 +141,10 @@ impl Shared {
     }
 
     fn fill(&self, load: &Load, order: &Put<'_>) -> Result<Option<Stored>, PutError> {
-        let put = match load.linked {
-            true => self.remote.put_in_place(load.copy.file(), order),
-            false => self.remote.put_into_empty(load.copy.file(), order),
-        };
-        match put {
+        if !load.linked {
+            return self.remote.put_into_empty(load.copy.file(), order);
+        }
+        match self.remote.put_in_place(load.copy.file(), order) {
             // It is not to be written to (mode 0444): it can yet be replaced.
             Err(PutError::Errno(Errno::EACCES | Errno::EPERM)) => {
                 self.remote.put(load.copy.file(), order).map(Some)

@@ -23,6 +23,7 @@ impl Shared {
             state.handles -= 1;
             state.writers -= u32::from(handle.writable);
             state.flushed.remove(&number);
+            state.stays_mapped = false;
         }
         file.released();
         if is_left(file) && self.still_mapped(file) {
@@ -120,7 +121,7 @@ impl Shared {
         state.rebase(None, None);
         (state.copy, state.backing) = (None, None);
         (state.content, state.sent) = (None, None);
-        (state.unasked, state.failed, state.held) = (false, false, false);
+        (state.unasked, state.failed) = (false, false);
         state.pages = pages;
         let known = pages.zip(blocks);
         state.let_go = known.or_else(|| state.let_go.take());

@@ -96,8 +96,8 @@ pub struct State {
     /// The last descriptor that could write is closed, but a mapping may still change the copy.
     /// When to look at it next.
     pub mapped: Option<Instant>,
-    /// That it is mapped no more was waited for in vain.
-    pub held: bool,
+    /// An open has waited in vain for the end of its mapping.
+    pub stays_mapped: bool,
     /// What the kernel's own pages of this file were read from.
     pub pages: Option<Noted>,
 }
@@ -157,7 +157,7 @@ impl FileNode {
         })
     }
 
-    /// Whether the server has what the copy holds, as far as it looks.
+    /// Whether the server has what the copy holds, if its size and times show each change.
     pub fn is_sent(&self) -> bool {
         let (copy, noted) = {
             let state = self.state();

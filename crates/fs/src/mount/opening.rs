@@ -9,12 +9,13 @@ use nix::errno::Errno;
 
 use crate::blocks;
 use crate::errno::errno;
-use crate::lease::alone_soon;
+use crate::lease::alone_within;
 use crate::remote::{Attributes, State as Connection, Version};
 use crate::store::{self, Dirty, Entry, Kept};
 
 use super::file::{FileNode, digest};
 use super::looked_up::Seen;
+use super::released::WAIT_LONGER;
 use super::{Handle, Shared, locked};
 
 /// What an open is for.
@@ -124,21 +125,21 @@ impl Shared {
             let state = file.state();
             state.handles == 0 && state.mapped.is_some()
         };
-        if closed && (!self.still_mapped(file) || self.let_go(ino, file)) {
+        if closed && (!self.still_mapped(file) || self.wait_for_end(ino, file)) {
             self.finish(ino, file);
         }
     }
 
     /// The kernel lets go of a copy a moment after its release, which looks like a mapping: that is waited for, once,
     /// where the server has another version.
-    fn let_go(&self, ino: u64, file: &FileNode) -> bool {
-        let copy = file.copy().filter(|_| !file.state().held);
+    fn wait_for_end(&self, ino: u64, file: &FileNode) -> bool {
+        let copy = file.copy().filter(|_| !file.state().stays_mapped);
         let Some(copy) = copy.filter(|_| self.has_another(ino, file)) else {
             return false;
         };
-        let let_go = alone_soon(copy.file());
-        file.state().held = !let_go;
-        let_go
+        let ended = alone_within(copy.file(), WAIT_LONGER);
+        file.state().stays_mapped = !ended;
+        ended
     }
 
     /// With the gate held: writes down that the copy may change.

@@ -15,7 +15,7 @@ const WAIT: Duration = Duration::from_millis(100);
 
 /// How long where the server has another version, which an open must see if the file is closed: a machine that is busy
 /// may hold the release up for longer.
-const WAIT_LONGER: Duration = Duration::from_secs(2);
+pub(super) const WAIT_LONGER: Duration = Duration::from_secs(2);
 
 impl Shared {
     /// A descriptor of this handle was closed; whether it was the last one, only the release will tell.
@@ -29,17 +29,24 @@ impl Shared {
 
     /// Without the gate: waits while all that has the file open was flushed and may be about to be released.
     pub(super) fn wait_for_release(&self, ino: u64, file: &FileNode) {
-        let released = file.is_released_within(WAIT)
-            || (self.has_another(ino, file) && file.is_released_within(WAIT_LONGER));
-        if !released {
-            // They are open after all.
-            file.state().flushed.clear();
+        if file.is_released_within(WAIT) {
+            return;
+        }
+        let flushed = file.state().flushed.clone();
+        if !self.has_another(ino, file) || !file.is_released_within(WAIT_LONGER) {
+            // They are open after all; what was flushed meanwhile may not be.
+            file.state()
+                .flushed
+                .retain(|number| !flushed.contains(number));
         }
     }
 
     /// Whether the server has another version than the one that the copy is of.
     pub(super) fn has_another(&self, ino: u64, file: &FileNode) -> bool {
-        let base = file.state().base;
+        let base = {
+            let state = file.state();
+            state.base.filter(|_| state.diverted.is_none())
+        };
         base.is_some_and(|base| {
             !self.is_down() && self.lstat(ino).is_ok_and(|now| now.version() != base)
         })
@@ -47,7 +54,7 @@ impl Shared {
 }
 
 impl FileNode {
-    /// Whether the file is not, or no longer within the limit, one of which all that has it open was flushed.
+    /// Whether a handle is open that was not flushed, or none is: now, or within the limit.
     fn is_released_within(&self, limit: Duration) -> bool {
         let until = Instant::now() + limit;
         let mut state = self.state();

@@ -115,7 +115,7 @@ impl Shared {
     }
 
     /// After the last request: all that is left goes back, or is forced to disk for the next mount. A server that is
-    /// away is waited for twice: for the first file, and for a new connection.
+    /// away is waited for a few times, not once for each file.
     pub fn end(&self) {
         locked(&self.handles).clear();
         // Before anything goes back under a name of an unresolved rename.

@@ -134,7 +134,8 @@ pub struct Stored {
     pub attributes: Attributes,
     /// Digest of the content. That of the file that was put only if nobody wrote to that meanwhile.
     pub digest: Digest,
-    /// When the server had it at the earliest, by [`super::Clock::now`]: what another changes later has a later time.
+    /// By [`super::Clock::now`]: what another changes after that has a later time. In place, only what it changes after
+    /// the whole is there has.
     pub since: i64,
 }
 

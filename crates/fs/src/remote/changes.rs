@@ -50,22 +50,29 @@ impl Remote {
         Putting::new(&self.link, from, order).in_place()
     }
 
-    /// Put a small file into the empty one that is expected, which stays the same one: two round trips. A server that
-    /// can compares and fills it in one; what it refuses is put by [`Self::put`]. `None`: as for
-    /// [`Self::put_in_place`].
+    /// Put a small file into the empty one that is expected, which stays the same one: two round trips, where it may be
+    /// written to. A server that can compares and fills it in one; what it refuses is put by [`Self::put`], where the
+    /// folder may be written to. `None`: as for [`Self::put_in_place`].
     ///
     /// # Errors
     /// As for [`Self::put`].
     pub fn put_into_empty(&self, from: &File, order: &Put<'_>) -> Result<Option<Stored>, PutError> {
         check(&[order.path])?;
-        let putting = Putting::new(&self.link, from, order);
+        let in_place = || Putting::new(&self.link, from, order).in_place();
+        let replace = || Putting::new(&self.link, from, order).replace().map(Some);
+        let denied =
+            |put: &Result<_, _>| matches!(put, Err(PutError::Errno(Errno::EACCES | Errno::EPERM)));
         if !self.link.extensions().fill {
-            return putting.in_place();
+            return Some(in_place())
+                .filter(|put| !denied(put))
+                .unwrap_or_else(replace);
         }
         match small::fill(&self.link, from, order)? {
             Filled::Stored(stored) => Ok(Some(stored)),
             Filled::Cut => Ok(None),
-            Filled::Refused => putting.replace().map(Some),
+            Filled::Refused => Some(replace())
+                .filter(|put| !denied(put))
+                .unwrap_or_else(in_place),
         }
     }
 

@@ -22,6 +22,9 @@ use super::{Limits, State};
 use crate::log;
 use oscope_sys::error::Failure;
 
+/// How long after one loss of the connection the next is not logged.
+const NOTED: Duration = Duration::from_secs(60);
+
 /// The first pause after a failed attempt, and after a connection that broke.
 const FIRST: Duration = Duration::from_millis(250);
 
@@ -256,11 +259,12 @@ struct ConnectionThread {
 impl ConnectionThread {
     fn run(self, mut first: Option<SyncSender<Result<(), Failure>>>) {
         let mut pause = FIRST;
+        let (mut lost, mut noted) = (false, None);
         let longest = (self.limits.operation / ATTEMPTS).clamp(FIRST, LAST);
         loop {
             let made = self.make();
             let failed = made.as_ref().err().cloned();
-            if made.is_ok() && first.is_none() {
+            if made.is_ok() && first.is_none() && lost {
                 log::note(&format!("connected to {} again", self.target.host));
             }
             if let Some(first) = first.take() {
@@ -274,7 +278,13 @@ impl ConnectionThread {
                 Ok(session) => {
                     pause = FIRST;
                     self.watch(&session);
-                    self.down(&session.reap());
+                    let why = self.down(&session.reap());
+                    let seldom = noted.is_none_or(|at: Instant| at.elapsed() >= NOTED);
+                    lost = why.is_some() && seldom;
+                    if let Some(why) = why.filter(|_| seldom) {
+                        log::note(&format!("the connection is lost: {why}"));
+                        noted = Some(Instant::now());
+                    }
                 }
                 Err(failure) => self.failed(&failure),
             }
@@ -344,15 +354,17 @@ impl ConnectionThread {
         }
     }
 
-    fn down(&self, why: &str) {
+    /// There is no connection any more: why, unless that was wanted.
+    fn down(&self, why: &str) -> Option<String> {
         let mut now = locked(&self.shared.now);
         now.session = None;
         now.since = Instant::now();
         now.tries = 0;
-        if !now.closing {
-            now.why = explain(&self.target, why).to_string();
-            log::note(&format!("the connection is lost: {}", now.why));
+        if now.closing {
+            return None;
         }
+        now.why = explain(&self.target, why).to_string();
+        Some(now.why.clone())
     }
 
     fn failed(&self, failure: &Failure) {

@@ -59,7 +59,7 @@ pub fn fetch(
 pub enum Filled {
     /// The server has it.
     Stored(Stored),
-    /// The connection broke: it may have been done.
+    /// The connection broke, or another came between: it may have been done.
     Cut,
     /// Nothing was done.
     Refused,
@@ -114,8 +114,10 @@ fn once(
             .text(content)
             .change(&times)
     });
-    let Ok(attributes) = pipeline.attributes(id)? else {
-        return Ok(Filled::Refused);
+    let attributes = match pipeline.attributes(id)? {
+        Ok(attributes) => attributes,
+        Err(Status::Exact(Errno::ESTALE)) => return Ok(Filled::Cut),
+        Err(_) => return Ok(Filled::Refused),
     };
     let mut hasher = Hasher::default();
     hasher.update(content);

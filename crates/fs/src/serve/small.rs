@@ -112,7 +112,7 @@ fn fill_once(
         return Err(Errno::ECANCELED);
     }
     let filled = filled(&file, content, change);
-    if matches!(filled, Err(why) if why != Errno::EBUSY) {
+    if matches!(filled, Err(why) if why != Errno::ESTALE) {
         let access = Time::new(there.atime(), there.atime_nsec());
         empty_again(&file, content, (access, time));
     }
@@ -120,7 +120,7 @@ fn fill_once(
     // No lease keeps another from giving the name to another file.
     match path.symlink_metadata() {
         Ok(named) if (named.dev(), named.ino()) == (now.dev(), now.ino()) => Ok(now),
-        _ => Err(Errno::EBUSY),
+        _ => Err(Errno::ESTALE),
     }
 }
 
@@ -139,7 +139,7 @@ fn empty_again(file: &File, content: &[u8], (access, modification): (Time, Time)
 /// Fill an empty file.
 ///
 /// # Errors
-/// EBUSY: another wrote to it meanwhile; else what the system said. What is there then may be a part.
+/// ESTALE: another wrote to it meanwhile, and it has another size; else what the system said. What is there then may be a part.
 fn filled(file: &File, content: &[u8], change: &Change) -> Result<Metadata, Errno> {
     file.write_all_at(content, 0).map_err(errno)?;
     if let Some((access, modification)) = change.times {
@@ -154,6 +154,6 @@ fn filled(file: &File, content: &[u8], change: &Change) -> Result<Metadata, Errn
     let now = file.metadata().map_err(errno)?;
     match now.size() == content.len() as u64 {
         true => Ok(now),
-        false => Err(Errno::EBUSY),
+        false => Err(Errno::ESTALE),
     }
 }
