@@ -139,7 +139,8 @@ fn empty_again(file: &File, content: &[u8], (access, modification): (Time, Time)
 /// Fill an empty file.
 ///
 /// # Errors
-/// ESTALE: another wrote to it meanwhile, and it has another size; else what the system said. What is there then may be a part.
+/// ESTALE: another wrote to it meanwhile, and it has another size; else what the system said. What is there then may be
+/// a part.
 fn filled(file: &File, content: &[u8], change: &Change) -> Result<Metadata, Errno> {
     file.write_all_at(content, 0).map_err(errno)?;
     if let Some((access, modification)) = change.times {
