@@ -109,13 +109,8 @@ fn recorded(cache: PathBuf) -> Result<Job, Failure> {
 }
 
 fn work(job: &Job) -> Result<Recovered, Failure> {
-    let store =
-        Store::open(&job.cache, &job.target.key(), u64::MAX).map_err(
-            |failure| match held::in_use(&job.cache) {
-                Some(used) => used.with_remedy("see what is left: oscope-fs status"),
-                None => failure,
-            },
-        )?;
+    let store = Store::open(&job.cache, &job.target.key(), u64::MAX)
+        .map_err(|failure| held::in_use(&job.cache).unwrap_or(failure))?;
     // Without anything to do, the server need not be there.
     let nothing = store.dirty().is_empty()
         && store.unresolved_renames().is_empty()
