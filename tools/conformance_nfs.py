@@ -21,7 +21,7 @@ from conformance_namespace import disk
 from conformance_namespace import run as command
 from conformance_results import HANGS, ROOT, TOOLS, Result
 from conformance_suites import SETTINGS, fsx, pjdfstest, pjdfstest_names
-from conformance_xfstests import Exported
+from conformance_xfstests import TEST_S, Exported
 from conformance_xfstests import run as check
 
 NAME = "NFS 4.2, in a guest"
@@ -36,7 +36,7 @@ setfattr sh sleep sort stat sync tail tee timeout touch tr true truncate umount 
 xargs xfs_io
 """
 """What xfstests calls most, kept in the guest's memory: else it asks this machine for each page each time."""
-SLOW = "takes more than 10 minutes on the emulated CPU of the guest"
+SLOW = f"takes more than {TEST_S / 60:.0f} minutes on the emulated CPU of the guest"
 """Why a test that is ended at its time limit counts as not run: that it hangs is not known."""
 AT_ONCE = 20
 """Tests of xfstests for one boot: what was found before stays when a guest fails."""

@@ -50,6 +50,7 @@ pub use attributes::{
 pub use clock::Clock;
 pub use content::SMALL;
 pub use listing::{BOUNDS, Bounds};
+pub use small::ONE_REQUEST;
 pub use target::Target;
 pub use temporary::{Journal, Temporary, is_temporary};
 pub use time::Time;

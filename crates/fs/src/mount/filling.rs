@@ -6,13 +6,10 @@ use std::path::Path;
 use nix::errno::Errno;
 
 use crate::errno::errno;
-use crate::remote::{Attributes, Kind, Remote, Version};
+use crate::remote::{Attributes, Kind, ONE_REQUEST, Remote, Version};
 use crate::store::{self, Digest};
 
 use super::same::{begins_with, fetched, in_memory};
-
-/// Bytes that every server takes in one request (draft-ietf-secsh-filexfer-02, 3: packets of 34000 bytes).
-const ONE_REQUEST: u64 = 32 << 10;
 
 /// Whether a content may be written into the file that is there: an empty one, filled by a single request, so that
 /// others see it empty or whole. That saves a round trip of three, and spares the server's disk the flush of a rename

@@ -23,8 +23,8 @@ use crate::errno::errno;
 /// Bytes that are fetched by one request at most: the server answers nobody else meanwhile.
 pub const FETCHED: u32 = 64 << 10;
 
-/// Bytes that are filled in by one request at most: what every server takes.
-const FILLED: u64 = 32 << 10;
+/// Bytes that every server takes in one request (draft-ietf-secsh-filexfer-02, 3: packets of 34000 bytes).
+pub const ONE_REQUEST: u64 = 32 << 10;
 
 /// The attributes of a file and what it holds. `None`: the server cannot say so at once, or it is larger, changes just
 /// now, or is no regular file.
@@ -139,7 +139,7 @@ fn once(
 /// What a file holds now; `None`: too much.
 fn content(from: &File) -> io::Result<Option<Vec<u8>>> {
     let size = from.metadata()?.len();
-    if size > FILLED {
+    if size > ONE_REQUEST {
         return Ok(None);
     }
     let mut content = vec![0; usize::try_from(size).unwrap_or(0)];
